@@ -82,6 +82,9 @@ class PenaltyFit(SweptNeed):
             proved=(self.loss == "squared" and self.penalty == "l2") or not penalty.is_free,
         )
 
+    def largest(self, statistics: Statistics) -> int:
+        return self.reduction.largest(statistics.n_features)
+
     def _choice(self, statistics: Statistics, rows: Rows, working: WorkingRows, sizes: tuple[int, ...]) -> Choice:
         """Return the number of components and alpha with the least errors in rows held out, unless both are given."""
         if self.alpha is not None and not self.sizes:

@@ -1,8 +1,4 @@
-"""Squared losses with a projection penalty, for all weights of the penalty at once, from moments alone.
-
-The coefficients (S + alpha R)^-1 c of every alpha follow from one generalised eigenproblem, R u = nu (S + a R) u with
-some weight a at which S + a R is definite.
-"""
+"""Squared losses with a projection penalty from moments alone: the coefficients are (S + alpha R)^-1 c."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.solvers.linear_models import relative
 from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.coordinates import EPS
@@ -22,53 +19,37 @@ from mmpca_dist.statistics.losses import LOSSES
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
+LEAST_PIVOT = 1e-12
+"""Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
+REFINEMENTS = 5
+
 
 @dataclass(frozen=True)
-class SquaresPath:
-    """The solutions for one scatter of rows and all alphas.
+class Definite:
+    """The Cholesky factor of a matrix that is scaled to a diagonal of ones, and the scale, shape (r,)."""
 
-    Attributes
-    ----------
-    vectors : array of shape (r, r)
-        U, with U^T (S + a R) U = I and U^T R U = diag(shares).
-    shares : array of shape (r,)
-        nu.
-    weight : float
-        a.
-    """
-
-    vectors: Array
-    shares: Array
-    weight: float
+    factor: Array
+    scale: Array
 
     @classmethod
-    def of(cls, scatter: Array, penalty: SubspacePenalty) -> Self:
-        """Return the path for a scatter X^T X, shape (r, r).
+    def of(cls, matrix: Array, least: float) -> Self | None:
+        """Return the factor of a symmetric matrix, or None where the square of a pivot is not above ``least``."""
+        diagonal = np.diagonal(matrix)
+        if not (diagonal > 0).all():
+            return None
+        scale = 1 / np.sqrt(diagonal)
+        factor, failed = scipy.linalg.lapack.dpotrf(matrix * scale[:, None] * scale, lower=1)
+        return cls(factor, scale) if not failed and np.diagonal(factor).min() ** 2 > least else None
 
-        Raises
-        ------
-        InputError
-            Where the rows do not determine the coefficients of directions that bear no penalty.
-        """
-        size = float(np.trace(scatter)) / len(scatter)
-        weight = size if size > 0 else 1.0
-        matrix = scatter + weight * penalty.matrix()
-        factor, failed = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
-        if failed:
-            raise InputError(
-                "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that "
-                "these are not determined: set epsilon above 0, or reduce to fewer components."
-            )
-        half = scipy.linalg.solve_triangular(factor, penalty.matrix(), lower=True, check_finite=False)
-        turned = scipy.linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
-        shares, vectors = scipy.linalg.eigh((turned + turned.T) / 2, check_finite=False)
-        vectors = scipy.linalg.solve_triangular(factor, vectors, lower=True, trans="T", check_finite=False)
-        return cls(vectors, np.clip(shares, 0, 1 / weight), weight)
+    def solve(self, right: Array) -> Array:
+        """Return the solutions for right sides, both of shape (m, r)."""
+        solved, _ = scipy.linalg.lapack.dpotrs(self.factor, (right * self.scale).T, lower=1)
+        return np.asarray(solved.T * self.scale)
 
-    def coefficients(self, cross: Array, alphas: Array) -> Array:
-        """Return (S + alpha R)^-1 c for every c, shape (m, r), with its own alpha (m,)."""
-        factors = 1 + (alphas[:, None] - self.weight) * self.shares
-        return np.asarray((cross @ self.vectors / factors) @ self.vectors.T)
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of the inverse, shape (r,)."""
+        inverse, _ = scipy.linalg.lapack.dpotri(self.factor, lower=1)
+        return np.asarray(np.diagonal(inverse) * self.scale**2)
 
 
 class SquaresMinimum(NamedTuple):
@@ -123,28 +104,71 @@ class Squares:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
         ``rounding`` is the relative rounding error of products of two columns.
+
+        Raises
+        ------
+        InputError
+            Where the rows do not determine the coefficients of directions that bear no penalty.
         """
-        sums = self.centred() if has_intercept else self
-        path = SquaresPath.of(sums.scatter, penalty)
-        return [self._solved(sums, path, penalty, float(alpha), has_intercept, rounding) for alpha in alphas]
+        sums, R = self.centred() if has_intercept else self, penalty.matrix()
+        return [self._solved(sums, R, penalty, float(alpha), has_intercept, rounding) for alpha in alphas]
 
     def _solved(
-        self, sums: Squares, path: SquaresPath, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
-        rounding: float,
-    ) -> SquaresMinimum:  # fmt: skip
-        weights = np.full(len(sums.cross), alpha)
-
+        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool, rounding: float
+    ) -> SquaresMinimum:
         def left(w: Array) -> Array:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
-        w = path.coefficients(sums.cross, weights)
-        w = w + path.coefficients(left(w), weights)  # one step of iterative refinement
-        objective = sums.squares - np.einsum("mr,mr->m", w, sums.cross + left(w))
-        missed = np.abs(np.einsum("mr,mr->m", left(w), path.coefficients(left(w), weights)))
-        missed += rounding * (np.abs(w) @ np.sqrt(np.maximum(np.diagonal(sums.scatter), 0))) ** 2
+        nearby, w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
+        for _ in range(REFINEMENTS):
+            w = w + nearby.solve(left(w))
+        losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
+        objective = np.maximum(losses, 0) + alpha * penalty.values(w)
+        missed = sums._missed(R, penalty, alpha, w, left(w), rounding)
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
-        scale = np.maximum(objective, np.finfo(float).tiny)
-        return SquaresMinimum(w, b, np.maximum(objective, 0), missed / scale)
+        return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
+
+    def _nearby(self, R: Array, alpha: float) -> Definite:
+        """Return the factor of S + a R, with alpha as a, or, where that is singular up to rounding, with a larger a.
+
+        Steps (S + a R)^-1 r then approach the minimum. In the directions without scatter they are there at once: what
+        is least in them does not depend on a.
+        """
+        spread = np.diagonal(self.scatter)
+        size = float(spread.max(initial=0.0))
+        raised = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), 100 * alpha)
+        while (factor := Definite.of(self.scatter + alpha * R, LEAST_PIVOT)) is None:
+            if alpha > size:
+                raise InputError(
+                    "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so "
+                    "that these are not determined: set epsilon above 0, or reduce to fewer components."
+                )
+            alpha, raised = raised, 100 * raised
+        return factor
+
+    def _missed(
+        self, R: Array, penalty: SubspacePenalty, alpha: float, w: Array, left: Array, rounding: float
+    ) -> Array:
+        """Return bounds on how far the objectives at w lie above their minima, shape (m,).
+
+        With the residual r = c - A w, A = S + alpha R, that is r^T A^-1 r, and at most r^T B^-1 r for any B below A.
+        What is known of S and c is within rounding of them, and any share of S is below S.
+        """
+        squares = np.maximum(np.diagonal(self.scatter), 0)
+        spread, eye = np.sqrt(squares), np.eye(len(R))
+        length = np.abs(w) @ spread
+        unsure = rounding * (np.sqrt(self.squares) + length)[:, None] * spread + EPS * alpha * np.abs(w) @ np.abs(R)
+        floor = len(R) * rounding
+        least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
+        missed = np.full(len(w), np.inf)
+        for share in (1.0, least / max(2 * floor * float(squares.max(initial=0.0)), least)):
+            below = share * (self.scatter - floor * squares * eye) + alpha * (R - len(R) * EPS * eye)
+            factor = Definite.of(below, floor)
+            if factor is not None:
+                known = np.einsum("mr,mr->m", left, factor.solve(left))
+                missed = (np.sqrt(known) + np.sqrt(unsure**2 @ factor.inverse_diagonal())) ** 2
+                break
+        return missed + rounding * length**2
 
 
 @storable
