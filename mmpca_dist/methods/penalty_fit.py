@@ -70,6 +70,7 @@ class PenaltyFit(SweptNeed):
         (minimum,) = self._minimizer(statistics, working).minima("sweep", [models], terms, n_models)
         weights = penalty.weights(minimum.parameters)
         outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
+        by_moments = self.loss == "squared" and self.penalty == "l2"
         return PenalizedModels(
             inside=weights @ P,
             outside=working.in_columns(outside),
@@ -79,7 +80,7 @@ class PenaltyFit(SweptNeed):
             objective=minimum.objective,
             gaps=minimum.gaps,
             n_passes=minimum.n_passes,
-            proved=(self.loss == "squared" and self.penalty == "l2") or not penalty.is_free,
+            proved=(by_moments or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
         )
 
     def largest(self, statistics: Statistics) -> int:

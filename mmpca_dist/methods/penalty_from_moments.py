@@ -114,5 +114,5 @@ def models_of_squares(
         objective=minimum.objective,
         gaps=minimum.gaps,
         n_passes=0,
-        proved=True,
+        proved=bool(np.isfinite(minimum.gaps).all()),
     )

@@ -130,6 +130,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         "logistic", example="hinge", description="What errors cost"
     )
 
+    _rounds_moments = True
+
     def _solve(self, statistics: Statistics) -> Solution:
         return self._solution(self._models(statistics))
 

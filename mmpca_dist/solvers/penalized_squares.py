@@ -161,7 +161,7 @@ class Squares:
         floor = len(R) * rounding
         least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
         missed = np.full(len(w), np.inf)
-        for share in (1.0, least / max(2 * floor * float(squares.max(initial=0.0)), least)):
+        for share in (1.0, least / max(16 * floor * float(squares.max(initial=0.0)), least)):
             below = share * (self.scatter - floor * squares * eye) + alpha * (R - len(R) * EPS * eye)
             factor = Definite.of(below, floor)
             if factor is not None:
