@@ -22,6 +22,8 @@ from mmpca_dist.statistics.sweeps import Step, Sweep
 LEAST_PIVOT = 1e-12
 """Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
 REFINEMENTS = 5
+STRIDE, STRIDES = 100.0, 40
+"""Between weights of the penalty that are tried in turn, and the largest number of them."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,18 @@ class Squares:
         )
 
     def minimum(
-        self, penalty: SubspacePenalty, alphas: Array, *, has_intercept: bool, rounding: float = EPS
+        self,
+        penalty: SubspacePenalty,
+        alphas: Array,
+        *,
+        has_intercept: bool,
+        rounding: float = EPS,
+        is_rotated: bool = False,
     ) -> list[SquaresMinimum]:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
-        ``rounding`` is the relative rounding error of products of two columns.
+        ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
+        any two of these relative to all.
 
         Raises
         ------
@@ -111,64 +120,71 @@ class Squares:
             Where the rows do not determine the coefficients of directions that bear no penalty.
         """
         sums, R = self.centred() if has_intercept else self, penalty.matrix()
-        return [self._solved(sums, R, penalty, float(alpha), has_intercept, rounding) for alpha in alphas]
+        spread = np.maximum(np.diagonal(sums.scatter), 0)
+        rounded = np.sqrt(rounding * (np.full_like(spread, spread.sum()) if is_rotated else spread))
+        missing = np.sqrt(rounding * sums.squares)
+        return [self._solved(sums, R, penalty, float(alpha), has_intercept, (rounded, missing)) for alpha in alphas]
 
     def _solved(
-        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool, rounding: float
-    ) -> SquaresMinimum:
+        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
+        roots: tuple[Array, Array],
+    ) -> SquaresMinimum:  # fmt: skip
         def left(w: Array) -> Array:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
-        nearby, w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
-        for _ in range(REFINEMENTS):
+        (nearby, approaches), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
+        for _ in range(REFINEMENTS if approaches else 1):
             w = w + nearby.solve(left(w))
         losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
         objective = np.maximum(losses, 0) + alpha * penalty.values(w)
-        missed = sums._missed(R, penalty, alpha, w, left(w), rounding)
+        missed = sums._missed(R, penalty, alpha, w, left(w), *roots)
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
         return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
 
-    def _nearby(self, R: Array, alpha: float) -> Definite:
-        """Return the factor of S + a R, with alpha as a, or, where that is singular up to rounding, with a larger a.
+    def _nearby(self, R: Array, alpha: float) -> tuple[Definite, bool]:
+        """Return the factor of S + a R, with alpha as a, or else one near to it, and whether a is at least alpha.
 
-        Steps (S + a R)^-1 r then approach the minimum. In the directions without scatter they are there at once: what
-        is least in them does not depend on a.
+        Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
+        directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
+        scatter a smaller a serves, for a single step: nothing of S would be left beside alpha in free directions.
         """
         spread = np.diagonal(self.scatter)
         size = float(spread.max(initial=0.0))
-        raised = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), 100 * alpha)
-        while (factor := Definite.of(self.scatter + alpha * R, LEAST_PIVOT)) is None:
-            if alpha > size:
-                raise InputError(
-                    "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so "
-                    "that these are not determined: set epsilon above 0, or reduce to fewer components."
-                )
-            alpha, raised = raised, 100 * raised
-        return factor
+        larger = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), STRIDE * alpha)
+        above = [larger * STRIDE**i for i in range(STRIDES) if larger * STRIDE**i < size]
+        below = [alpha / STRIDE**i for i in range(STRIDES) if alpha / STRIDE**i >= size]
+        rounding = len(R) * EPS
+        for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
+            factor = Definite.of(self.scatter + weight * R, least)
+            if factor is not None:
+                return factor, weight >= alpha
+        raise InputError(
+            "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that these "
+            "are not determined: set epsilon above 0, or reduce to fewer components."
+        )
 
     def _missed(
-        self, R: Array, penalty: SubspacePenalty, alpha: float, w: Array, left: Array, rounding: float
+        self, R: Array, penalty: SubspacePenalty, alpha: float, w: Array, left: Array, rounded: Array, missing: Array
     ) -> Array:
         """Return bounds on how far the objectives at w lie above their minima, shape (m,).
 
-        With the residual r = c - A w, A = S + alpha R, that is r^T A^-1 r, and at most r^T B^-1 r for any B below A.
-        What is known of S and c is within rounding of them, and any share of S is below S.
+        With the residual r = c - A w, A = S + alpha R, that is r^T A^-1 r, and at most r^T B^-1 r for any B below A;
+        any share of S is below S. ``rounded`` (r,) and ``missing`` (m,) are roots of rounding errors, on the diagonal
+        of S and of the targets' squares: those of entries of S and c are products of two.
         """
-        squares = np.maximum(np.diagonal(self.scatter), 0)
-        spread, eye = np.sqrt(squares), np.eye(len(R))
-        length = np.abs(w) @ spread
-        unsure = rounding * (np.sqrt(self.squares) + length)[:, None] * spread + EPS * alpha * np.abs(w) @ np.abs(R)
-        floor = len(R) * rounding
+        length, eye, errors = np.abs(w) @ rounded, np.eye(len(R)), rounded**2
+        unsure = (missing + length)[:, None] * rounded + EPS * alpha * np.abs(w) @ np.abs(R)
+        floor, largest = len(R) * EPS, len(R) * float(errors.max(initial=0.0))
         least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
         missed = np.full(len(w), np.inf)
-        for share in (1.0, least / max(16 * floor * float(squares.max(initial=0.0)), least)):
-            below = share * (self.scatter - floor * squares * eye) + alpha * (R - len(R) * EPS * eye)
+        for share in (1.0, least / max(16 * largest, least)):
+            below = share * (self.scatter - len(R) * errors * eye) + alpha * (R - floor * eye)
             factor = Definite.of(below, floor)
             if factor is not None:
                 known = np.einsum("mr,mr->m", left, factor.solve(left))
                 missed = (np.sqrt(known) + np.sqrt(unsure**2 @ factor.inverse_diagonal())) ** 2
                 break
-        return missed + rounding * length**2
+        return missed + length**2
 
 
 @storable
