@@ -195,6 +195,19 @@ def test_what_is_not_determined_is_not_proved():
         squares.minimum(SubspacePenalty.of(np.array([[1.0, 0, 0, -1, 0]]), 0.0), np.array([1.0]), has_intercept=True)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_free_directions_without_rows_are_refused_whatever_the_loss(loss, fit_intercept):
+    """Coefficients along them would be any number, and so would be predictions of other rows."""
+    X, y, _, _ = few_labelled(6, 15)
+    P = np.random.default_rng(8).normal(size=(15, 15))
+    settings = {"alpha": 1e-5, "epsilon": 0, "loss": loss, "fit_intercept": fit_intercept}
+    with pytest.raises(InputError, match="not determined: set epsilon above 0, or reduce to fewer components"):
+        ProjectionPenaltyClassifier(P[:8], **settings).fit(X, y)
+    with pytest.raises(InputError, match="not determined: set epsilon above 0, or reduce to fewer components"):
+        ProjectionPenaltyClassifier(P[:, :5], **settings).fit(np.hstack([X[:, :4], X[:, :1]]), y)
+
+
 def test_no_choice_takes_what_is_not_finite():
     assert or_infinite([1.0, np.nan, -np.inf, np.inf]).tolist() == [1, np.inf, np.inf, np.inf]
     errors = np.array([[np.nan, 3.0, -np.inf, 4.0]])

@@ -125,6 +125,10 @@ class Squares:
         missing = np.sqrt(rounding * sums.squares)
         return [self._solved(sums, R, penalty, float(alpha), has_intercept, (rounded, missing)) for alpha in alphas]
 
+    def refuse_undetermined(self, penalty: SubspacePenalty) -> None:
+        """Raise InputError where rows do not vary along a direction that bears no penalty, whatever its weight."""
+        self._nearby(penalty.matrix(), float(np.diagonal(self.scatter).max(initial=0.0)))
+
     def _solved(
         self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
         roots: tuple[Array, Array],
@@ -153,7 +157,7 @@ class Squares:
         larger = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), STRIDE * alpha)
         above = [larger * STRIDE**i for i in range(STRIDES) if larger * STRIDE**i < size]
         below = [alpha / STRIDE**i for i in range(STRIDES) if alpha / STRIDE**i >= size]
-        rounding = len(R) * EPS
+        rounding = 10 * len(R) * EPS
         for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
             factor = Definite.of(self.scatter + weight * R, least)
             if factor is not None:
