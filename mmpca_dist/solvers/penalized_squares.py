@@ -21,7 +21,7 @@ from mmpca_dist.statistics.sweeps import Step, Sweep
 
 LEAST_PIVOT = 1e-12
 """Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
-REFINEMENTS = 5
+MOST_STEPS = 5
 STRIDE, STRIDES = 100.0, 40
 """Between weights of the penalty that are tried in turn, and the largest number of them."""
 
@@ -55,7 +55,7 @@ class Definite:
 
 
 class SquaresMinimum(NamedTuple):
-    """Coefficients (m, r), intercepts (m,), minima (m,), and bounds on their relative rounding errors (m,)."""
+    """Coefficients (m, r), intercepts (m,), objectives (m,), and their gaps (m,): see `relative`."""
 
     coef: Array
     intercept: Array
@@ -136,8 +136,8 @@ class Squares:
         def left(w: Array) -> Array:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
-        (nearby, approaches), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
-        for _ in range(REFINEMENTS if approaches else 1):
+        (nearby, steps), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
+        for _ in range(steps):
             w = w + nearby.solve(left(w))
         losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
         objective = np.maximum(losses, 0) + alpha * penalty.values(w)
@@ -145,8 +145,8 @@ class Squares:
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
         return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
 
-    def _nearby(self, R: Array, alpha: float) -> tuple[Definite, bool]:
-        """Return the factor of S + a R, with alpha as a, or else one near to it, and whether a is at least alpha.
+    def _nearby(self, R: Array, alpha: float) -> tuple[Definite, int]:
+        """Return the factor of S + a R, with alpha as a, or else one near to it, and the number of steps to take.
 
         Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
         directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
@@ -161,7 +161,7 @@ class Squares:
         for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
             factor = Definite.of(self.scatter + weight * R, least)
             if factor is not None:
-                return factor, weight >= alpha
+                return factor, 2 if weight == alpha else MOST_STEPS if weight > alpha else 1
         raise InputError(
             "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that these "
             "are not determined: set epsilon above 0, or reduce to fewer components."
@@ -176,13 +176,14 @@ class Squares:
         any share of S is below S. ``rounded`` (r,) and ``missing`` (m,) are roots of rounding errors, on the diagonal
         of S and of the targets' squares: those of entries of S and c are products of two.
         """
-        length, eye, errors = np.abs(w) @ rounded, np.eye(len(R)), rounded**2
+        length, errors = np.abs(w) @ rounded, len(R) * rounded**2
         unsure = (missing + length)[:, None] * rounded + EPS * alpha * np.abs(w) @ np.abs(R)
-        floor, largest = len(R) * EPS, len(R) * float(errors.max(initial=0.0))
+        floor, largest = len(R) * EPS, float(errors.max(initial=0.0))
         least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
         missed = np.full(len(w), np.inf)
         for share in (1.0, least / max(16 * largest, least)):
-            below = share * (self.scatter - len(R) * errors * eye) + alpha * (R - floor * eye)
+            below = share * self.scatter + alpha * R
+            below.reshape(-1)[:: len(R) + 1] -= share * errors + alpha * floor
             factor = Definite.of(below, floor)
             if factor is not None:
                 known = np.einsum("mr,mr->m", left, factor.solve(left))
