@@ -195,6 +195,19 @@ def test_what_is_not_determined_is_not_proved():
         squares.minimum(SubspacePenalty.of(np.array([[1.0, 0, 0, -1, 0]]), 0.0), np.array([1.0]), has_intercept=True)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mean_within_the_span_of_few_rows_is_no_direction_of_its_own(seed):
+    """Duplicates: six columns span the rows, and their mean with them. There is no intercept, then, but zero."""
+    rng = np.random.default_rng(seed)
+    X = np.tile(rng.normal(size=(10, 6)) + 3, 2)
+    y, P = np.arange(10) % 2, 0.03 * rng.normal(size=(8, 12))
+    settings = {"alpha": 1e-12, "epsilon": 1.0, "fit_intercept": False}
+    model = ProjectionPenaltyClassifier(P, loss="squared", **settings).fit(X, y)
+    least = penalized_model(X, signs(y), P, 1e-12, 1.0, "squared", fit_intercept=False)[2]
+    assert abs(model.intercept_[0]) < 1e-10
+    assert model.objective_[0] == pytest.approx(least, rel=1e-9)
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_free_directions_without_rows_are_refused_whatever_the_loss(loss, fit_intercept):
