@@ -6,6 +6,8 @@ minimises sum_i t_i + alpha [J(w - P^T v) + epsilon |v|^2].
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import clarabel
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -74,6 +76,23 @@ def penalized_model(X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=T
     x = program.solve()[:size]
     coef, intercept = w @ x, float(b @ x) if fit_intercept else 0.0
     return coef, intercept, objective(X, y, P, alpha, epsilon, loss, penalty, coef, intercept, v @ x)
+
+
+def least_squares_exactly(X, y, P, alpha, epsilon):
+    """Return the minimum of |y - X w - b|^2 + alpha (|w - P^T v|^2 + epsilon |v|^2), by elimination with fractions.
+
+    Of the unknowns w - P^T v, v and b, for numbers as the doubles stand.
+    """
+    rational = np.vectorize(Fraction, otypes=[object])
+    X, y, P, d, K = rational(X), rational(y), rational(P), X.shape[1], len(P)
+    rows = np.hstack([X, X @ P.T, np.full((len(X), 1), Fraction(1))])
+    weights = [Fraction(alpha)] * d + [Fraction(alpha) * Fraction(epsilon)] * K + [Fraction(0)]
+    A = np.hstack([rows.T @ rows + np.diag(weights), (rows.T @ y)[:, None]])
+    least = y @ y
+    for i in range(len(A)):
+        least -= A[i, -1] ** 2 / A[i, i]
+        A[i + 1 :] -= np.outer(A[i + 1 :, i] / A[i, i], A[i])
+    return float(least)
 
 
 def add_losses(program, loss, y, f, t):

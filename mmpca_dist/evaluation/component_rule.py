@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import COMPONENT_COUNTS
 
 if TYPE_CHECKING:  # the configuration takes the candidates from here, and is to be imported quickly
@@ -31,7 +32,7 @@ def fewest_training(n_rows: int, folds: int) -> int:
 
 def lowest(cells: Sequence[Cell]) -> Cell:
     """Return the cell of the lowest mean; of equal means the one with the fewest components, then the first."""
-    least = min(cells, key=lambda cell: cell.summary.mean)
+    least = min(cells, key=lambda cell: float(or_infinite(cell.summary.mean)))
     return min((cell for cell in cells if alike(cell, least)), key=lambda cell: cell.used)
 
 

@@ -243,6 +243,11 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             )
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
+        if not np.isfinite(solution.components).all():
+            raise InputError(
+                f"The components of {type(self).__name__} are not finite: numbers overflow. Standardise the columns "
+                "(standardize)."
+            )
         self.components_ = solution.components
         self.eigenvalues_ = solution.eigenvalues
         self.residuals_ = solution.residuals

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.errors import InputError
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.class_folds import folds_of, most_folds
@@ -79,6 +80,8 @@ class FoldGrid:
     def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
         """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
 
+        They are infinite where an output is not finite.
+
         Parameters
         ----------
         coef, intercept : arrays of shape (fits, r) and (fits,)
@@ -90,7 +93,7 @@ class FoldGrid:
         )
         spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
         rows.begins("held-out", rows.dataset.n_bytes)
-        return rows.run(task, spans, operator.add, "held-out", kept=False)
+        return or_infinite(rows.run(task, spans, operator.add, "held-out", kept=False))
 
 
 def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
@@ -139,5 +142,6 @@ class _HeldOutErrors:
             for first in range(0, X.shape[0], BLOCK_ROWS):
                 block = slice(first, first + BLOCK_ROWS)
                 scores = (self.units(X[block]).images(self.coef).T + self.intercept).reshape(-1, *self.shape)
-                errors += count(block, np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0])
+                scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
+                errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
         return errors

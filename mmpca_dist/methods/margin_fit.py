@@ -124,6 +124,9 @@ class MarginFit(SweptNeed):
             n_unlabelled=n_unlabelled,
         )
 
+    def largest(self, statistics: Statistics) -> int:
+        return full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
+
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
         tried = [variants * len(self.candidates) * MOST_FOLDS] if self.C is None else []

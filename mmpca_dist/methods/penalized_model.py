@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.penalty_fit import PenaltyFit
@@ -65,6 +66,8 @@ class ProjectionPenalty(TakesReduction):
         "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
     }
     _nested = False
+    _rounds_moments: ClassVar[bool] = False
+    """Whether the parameter ``precision`` is that of the moments."""
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
         "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
@@ -243,11 +246,11 @@ class ProjectionPenalty(TakesReduction):
         return self._unconverged()
 
     def _unconverged(self) -> list[str]:
-        if not self.gaps_.max(initial=0.0) > self.tolerance:
+        if or_infinite(self.gaps_).max(initial=0.0) <= self.tolerance:
             return []
         word = "is proved" if self.proved_ else "seems"
         advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
-        if self._from_moments:
+        if self._from_moments and self._rounds_moments and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
         return [
             f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "

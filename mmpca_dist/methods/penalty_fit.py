@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
+from mmpca_dist.methods.penalty_from_moments import class_squares
 from mmpca_dist.methods.penalty_minima import Minimizer, Minimum, Models, most_together
 from mmpca_dist.methods.penalty_results import Choice, PenalizedModels
 from mmpca_dist.methods.reduction_of import ReductionOf
@@ -65,11 +66,14 @@ class PenaltyFit(SweptNeed):
         choice = self._choice(statistics, sweeper.rows, working, self.sizes or (n_components,))
         P = self.reduction.components(statistics, choice.n_components)
         penalty = self._penalty(working, P)
+        if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
+            class_squares(statistics, is_centred=not working.is_uncentred)[0].refuse_undetermined(penalty)
         terms, n_models = self._terms(working)
         models = Models(penalty, terms, np.full(n_models, choice.alpha))
         (minimum,) = self._minimizer(statistics, working).minima("sweep", [models], terms, n_models)
         weights = penalty.weights(minimum.parameters)
         outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
+        by_moments = self.loss == "squared" and self.penalty == "l2"
         return PenalizedModels(
             inside=weights @ P,
             outside=working.in_columns(outside),
@@ -79,8 +83,11 @@ class PenaltyFit(SweptNeed):
             objective=minimum.objective,
             gaps=minimum.gaps,
             n_passes=minimum.n_passes,
-            proved=(self.loss == "squared" and self.penalty == "l2") or not penalty.is_free,
+            proved=(by_moments or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
         )
+
+    def largest(self, statistics: Statistics) -> int:
+        return self.reduction.largest(statistics.n_features)
 
     def _choice(self, statistics: Statistics, rows: Rows, working: WorkingRows, sizes: tuple[int, ...]) -> Choice:
         """Return the number of components and alpha with the least errors in rows held out, unless both are given."""

@@ -102,7 +102,9 @@ def models_of_squares(
     """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
     reduction = P if basis is None else P @ basis
     penalty = SubspacePenalty.of(reduction, epsilon)
-    (minimum,) = squares.minimum(penalty, np.array([choice.alpha]), has_intercept=has_intercept, rounding=rounding)
+    (minimum,) = squares.minimum(
+        penalty, np.array([choice.alpha]), has_intercept=has_intercept, rounding=rounding, is_rotated=basis is not None
+    )
     weights = penalty.weights(minimum.coef)
     outside = minimum.coef - weights @ reduction
     return PenalizedModels(
@@ -114,5 +116,5 @@ def models_of_squares(
         objective=minimum.objective,
         gaps=minimum.gaps,
         n_passes=0,
-        proved=True,
+        proved=bool(np.isfinite(minimum.gaps).all()),
     )

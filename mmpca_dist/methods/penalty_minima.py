@@ -146,7 +146,8 @@ class Minimizer:
         """Return the minima from sums over the rows that train; models come by alpha, then by fold."""
         values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
         held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
-        by_fold = [folds[fold].minimum(models.penalty, values, has_intercept=self.fit_intercept) for fold in held_out]
+        settings = {"has_intercept": self.fit_intercept, "is_rotated": self.working.basis is not None}
+        by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
         coef, intercept, objective, gaps = (
             np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
             for part in SquaresMinimum._fields

@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.statistics.centred_rows import Array
 from mmpca_dist.statistics.serialization import storable
 
@@ -47,6 +48,7 @@ class Choice:
         cls, sizes: Sequence[int], alphas: Sequence[float], errors: Array, gaps: Array, *, is_nested: bool
     ) -> Self:
         """Return the pair with the least errors; of equal ones that of the largest alpha, then of fewest components."""
+        errors = or_infinite(errors)
         pairs = [(errors[i, j], -alpha, size) for i, size in enumerate(sizes) for j, alpha in enumerate(alphas)]
         _, alpha, size = min(pairs)
         return cls(size, -float(alpha), np.asarray(sizes, np.float64), np.asarray(alphas), errors, gaps, is_nested)
@@ -70,7 +72,7 @@ class PenalizedModels:
     n_passes : int
         Over the rows, for these models.
     proved : bool
-        Whether the gaps are proved; else they are estimated.
+        Whether the gaps are finite and proved; else they are estimated.
     """
 
     inside: Array

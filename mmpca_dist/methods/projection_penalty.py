@@ -145,6 +145,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         )  # fmt: skip
         self.loss = loss
 
+    _rounds_moments = True
+
     def _solve(self, statistics: Statistics) -> Solution:
         return self._solution(self._models(statistics))
 

@@ -36,6 +36,10 @@ class ReductionOf(ABC):
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         """Return P, shape (K, d), in (standardised) columns."""
 
+    def largest(self, n_features: int) -> int:
+        """Return the largest number of components that there can be, whatever the number of rows."""
+        return n_features
+
     def by_fold(
         self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
     ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
@@ -105,6 +109,9 @@ class GivenReduction(ReductionOf):
     def needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
+    def largest(self, n_features: int) -> int:
+        return max(self.n_components, 1)
+
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         return self.matrix(statistics.n_features, statistics.scale, n_components)
 
@@ -133,10 +140,8 @@ class FoldedReduction(ReductionOf):
     whole: GivenReduction
     folds: tuple[GivenReduction, ...]
 
-    @property
-    def n_components(self) -> int:
-        """K of the reduction of all rows."""
-        return self.whole.n_components
+    def largest(self, n_features: int) -> int:
+        return self.whole.largest(n_features)
 
     @property
     def needs(self) -> Needs:

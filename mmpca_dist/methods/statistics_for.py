@@ -16,7 +16,6 @@ from mmpca_dist.solvers.options import SolverOptions, choose_solver
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.scatters import full_rank
 from mmpca_dist.statistics.scratch import Scratch, open_scratch
 from mmpca_dist.statistics.sweeps import Sweeper, SweptNeed, states_fit_memory
 
@@ -81,8 +80,8 @@ def with_sweeps(
 ) -> Statistics:
     """Return statistics with the fits of a need by sweeps over the rows, one for each number of components asked for.
 
-    There are at most as many components as rows less one, or columns. ``tables`` is where states of rows are kept
-    between sweeps; by default memory, or a folder of its own where they do not fit.
+    ``tables`` is where states of rows are kept between sweeps; by default memory, or a folder of its own where they do
+    not fit.
     """
     if tables is not None:
         return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
@@ -96,8 +95,7 @@ def with_sweeps(
 def _fits(
     statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch
 ) -> dict[tuple[SweptNeed, int], Any]:
-    most = full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
-    counts = {size: min(size, most) for size in sizes}
+    counts = {size: min(size, need.largest(statistics)) for size in sizes}
     with single_blas_thread():  # its number of threads decides on last bits
         fits = {
             count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count)

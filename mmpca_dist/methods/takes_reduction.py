@@ -66,9 +66,9 @@ class TakesReduction(MomentReducer):
     def _reduction_size(self, n: int, d: int) -> int:
         reduction = self._described()
         if self.n_components == "auto":
-            return min(max(self.sizes), d, max(n - 1, 1))
+            return min(max(self.sizes), reduction.largest(d))
         if isinstance(reduction, GivenReduction | FoldedReduction):
-            return self.n_components or max(reduction.n_components, 1)
+            return self.n_components or reduction.largest(d)
         own = reduction.n_components if isinstance(reduction, MethodReduction) else None
         return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
 

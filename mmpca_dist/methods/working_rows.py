@@ -12,6 +12,9 @@ from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics
 from mmpca_dist.statistics.gather import rows_in_span
 from mmpca_dist.statistics.sweeps import Sweeper
 
+ROUNDING = 1e-13
+"""Of a mean: what is left of it outside of the span of its rows, at most, where it lies in it."""
+
 
 @dataclass(frozen=True)
 class WorkingRows:
@@ -101,6 +104,9 @@ def coordinates_of(statistics: Statistics, *, by_column: bool = False) -> tuple[
         return mean, None, mean
     inside = statistics.basis.T @ mean
     outside = mean - statistics.basis @ inside
+    outside -= statistics.basis @ (statistics.basis.T @ outside)
     length = float(np.linalg.norm(outside))
+    if length <= ROUNDING * np.linalg.norm(mean):  # the rest of a mean in the span is no direction
+        length, outside = 0.0, np.zeros_like(outside)
     basis = np.column_stack([statistics.basis, outside / length if length > 0 else outside])
     return np.append(inside, length), basis, mean

@@ -19,6 +19,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
 
@@ -101,7 +102,7 @@ def _svm(Z: Any, codes: NDArray, dual_first: bool, settings: dict[str, Any]) -> 
         minima.append(_minimum(model, Z, codes))
         if not minima[-1].unconverged:
             return minima[-1]
-    return min(minima, key=lambda minimum: _objective(minimum, Z, codes, settings))
+    return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, Z, codes, settings))))
 
 
 def _objective(minimum: Minimum, Z: Any, codes: NDArray, settings: dict[str, Any]) -> float:

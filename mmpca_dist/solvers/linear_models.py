@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.finite import or_infinite
 from mmpca_dist.solvers.descent import Descent
 from mmpca_dist.solvers.penalties import Penalty, SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
@@ -101,9 +102,16 @@ class LinearFit:
 def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
     """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
     with np.errstate(invalid="ignore"):
+        return relative(objective - bound, objective, start)
+
+
+def relative(missed: Array, objective: Array, start: Array) -> Array:
+    """Return what objectives may miss, relative to them or to a thousandth of the start; infinite where unknown."""
+    is_known = np.isfinite(objective) & np.isfinite(start)
+    with np.errstate(invalid="ignore"):
         scale = np.maximum(objective, LEAST_SCALE * start)
-        gaps = np.maximum(objective - bound, 0) / np.where(scale > 0, scale, 1)
-    return np.where(np.isnan(gaps), np.inf, gaps)
+        gaps = np.maximum(or_infinite(missed), 0) / np.where(scale > 0, scale, 1)
+    return np.where(is_known, or_infinite(gaps), np.inf)
 
 
 def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:

@@ -1,8 +1,4 @@
-"""Squared losses with a projection penalty, for all weights of the penalty at once, from moments alone.
-
-The coefficients (S + alpha R)^-1 c of every alpha follow from one generalised eigenproblem, R u = nu (S + a R) u with
-some weight a at which S + a R is definite.
-"""
+"""Squared losses with a projection penalty from moments alone: the coefficients are (S + alpha R)^-1 c."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.solvers.linear_models import relative
 from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.coordinates import EPS
@@ -22,57 +19,43 @@ from mmpca_dist.statistics.losses import LOSSES
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
+LEAST_PIVOT = 1e-12
+"""Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
+MOST_STEPS = 5
+STRIDE, STRIDES = 100.0, 40
+"""Between weights of the penalty that are tried in turn, and the largest number of them."""
+
 
 @dataclass(frozen=True)
-class SquaresPath:
-    """The solutions for one scatter of rows and all alphas.
+class Definite:
+    """The Cholesky factor of a matrix that is scaled to a diagonal of ones, and the scale, shape (r,)."""
 
-    Attributes
-    ----------
-    vectors : array of shape (r, r)
-        U, with U^T (S + a R) U = I and U^T R U = diag(shares).
-    shares : array of shape (r,)
-        nu.
-    weight : float
-        a.
-    """
-
-    vectors: Array
-    shares: Array
-    weight: float
+    factor: Array
+    scale: Array
 
     @classmethod
-    def of(cls, scatter: Array, penalty: SubspacePenalty) -> Self:
-        """Return the path for a scatter X^T X, shape (r, r).
+    def of(cls, matrix: Array, least: float) -> Self | None:
+        """Return the factor of a symmetric matrix, or None where the square of a pivot is not above ``least``."""
+        diagonal = np.diagonal(matrix)
+        if not (diagonal > 0).all():
+            return None
+        scale = 1 / np.sqrt(diagonal)
+        factor, failed = scipy.linalg.lapack.dpotrf(matrix * scale[:, None] * scale, lower=1)
+        return cls(factor, scale) if not failed and np.diagonal(factor).min() ** 2 > least else None
 
-        Raises
-        ------
-        InputError
-            Where the rows do not determine the coefficients of directions that bear no penalty.
-        """
-        size = float(np.trace(scatter)) / len(scatter)
-        weight = size if size > 0 else 1.0
-        matrix = scatter + weight * penalty.matrix()
-        factor, failed = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
-        if failed:
-            raise InputError(
-                "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that "
-                "these are not determined: set epsilon above 0, or reduce to fewer components."
-            )
-        half = scipy.linalg.solve_triangular(factor, penalty.matrix(), lower=True, check_finite=False)
-        turned = scipy.linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
-        shares, vectors = scipy.linalg.eigh((turned + turned.T) / 2, check_finite=False)
-        vectors = scipy.linalg.solve_triangular(factor, vectors, lower=True, trans="T", check_finite=False)
-        return cls(vectors, np.clip(shares, 0, 1 / weight), weight)
+    def solve(self, right: Array) -> Array:
+        """Return the solutions for right sides, both of shape (m, r)."""
+        solved, _ = scipy.linalg.lapack.dpotrs(self.factor, (right * self.scale).T, lower=1)
+        return np.asarray(solved.T * self.scale)
 
-    def coefficients(self, cross: Array, alphas: Array) -> Array:
-        """Return (S + alpha R)^-1 c for every c, shape (m, r), with its own alpha (m,)."""
-        factors = 1 + (alphas[:, None] - self.weight) * self.shares
-        return np.asarray((cross @ self.vectors / factors) @ self.vectors.T)
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of the inverse, shape (r,)."""
+        inverse, _ = scipy.linalg.lapack.dpotri(self.factor, lower=1)
+        return np.asarray(np.diagonal(inverse) * self.scale**2)
 
 
 class SquaresMinimum(NamedTuple):
-    """Coefficients (m, r), intercepts (m,), minima (m,), and bounds on their relative rounding errors (m,)."""
+    """Coefficients (m, r), intercepts (m,), objectives (m,), and their gaps (m,): see `relative`."""
 
     coef: Array
     intercept: Array
@@ -118,33 +101,95 @@ class Squares:
         )
 
     def minimum(
-        self, penalty: SubspacePenalty, alphas: Array, *, has_intercept: bool, rounding: float = EPS
+        self,
+        penalty: SubspacePenalty,
+        alphas: Array,
+        *,
+        has_intercept: bool,
+        rounding: float = EPS,
+        is_rotated: bool = False,
     ) -> list[SquaresMinimum]:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
-        ``rounding`` is the relative rounding error of products of two columns.
+        ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
+        any two of these relative to all.
+
+        Raises
+        ------
+        InputError
+            Where the rows do not determine the coefficients of directions that bear no penalty.
         """
-        sums = self.centred() if has_intercept else self
-        path = SquaresPath.of(sums.scatter, penalty)
-        return [self._solved(sums, path, penalty, float(alpha), has_intercept, rounding) for alpha in alphas]
+        sums, R = self.centred() if has_intercept else self, penalty.matrix()
+        spread = np.maximum(np.diagonal(sums.scatter), 0)
+        rounded = np.sqrt(rounding * (np.full_like(spread, spread.sum()) if is_rotated else spread))
+        missing = np.sqrt(rounding * sums.squares)
+        return [self._solved(sums, R, penalty, float(alpha), has_intercept, (rounded, missing)) for alpha in alphas]
+
+    def refuse_undetermined(self, penalty: SubspacePenalty) -> None:
+        """Raise InputError where rows do not vary along a direction that bears no penalty, whatever its weight."""
+        self._nearby(penalty.matrix(), float(np.diagonal(self.scatter).max(initial=0.0)))
 
     def _solved(
-        self, sums: Squares, path: SquaresPath, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
-        rounding: float,
+        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
+        roots: tuple[Array, Array],
     ) -> SquaresMinimum:  # fmt: skip
-        weights = np.full(len(sums.cross), alpha)
-
         def left(w: Array) -> Array:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
-        w = path.coefficients(sums.cross, weights)
-        w = w + path.coefficients(left(w), weights)  # one step of iterative refinement
-        objective = sums.squares - np.einsum("mr,mr->m", w, sums.cross + left(w))
-        missed = np.abs(np.einsum("mr,mr->m", left(w), path.coefficients(left(w), weights)))
-        missed += rounding * (np.abs(w) @ np.sqrt(np.maximum(np.diagonal(sums.scatter), 0))) ** 2
+        (nearby, steps), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
+        for _ in range(steps):
+            w = w + nearby.solve(left(w))
+        losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
+        objective = np.maximum(losses, 0) + alpha * penalty.values(w)
+        missed = sums._missed(R, penalty, alpha, w, left(w), *roots)
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
-        scale = np.maximum(objective, np.finfo(float).tiny)
-        return SquaresMinimum(w, b, np.maximum(objective, 0), missed / scale)
+        return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
+
+    def _nearby(self, R: Array, alpha: float) -> tuple[Definite, int]:
+        """Return the factor of S + a R, with alpha as a, or else one near to it, and the number of steps to take.
+
+        Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
+        directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
+        scatter a smaller a serves, for a single step: nothing of S would be left beside alpha in free directions.
+        """
+        spread = np.diagonal(self.scatter)
+        size = float(spread.max(initial=0.0))
+        larger = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), STRIDE * alpha)
+        above = [larger * STRIDE**i for i in range(STRIDES) if larger * STRIDE**i < size]
+        below = [alpha / STRIDE**i for i in range(STRIDES) if alpha / STRIDE**i >= size]
+        rounding = 10 * len(R) * EPS
+        for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
+            factor = Definite.of(self.scatter + weight * R, least)
+            if factor is not None:
+                return factor, 2 if weight == alpha else MOST_STEPS if weight > alpha else 1
+        raise InputError(
+            "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that these "
+            "are not determined: set epsilon above 0, or reduce to fewer components."
+        )
+
+    def _missed(
+        self, R: Array, penalty: SubspacePenalty, alpha: float, w: Array, left: Array, rounded: Array, missing: Array
+    ) -> Array:
+        """Return bounds on how far the objectives at w lie above their minima, shape (m,).
+
+        With the residual r = c - A w, A = S + alpha R, that is r^T A^-1 r, and at most r^T B^-1 r for any B below A;
+        any share of S is below S. ``rounded`` (r,) and ``missing`` (m,) are roots of rounding errors, on the diagonal
+        of S and of the targets' squares: those of entries of S and c are products of two.
+        """
+        length, errors = np.abs(w) @ rounded, len(R) * rounded**2
+        unsure = (missing + length)[:, None] * rounded + EPS * alpha * np.abs(w) @ np.abs(R)
+        floor, largest = len(R) * EPS, float(errors.max(initial=0.0))
+        least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
+        missed = np.full(len(w), np.inf)
+        for share in (1.0, least / max(16 * largest, least)):
+            below = share * self.scatter + alpha * R
+            below.reshape(-1)[:: len(R) + 1] -= share * errors + alpha * floor
+            factor = Definite.of(below, floor)
+            if factor is not None:
+                known = np.einsum("mr,mr->m", left, factor.solve(left))
+                missed = (np.sqrt(known) + np.sqrt(unsure**2 @ factor.inverse_diagonal())) ** 2
+                break
+        return missed + length**2
 
 
 @storable

@@ -177,6 +177,10 @@ class SweptNeed(ABC):
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         """Return the kinds of sweeps that follow one another."""
 
+    @abstractmethod
+    def largest(self, statistics: Any) -> int:
+        """Return the largest number of components that there can be for rows with these statistics."""
+
     @property
     def takes_rows(self) -> bool:
         """Whether rows are taken into memory, where they fit (``LIMITS.direct_bytes``)."""
