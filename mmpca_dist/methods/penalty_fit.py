@@ -35,7 +35,7 @@ ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
 UPDATE = 1e6
 """Operations, about, that the update of a model takes beside d^3."""
-EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 12}
+EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 """Passes that a fit usually takes."""
 
 
