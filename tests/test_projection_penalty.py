@@ -430,7 +430,7 @@ def test_standardised_wide_rows_without_an_intercept_stay_centred():
         np.testing.assert_allclose(model.outputs_at_mean_, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge"])
 def test_bits_do_not_depend_on_the_threads_of_blas(loss):
     X, y, _ = problem(1500, 150, 2, seed=22)
     bits = []
