@@ -311,6 +311,15 @@ def test_models_that_stall_reach_the_tolerance_by_other_passes(loss, penalty):
         assert model.gaps_.max() <= 1e-5 and model.proved_[0] and model.n_iter_ > 40
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+def test_stalled_models_of_several_turns_go_on(loss, monkeypatch):
+    """The passes of one turn do not count against ``max_sweeps`` of another."""
+    X, y = load_wine(return_X_y=True)
+    monkeypatch.setattr(penalty_minima, "HESSIAN_BYTES", 8 * 14**2)
+    model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, alpha=1e-2, max_sweeps=110).fit(X, y)
+    assert model.gaps_.max() <= 1e-5 and model.n_iter_ > 110
+
+
 def test_rows_that_move_apart_stay_inside():
     """Slacks and multipliers keep at least a tenth, u and what multipliers add up to are those of the whole step."""
     rng = np.random.default_rng(0)

@@ -70,25 +70,28 @@ SweepOf = Callable[[str, Models], tuple[Sweep[Any, Any], LinearFit | HingeFit]]
 
 @dataclass(frozen=True)
 class Minimum:
-    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes."""
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes: of all turns, and of the longest."""
 
     parameters: Array
     intercept: Array
     objective: Array
     gaps: Array
     n_passes: int
+    longest: int = 0
 
     @classmethod
     def of(cls, fitted: LinearFit | HingeFit) -> Minimum:
         """Return what passes have reached."""
-        return cls(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+        best, passes = fitted.best, fitted.n_passes
+        return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
 
     @classmethod
     def joined(cls, parts: Sequence[Minimum]) -> Minimum:
         """Return the models of several fits, one after the other."""
         names = ("parameters", "intercept", "objective", "gaps")
         arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(**arrays, n_passes=sum(part.n_passes for part in parts))
+        n_passes, longest = sum(part.n_passes for part in parts), max(part.longest for part in parts)
+        return cls(**arrays, n_passes=n_passes, longest=longest)
 
     def followed_by(self, others: Minimum, models: NDArray[np.intp]) -> Minimum:
         """Return the models with those of further passes for some of them, where these have smaller gaps."""
@@ -133,11 +136,11 @@ class Minimizer:
         left = {
             i: np.flatnonzero(each.gaps > self.tolerance)
             for i, each in enumerate(minima)
-            if each.n_passes < self.max_sweeps and (each.gaps > self.tolerance).any()
+            if each.longest < self.max_sweeps and (each.gaps > self.tolerance).any()
         }
         if not left:
             return minima
-        rest = replace(self, max_sweeps=self.max_sweeps - max(minima[i].n_passes for i in left))
+        rest = replace(self, max_sweeps=self.max_sweeps - max(minima[i].longest for i in left))
         inside = rest._in_turns(name, [models[i].only(some) for i, some in left.items()], rest._interior, MOST_HINGES)
         for (i, some), others in zip(left.items(), inside, strict=True):
             minima[i] = minima[i].followed_by(others, some)
