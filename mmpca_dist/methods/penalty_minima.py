@@ -99,7 +99,7 @@ class Minimum:
         arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         for name, value in arrays.items():
             value[models[kept]] = getattr(others, name)[kept]
-        return Minimum(**arrays, n_passes=self.n_passes + others.n_passes)
+        return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
 
 
 def most_together(width: int, most: int) -> int:
