@@ -9,6 +9,7 @@ from helpers.evaluating import by_cell, config_of, scored, store
 from helpers.runs import Recorder, make_config, model_hash
 from helpers.samples import labelled
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
@@ -92,7 +93,49 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, monkeypatch, limits):
+    """Before, at and after the change to passes that keep all rows positive, whatever the workers."""
+    X, y = load_wine(return_X_y=True)
+    limits.resumable_bytes = 0
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(50, 13))
+    group.create_array("y", data=y, chunks=(50,))
+    method = {**PENALTY, "alpha": 0.01, "loss": loss, "tolerance": 1e-2}
+    settings = {"methods": [method], "n_components": 2}
+    put, recorded = ZarrScratch.put_value, []
+
+    def put_and_note(self, name, value):
+        put(self, name, value)
+        recorded.append(name)
+        if len(recorded) in stops:
+            raise OSError("the machine is gone")
+
+    monkeypatch.setattr(ZarrScratch, "put_value", put_and_note)
+    stops = ()
+    compute = {"cluster": "threads", "threads_per_worker": 1}
+    run(make_config(tmp_path / "whole", str(tmp_path / "rows.zarr"), compute={**compute, "workers": 1}, **settings))
+    change = next(i for i, name in enumerate(recorded) if name.endswith("-inside"))
+    assert 4 < change < len(recorded) - 4
+    stops = (change - 2, change, change + 1, change + 4)
+    recorded.clear()
+    config = make_config(
+        tmp_path / "broken", str(tmp_path / "rows.zarr"), compute={**compute, "workers": 2}, **settings
+    )
+    for _ in stops:
+        with pytest.raises(OSError, match="gone"):
+            run(config)
+    run(config)
+    model = load_model(config.output, "projection-penalty")
+    assert len(recorded) == model.n_iter_ and model.gaps_.max() <= 1e-2
+    assert model_hash(tmp_path / "broken", ["projection-penalty"]) == model_hash(
+        tmp_path / "whole", ["projection-penalty"]
+    )
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared"])
 @pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2"])
 def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp_path, monkeypatch, limits):
     """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
@@ -189,14 +232,15 @@ def test_fits_that_end_too_early_are_noted_once(tmp_path):
 
 
 def test_the_plan_counts_passes(tmp_path):
-    methods = {loss: [{**PENALTY, "loss": loss}] for loss in ("squared", "logistic", "hinge")}
+    methods = {loss: [{**PENALTY, "loss": loss}] for loss in ("squared", "logistic", "hinge", "squared hinge")}
     passes = {
         loss: [p.name for p in preview(config_of(tmp_path / loss, "bundled:digits", methods=chosen)).passes]
         for loss, chosen in methods.items()
     }
     assert passes["squared"] == ["moments", "project"]
     assert passes["logistic"] == ["moments", *["sweep"] * 15, "project"]
-    assert passes["hinge"] == ["moments", *["sweep"] * 45, "project"]
+    assert passes["hinge"] == ["moments", *["sweep"] * 18, "project"]
+    assert passes["squared hinge"] == ["moments", *["sweep"] * 12, "project"]
 
 
 @pytest.mark.parametrize("alpha", [5.0, "auto"])

@@ -10,7 +10,7 @@ import scipy.sparse
 from helpers.penalties import EXACT, LOSSES, check_twin, problem, signs
 from naive_penalties import losses, penalized_model
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
@@ -24,6 +24,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods import penalty_minima
 from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
+from mmpca_dist.statistics.centred_rows import CentredRows
+from mmpca_dist.statistics.hinge_sums import HingeInterior
+from mmpca_dist.statistics.loss_sums import SumLosses
+from mmpca_dist.statistics.losses import LOSSES as LOSSES_BY_NAME
 
 
 @pytest.mark.fast
@@ -287,6 +291,77 @@ def test_losses_of_the_twin_are_those_of_the_issue():
     np.testing.assert_allclose(losses("logistic", y, f), np.log1p(np.exp([-0.25, 2.0])))
 
 
+@pytest.mark.parametrize(("loss", "most"), [("squared hinge", 14), ("hinge", 26)])
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_hinge_losses_take_few_passes(loss, most, alpha, seed):
+    """Of classes that overlap: a pass is what costs out of core."""
+    X, y, P = problem(2000, 12, 3, seed=seed)
+    model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.01, loss=loss, tolerance=1e-6).fit(X, y)
+    assert model.gaps_[0] <= 1e-6 and model.n_iter_ <= most
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+def test_models_that_stall_reach_the_tolerance_by_other_passes(loss, penalty):
+    """Rows that can be separated, and a penalty that hardly counts."""
+    X, y = load_wine(return_X_y=True)
+    for alpha in (1e-4, 1e-2):
+        model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, penalty=penalty, alpha=alpha).fit(X, y)
+        assert model.gaps_.max() <= 1e-5 and model.proved_[0] and model.n_iter_ > 40
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+def test_stalled_models_of_several_turns_go_on(loss, monkeypatch):
+    """The passes of one turn do not count against ``max_sweeps`` of another."""
+    X, y = load_wine(return_X_y=True)
+    monkeypatch.setattr(penalty_minima, "HESSIAN_BYTES", 8 * 14**2)
+    model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, alpha=1e-2, max_sweeps=110).fit(X, y)
+    assert model.gaps_.max() <= 1e-5 and model.n_iter_ > 110
+
+
+def test_rows_that_move_apart_stay_inside():
+    """Slacks and multipliers keep at least a tenth, u and what multipliers add up to are those of the whole step."""
+    rng = np.random.default_rng(0)
+    a = rng.uniform(1e-9, 1, size=(2, 500))
+    s, xi = 10.0 ** rng.uniform(-9, 3, size=(2, 2, 500))
+    before = HingeInterior(a, s, xi, 1 - a)
+    du = 10 * rng.normal(size=(2, 500))
+    after = before.moved_apart(before.change(du, np.full((2, 1), 0.1)))
+    for old, new in zip(before.parts, after.parts, strict=True):
+        assert np.all(new >= 0.0999 * old)
+    np.testing.assert_allclose(after.u, before.u + du, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(after.a + after.rest, 1, atol=1e-12)
+
+
+def test_losses_along_a_step_are_those_at_its_fractions():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(40, 3)), rng.choice([-1.0, 1.0], size=(2, 40))
+    model, change, trains = rng.normal(size=(2, 4)), rng.normal(size=(2, 4)), rng.choice([0.0, 1.0], size=(2, 40))
+    loss = LOSSES_BY_NAME["squared hinge"]
+    step = SumLosses(model[:, :3], model[:, 3], loss, None, None, None, np.arange(2), change)
+    sums = step._sums(CentredRows(X), np.ones_like(y), y, trains)
+    for fraction, reached in zip(loss.fractions, sums.along, strict=True):
+        at = model - (1 - fraction) * change
+        expected = [(losses("squared hinge", y[k], X @ at[k, :3] + at[k, 3]) * trains[k]).sum() for k in range(2)]
+        np.testing.assert_allclose(reached, expected)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_gaps_that_stay_large_advise_to_standardise(standardize):
+    X, y, P = problem(60, 4, 2, seed=30)
+    wide = X * [1e-4, 1, 1, 1e4]
+    settings = {"alpha": 1e-4, "max_sweeps": 2, "standardize": standardize}
+    with pytest.warns(ConvergenceWarning) as caught:
+        ProjectionPenaltyClassifier(P, **settings).fit(wide, y)
+    assert (
+        "standardise the columns, whose scales differ by a factor of 1e+08" in str(caught[0].message)
+    ) != standardize
+    with pytest.warns(ConvergenceWarning) as caught:
+        ProjectionPenaltyClassifier(P, **settings).fit(X, y)
+    assert "standardise" not in str(caught[0].message)
+
+
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monkeypatch):
     X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
@@ -364,7 +439,7 @@ def test_standardised_wide_rows_without_an_intercept_stay_centred():
         np.testing.assert_allclose(model.outputs_at_mean_, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge"])
 def test_bits_do_not_depend_on_the_threads_of_blas(loss):
     X, y, _ = problem(1500, 150, 2, seed=22)
     bits = []

@@ -24,6 +24,7 @@ from mmpca_dist.methods.reduction_of import MethodReduction
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.methods.takes_reduction import TakesReduction
 from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler
 
@@ -31,6 +32,8 @@ ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""
 LARGEST_ALPHA = 1e12
 """Beyond it nothing of the losses is left in sums."""
+WIDE_SPREAD = 1e6
+"""Columns whose scales differ by more leave few digits of the smaller ones in sums of products."""
 
 
 class ProjectionPenalty(TakesReduction):
@@ -68,6 +71,7 @@ class ProjectionPenalty(TakesReduction):
     _nested = False
     _rounds_moments: ClassVar[bool] = False
     """Whether the parameter ``precision`` is that of the moments."""
+    _column_spread = 1.0
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
         "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
@@ -155,6 +159,15 @@ class ProjectionPenalty(TakesReduction):
             total=float("nan"),
             limit="that of its reduction",
         )
+
+    def _note_spread(self, statistics: Statistics) -> None:
+        """Keep how many times the largest standard deviation of a column is the smallest, where these are known."""
+        if statistics.scale is None and statistics.knows_columns:
+            counts = statistics.moments.counts
+            squares = statistics.column_squares(np.ones(len(counts)))
+            squares = squares + counts @ statistics.column_deviations() ** 2
+            squares = squares[squares > 0]
+            self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
     def _appended_weights(self, models: PenalizedModels) -> NDArray[np.float64]:
         """Return the coefficients of appended features."""
@@ -252,6 +265,10 @@ class ProjectionPenalty(TakesReduction):
         advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
         if self._from_moments and self._rounds_moments and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
+        if self._column_spread > WIDE_SPREAD:
+            advice = (
+                f"standardise the columns, whose scales differ by a factor of {self._column_spread:.0e}, or {advice}"
+            )
         return [
             f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "
             f"the tolerance of {self.tolerance:g}: {advice}."

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
 from mmpca_dist.methods.penalty_from_moments import class_squares
-from mmpca_dist.methods.penalty_minima import Minimizer, Minimum, Models, most_together
+from mmpca_dist.methods.penalty_minima import (
+    MOST_HINGES,
+    MOST_SMOOTH,
+    Minimizer,
+    Minimum,
+    Models,
+    most_together,
+)
 from mmpca_dist.methods.penalty_results import Choice, PenalizedModels
 from mmpca_dist.methods.reduction_of import ReductionOf
 from mmpca_dist.methods.working_rows import WorkingRows
@@ -29,7 +36,7 @@ ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
 UPDATE = 1e6
 """Operations, about, that the update of a model takes beside d^3."""
-EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 35}
+EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 """Passes that a fit usually takes."""
 
 
@@ -166,14 +173,15 @@ class PenaltyFit(SweptNeed):
 
     def _round(self, models: int, d: int) -> SweepRound:
         hinge = self.loss in INTERIORS
-        together = min(models, most_together(self.loss, d + 1))
+        inside = min(models, most_together(d + 1, MOST_HINGES)) if hinge else 0
+        together = inside if self.loss == "hinge" else min(models, most_together(d + 1, MOST_SMOOTH))
         turns = -(-models // together)
         squares = d / 2 if hinge or self.penalty == "l1" else d / 10
         return SweepRound(
             most=turns * self.max_sweeps,
             expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
             columns=int(together * (3 + squares)) + 1,
-            state_bytes=8 * 4 * together if hinge else 0,
+            state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
             sum_bytes=8 * together * (d + 1) ** 2,
             block_bytes=8 * ARRAYS * block_rows(together) * together,
             row_operations=500.0 * together,

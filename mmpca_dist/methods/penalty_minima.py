@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.solvers.interior_penalties import SparseInterior, SubspaceInterior
 from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
-from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass
+from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass, ModelSweep
 from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
 from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
@@ -59,37 +59,52 @@ class Models:
     alphas: Array
     place: NDArray[np.intp] | None = None
 
-    def only(self, models: slice) -> Models:
+    def only(self, models: slice | NDArray[np.intp]) -> Models:
         """Return some of the models."""
         return Models(self.penalty, self.terms.only(models), self.alphas[models])
 
 
+SweepOf = Callable[[str, Models], tuple[Sweep[Any, Any], LinearFit | HingeFit]]
+"""Returns the passes by a name that fit models, and where these start."""
+
+
 @dataclass(frozen=True)
 class Minimum:
-    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes."""
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes: of all turns, and of the longest."""
 
     parameters: Array
     intercept: Array
     objective: Array
     gaps: Array
     n_passes: int
+    longest: int = 0
 
     @classmethod
     def of(cls, fitted: LinearFit | HingeFit) -> Minimum:
         """Return what passes have reached."""
-        return cls(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+        best, passes = fitted.best, fitted.n_passes
+        return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
 
     @classmethod
     def joined(cls, parts: Sequence[Minimum]) -> Minimum:
         """Return the models of several fits, one after the other."""
         names = ("parameters", "intercept", "objective", "gaps")
         arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(**arrays, n_passes=sum(part.n_passes for part in parts))
+        n_passes, longest = sum(part.n_passes for part in parts), max(part.longest for part in parts)
+        return cls(**arrays, n_passes=n_passes, longest=longest)
+
+    def followed_by(self, others: Minimum, models: NDArray[np.intp]) -> Minimum:
+        """Return the models with those of further passes for some of them, where these have smaller gaps."""
+        kept = others.gaps < self.gaps[models]
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name, value in arrays.items():
+            value[models[kept]] = getattr(others, name)[kept]
+        return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
 
 
-def most_together(loss: str, width: int) -> int:
-    """Return how many models are fitted together, of ``width`` parameters each."""
-    return min(max(1, HESSIAN_BYTES // (8 * width**2)), MOST_HINGES if loss in INTERIORS else MOST_SMOOTH)
+def most_together(width: int, most: int) -> int:
+    """Return how many models are fitted together, of ``width`` parameters each, ``most`` at most."""
+    return min(max(1, HESSIAN_BYTES // (8 * width**2)), most)
 
 
 @dataclass(frozen=True)
@@ -112,7 +127,28 @@ class Minimizer:
         self._refuse_wide()
         if self.loss == "squared" and self.penalty == "l2":
             return self._least_squares(name, models, once, n_models)
-        size = most_together(self.loss, self.working.width + 1)
+        first = self._apart if self.loss == "hinge" else self._smooth
+        minima = self._in_turns(name, models, first, MOST_HINGES if self.loss == "hinge" else MOST_SMOOTH)
+        return self._with_stalled(f"{name}-inside", models, minima) if self.loss in INTERIORS else minima
+
+    def _with_stalled(self, name: str, models: Sequence[Models], minima: list[Minimum]) -> list[Minimum]:
+        """Return minima with those of stalled models by interior points whose rows all stay positive."""
+        left = {
+            i: np.flatnonzero(each.gaps > self.tolerance)
+            for i, each in enumerate(minima)
+            if each.longest < self.max_sweeps and (each.gaps > self.tolerance).any()
+        }
+        if not left:
+            return minima
+        rest = replace(self, max_sweeps=self.max_sweeps - max(minima[i].longest for i in left))
+        inside = rest._in_turns(name, [models[i].only(some) for i, some in left.items()], rest._interior, MOST_HINGES)
+        for (i, some), others in zip(left.items(), inside, strict=True):
+            minima[i] = minima[i].followed_by(others, some)
+        return minima
+
+    def _in_turns(self, name: str, models: Sequence[Models], sweep_of: SweepOf, most: int) -> list[Minimum]:
+        """Return the minima by the sweeps that ``sweep_of`` returns, each for at most ``most`` models."""
+        size = most_together(self.working.width + 1, most)
         pieces = [
             (number, some.only(slice(start, start + size)))
             for number, some in enumerate(models)
@@ -121,7 +157,7 @@ class Minimizer:
         turns, minima = _turns(pieces, size), [list[Minimum]() for _ in models]
         for turn, together in enumerate(turns, 1):
             job = f"{name}-{turn}" if len(turns) > 1 else name
-            fits = self._in_passes(job, [some for _, some in together])
+            fits = self._in_passes([some for _, some in together], sweep_of, job)
             for (number, _), minimum in zip(together, fits, strict=True):
                 minima[number].append(minimum)
         return [Minimum.joined(parts) for parts in minima]
@@ -154,9 +190,9 @@ class Minimizer:
         )
         return Minimum(coef, intercept, objective, gaps, 1)
 
-    def _in_passes(self, name: str, models: Sequence[Models]) -> list[Minimum]:
+    def _in_passes(self, models: Sequence[Models], sweep_of: SweepOf, name: str) -> list[Minimum]:
         """Fit models in passes that they share."""
-        sweeps, starts = zip(*(self._sweep(name, some) for some in models), strict=True)
+        sweeps, starts = zip(*(sweep_of(name, some) for some in models), strict=True)
         run = self.working.sweeper.run
         if len(models) == 1:
             fits = [run(sweeps[0], starts[0])]
@@ -167,30 +203,44 @@ class Minimizer:
                 fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, sweep.interior, fits[number])
         return [Minimum.of(fitted) for fitted in fits]
 
-    def _sweep(self, name: str, models: Models) -> tuple[Sweep[Any, Any], LinearFit | HingeFit]:
-        """Return the passes that fit models, and where these start."""
-        shared: dict[str, Any] = {
+    def _shared(self, name: str, models: Models) -> dict[str, Any]:
+        """Return what all kinds of passes for models are made of."""
+        return {
             "name": name, "terms": models.terms, "units": self.working.units(), "has_intercept": self.fit_intercept,
             "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": self.working.keeps_sparse,
         }  # fmt: skip
-        is_sparse = self.penalty == "l1"
-        if self.loss in INTERIORS:
-            interior = (SparseInterior if is_sparse else SubspaceInterior)(models.penalty, models.alphas)
-            if is_sparse:
-                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
-            return HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared), HingeFit.start_at(interior)
-        shared |= {"loss": LOSSES[self.loss], "penalty": models.penalty, "alphas": models.alphas}
-        start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
+
+    def _apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+        """Return the passes of interior points whose rows move apart, and where these start."""
+        sweep, start = self._interior(name, models)
+        return replace(sweep, apart=True), start
+
+    def _interior(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+        """Return the passes of interior points for models, and where these start."""
+        shared, is_sparse = self._shared(name, models), self.penalty == "l1"
+        interior = (SparseInterior if is_sparse else SubspaceInterior)(models.penalty, models.alphas)
         if is_sparse:
-            return SparseSweep(**shared), LinearFit.start_at(start)
-        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN
+            shared["tolerance"] /= 10  # setting to zero what tends to it costs some
+        return HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared), HingeFit.start_at(interior)
+
+    def _smooth(self, name: str, models: Models) -> tuple[ModelSweep, LinearFit]:
+        """Return the passes of Newton's method for models of a smooth loss, and where these start."""
+        loss = LOSSES[self.loss]
+        settings = {
+            "loss": loss, "penalty": models.penalty, "alphas": models.alphas, "ends_stalled": self.loss in INTERIORS,
+            **self._shared(name, models),
+        }  # fmt: skip
+        start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
+        if self.penalty == "l1":
+            return SparseSweep(**settings), LinearFit.start_at(start)
+        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN or self.loss in INTERIORS
         if models.penalty.is_free and not with_hessian:
             raise InputError(
                 f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
                 "Set epsilon above 0."
             )
-        metric = self._metric(models.penalty, models.alphas) if with_hessian else None
-        return LinearSweep(with_hessian=with_hessian, **shared), LinearFit.start_at(start, metric)
+        metric = self._metric(models.penalty, models.alphas) if with_hessian and loss.renewal > 1 else None
+        return LinearSweep(with_hessian=with_hessian, **settings), LinearFit.start_at(start, metric)
 
     def _with_zeros(self, name: str, models: Models, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
         """Return the models with zeros for parameters that tend to zero; their objectives take a pass."""

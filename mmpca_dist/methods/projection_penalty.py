@@ -148,6 +148,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     _rounds_moments = True
 
     def _solve(self, statistics: Statistics) -> Solution:
+        self._note_spread(statistics)
         return self._solution(self._models(statistics))
 
     def _models(self, statistics: Statistics) -> PenalizedModels:
@@ -333,6 +334,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         if not statistics.fits:
             raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
         (models,) = statistics.fits.values()
+        self._note_spread(statistics)
         self._adopt_models(models, statistics.mean, statistics.scale, np.asarray(self._target_means))
         self._kept = self._unmergeable
         return self

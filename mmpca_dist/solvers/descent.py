@@ -83,7 +83,11 @@ class Descent:
     @property
     def trial(self) -> Array:
         """The point to evaluate next, shape (m, p)."""
-        return self.point + self.step[:, None] * self.direction
+        return self.toward(1.0)
+
+    def toward(self, fraction: float) -> Array:
+        """Return the point after a fraction of the trial step, shape (m, p)."""
+        return self.point + fraction * self.step[:, None] * self.direction
 
     @property
     def slope(self) -> Array:
@@ -106,6 +110,7 @@ class Descent:
         gradient: Array,
         metric: Array,
         direction_of: Callable[[Descent], Array],
+        shorter: Array | None = None,
     ) -> Descent:
         """Return the state at the accepted trials, and with shorter steps at the others.
 
@@ -115,6 +120,8 @@ class Descent:
             Second derivatives at the trials.
         direction_of : callable
             Returns the next direction from a state, shape (m, p).
+        shorter : array of shape (m,), optional
+            Fractions of the trial steps to try next where these are not accepted.
         """
         at, is_later = accepted[:, None], (np.isfinite(self.value) & accepted)[:, None]
         step = np.where(is_later, self.step[:, None] * self.direction, 0.0)
@@ -138,7 +145,7 @@ class Descent:
         return replace(
             new,
             direction=np.where(at, direction_of(new), self.direction),
-            step=np.where(accepted, 1.0, self._shorter(value)),
+            step=np.where(accepted, 1.0, self._shorter(value) if shorter is None else self.step * shorter),
         )
 
     def _shorter(self, value: Array) -> Array:

@@ -1,7 +1,9 @@
 """Linear models with the hinge loss or its square, by a primal-dual interior point method over the rows.
 
-Each iteration takes two passes. One moves slacks and multipliers of all rows, and takes the sums for Newton's next
-step. The other finds the longest such step.
+A pass moves slacks and multipliers of all rows, and takes the sums for Newton's next step. By default another pass
+between two such passes finds the longest step that leaves all of them positive. Rows that move ``apart`` do without:
+all take the whole step, and each holds back what it would make negative. That takes a third of the passes, but rows
+that can be separated may set each other back for ever; so models that more than ``SETBACKS`` passes have set back end.
 
 Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
 """
@@ -18,13 +20,14 @@ from mmpca_dist.solvers.descent import solve_definite
 from mmpca_dist.solvers.interior_penalties import InteriorPenalty
 from mmpca_dist.solvers.linear_models import (
     LEAST_SCALE,
+    SETBACKS,
     STANDSTILL,
     hold_intercept,
     idle_passes,
     relative_gaps,
 )
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
-from mmpca_dist.statistics.hinge_sums import START, HingeSums, Interior, Longest, MoveInside
+from mmpca_dist.statistics.hinge_sums import LEFT, START, HingeSums, Interior, Longest, MoveInside, longest_step
 from mmpca_dist.statistics.label_terms import LabelTerms
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep, describe_models
@@ -33,6 +36,8 @@ NEARLY = 0.995
 """Share of the longest step that is taken, so that all stays positive."""
 LEAST, MOST = 0.02, 0.5
 """Limits of the next mu as a share of the mean product. A longer step makes it smaller."""
+CENTRED = 0.2
+"""The next mu as a share of the mean product, where rows move apart."""
 NOTHING = 1e-15
 """Share of an objective: a sum of products below it is rounding."""
 
@@ -55,8 +60,8 @@ class HingeFit:
     objective, bound, start : arrays of shape (m,)
         The objective at the best point, a lower bound of the minimum, and the objective at the first point.
     is_done : bool array of shape (m,)
-    idle : int array of shape (m,)
-        Consecutive iterations without progress.
+    idle, setbacks : int arrays of shape (m,)
+        Consecutive iterations without progress, and all those after which products were larger than before.
     moves : bool
         Whether the next pass moves rows.
     """
@@ -73,6 +78,7 @@ class HingeFit:
     start: Array
     is_done: NDArray[np.bool_]
     idle: NDArray[np.int64]
+    setbacks: NDArray[np.int64]
     moves: bool = True
     n_passes: int = 0
 
@@ -84,7 +90,7 @@ class HingeFit:
         return cls(
             point=zeros, best=zeros, parts=interior.start(), change=zeros, products=nothing, mu=np.full(m, START),
             length=np.zeros(m), objective=nothing, bound=-nothing, start=nothing, is_done=np.zeros(m, bool),
-            idle=np.zeros(m, np.int64),
+            idle=np.zeros(m, np.int64), setbacks=np.zeros(m, np.int64),
         )  # fmt: skip
 
     @property
@@ -106,6 +112,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
     tolerance: float
     max_sweeps: int
     keeps_sparse: bool = False
+    apart: bool = False
 
     @property
     def state_bytes(self) -> int:  # type: ignore[override]
@@ -113,7 +120,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
 
     def step(self, fitted: HingeFit) -> Step[HingeSums | Longest]:
         change = np.append(self.interior.penalty.coefficients(fitted.change[:, :-1]), fitted.change[:, -1:], axis=1)
-        return MoveInside(self.kind, change, fitted.mu, fitted.length, fitted.moves, self.terms, self.units)
+        return MoveInside(self.kind, change, fitted.mu, fitted.length, fitted.moves, self.terms, self.units, self.apart)
 
     def update(self, fitted: HingeFit, sums: HingeSums | Longest) -> HingeFit:
         interior = self.interior
@@ -122,13 +129,13 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
             longest = np.minimum(sums.step, interior.longest(fitted.parts, moved_parts))
             length = np.where(fitted.is_done, 0.0, np.minimum(NEARLY * longest, 1.0))
             return replace(fitted, length=length, moves=True, n_passes=fitted.n_passes + 1)
-        length = fitted.length[:, None]
-        parts = tuple(part + length * moved for part, moved in zip(fitted.parts, moved_parts, strict=True))
-        point = fitted.point + length * fitted.change
+        parts = self._parts(fitted, moved_parts)
+        point = fitted.point + fitted.length[:, None] * fitted.change
         products = interior.products(parts)
         total = sums.products + products.sum(axis=1)
         mean = total / np.maximum(sums.counts + products.shape[1], 1)
-        mu = np.where(fitted.is_done, fitted.mu, mean * np.clip((1 - fitted.length) ** 2, LEAST, MOST))
+        share = CENTRED if self.apart else np.clip((1 - fitted.length) ** 2, LEAST, MOST)
+        mu = np.where(fitted.is_done, fitted.mu, mean * share)
         change, decrease = self._newton(point, parts, sums, mu, mean)
         change[fitted.is_done] = 0
         objective = sums.loss + interior.alphas * interior.penalty.values(point[:, :-1])
@@ -147,7 +154,8 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
             change=change,
             products=total,
             mu=mu,
-            moves=False,
+            moves=self.apart,
+            setbacks=fitted.setbacks + (total > fitted.products),
             best=np.where(is_better[:, None], point, fitted.best),
             objective=np.where(is_better, objective, fitted.objective),
             bound=np.where(fitted.is_done, fitted.bound, bound),
@@ -157,7 +165,20 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.products, new.products))
         is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
         is_done |= total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start)
+        if self.apart:
+            is_done |= new.setbacks > SETBACKS
+            new = replace(new, length=np.where(is_done, 0.0, 1.0))
         return replace(new, idle=idle, is_done=is_done)
+
+    def _parts(self, fitted: HingeFit, changes: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return slacks and multipliers of the penalty after a step."""
+        moved = []
+        for part, change in zip(fitted.parts, changes, strict=True):
+            step = fitted.length[:, None]
+            if self.apart:
+                step = step * np.minimum((1 - LEFT) * longest_step((part,), (change,)), 1.0)
+            moved.append(part + step * change)
+        return tuple(moved)
 
     def _newton(
         self, point: Array, parts: tuple[Array, ...], sums: HingeSums, mu: Array, mean: Array

@@ -25,6 +25,8 @@ from mmpca_dist.statistics.sweeps import Step, Sweep, describe_models
 
 STANDSTILL, LEAST_GAIN = 12, 1e-12
 """Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
+SETBACKS = 6
+"""Models are stalled once more passes than these have set them back: fits that go well have 4 or fewer."""
 LEAST_SCALE = 1e-3
 """Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
 
@@ -43,8 +45,8 @@ class LinearFit:
     start : array of shape (m,)
         The objective before the first step.
     is_done : bool array of shape (m,)
-    idle : int array of shape (m,)
-        Consecutive passes without progress.
+    idle, setbacks : int arrays of shape (m,)
+        Consecutive passes without progress, and all those whose trials were not accepted.
     reach : array of shape (m,)
         An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
     n_passes, age : int
@@ -56,6 +58,7 @@ class LinearFit:
     start: Array
     is_done: NDArray[np.bool_]
     idle: NDArray[np.int64]
+    setbacks: NDArray[np.int64]
     reach: Array
     n_passes: int = 0
     age: int = 0
@@ -63,9 +66,8 @@ class LinearFit:
     @classmethod
     def start_at(cls, point: Array, metric: Array | None = None) -> Self:
         """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
-        m = len(point)
-        unknown = np.full(m, np.inf)
-        return cls(Descent.start(point, metric), -unknown, unknown, np.zeros(m, bool), np.zeros(m, np.int64), unknown)
+        unknown, none = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
+        return cls(Descent.start(point, metric), -unknown, unknown, none > 0, none, none, unknown)
 
     def only(self, models: NDArray[np.intp]) -> LinearFit:
         """Return the fit of some of the models."""
@@ -130,6 +132,8 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
     ----------
     alphas : array of shape (m,)
     has_intercept : bool
+    ends_stalled : bool
+        Whether models end that more than ``SETBACKS`` passes have set back.
     """
 
     name: str
@@ -142,13 +146,16 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
     tolerance: float
     max_sweeps: int
     keeps_sparse: bool = False
+    ends_stalled: bool = False
     state_bytes = 0
 
     def step(self, fitted: LinearFit) -> Step[LossSums]:
         active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
         coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
         hessian_models = np.arange(len(active) if self._needs_hessian(fitted) else 0)
-        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models)
+        moved = (fitted.descent.step[:, None] * fitted.descent.direction)[active]
+        change = np.append(self.penalty.coefficients(moved[:, :-1]), moved[:, -1:], axis=1)
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models, change)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
         active = np.flatnonzero(~fitted.is_done)
@@ -164,7 +171,8 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             gradient[:, -1] = 0
             hold_intercept(metric)
         accepted = fitted.descent.accepts(value, self._slope(fitted.descent))
-        descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction)
+        shorter = self._best_fraction(fitted.descent, sums.along)
+        descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction, shorter)
         bound = np.where(accepted, self._bound(fitted, sums, descent), fitted.bound)
         new = replace(
             fitted,
@@ -173,10 +181,22 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             start=fitted.start if fitted.n_passes else value,
             reach=fitted.reach if fitted.n_passes else self._reach(sums),
             n_passes=fitted.n_passes + 1,
+            setbacks=fitted.setbacks + ~accepted,
             age=0 if len(metric) else fitted.age + 1,
         )
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
-        return replace(new, idle=idle, is_done=(new.gaps <= self.tolerance) | (idle >= STANDSTILL))
+        is_done = (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        if self.ends_stalled:
+            is_done |= new.setbacks > SETBACKS
+        return replace(new, idle=idle, is_done=is_done)
+
+    def _best_fraction(self, descent: Descent, along: Array) -> Array | None:
+        """Return the fraction of the trial step with the least objective, shape (m,); None where none is known."""
+        if not len(along):
+            return None
+        points = [descent.toward(part)[:, :-1] for part in self.loss.fractions]
+        values = along + self.alphas * np.stack([self.penalty.values(point) for point in points])
+        return np.asarray(self.loss.fractions)[values.argmin(axis=0)]
 
     def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
         """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""

@@ -24,6 +24,8 @@ from mmpca_dist.statistics.serialization import storable
 
 START = 1.0
 """mu before the first pass."""
+LEFT = 0.1
+"""Share of slacks and multipliers that a step leaves, where each row holds back for itself."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class Interior(ABC):
     def moved(self, change: tuple[Array, ...], step: Array) -> Self:
         return type(self)(*(value + step * moves for value, moves in zip(self.parts, change, strict=True)))
 
+    def moved_apart(self, change: tuple[Array, ...]) -> Self:
+        """Return the rows after a whole step of u; each holds back what would come near zero."""
+        raise NotImplementedError
+
 
 def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
     """Return the longest step along changes that leaves all parts positive, for every entry; inf where all do."""
@@ -152,6 +158,13 @@ class HingeInterior(Interior):
         a, s, xi, rest = self.parts
         da = self.multiplier_change(du, mu)
         return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
+
+    def moved_apart(self, change: tuple[Array, ...]) -> Self:
+        da, ds, dxi, drest = change
+        step = np.minimum((1 - LEFT) * longest_step((self.a, self.rest), (da, drest)), 1.0)
+        s, xi = self.s + ds, self.xi + dxi
+        lift = np.maximum(np.maximum(LEFT * self.s - s, LEFT * self.xi - xi), 0.0)  # of both: u = xi - s stays
+        return type(self)(self.a + step * da, s + lift, xi + lift, self.rest + step * drest)
 
 
 @dataclass(frozen=True)
@@ -246,6 +259,8 @@ class HingeSums:
 class MoveInside:
     """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
 
+    Rows that move ``apart`` take the whole step, or none where ``step`` is 0; each holds back for itself.
+
     Attributes
     ----------
     kind : type of Interior
@@ -262,6 +277,7 @@ class MoveInside:
     moves: bool
     terms: LabelTerms
     units: RowUnits
+    apart: bool = False
 
     def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Any, NDArray]:
         n, m = X.shape[0], len(self.change)
@@ -288,7 +304,13 @@ class MoveInside:
         change = inside.change(du, self.mu[:, None])
         if not self.moves:
             return inside, Longest(np.where(trains > 0, longest_step(inside.parts, change), np.inf).min(axis=1))
-        inside = inside.moved(change, np.where(trains > 0, self.step[:, None], 0.0))
+        step = np.where(trains > 0, self.step[:, None], 0.0)
+        if self.apart:
+            after = inside.moved_apart(change)
+            parts = (np.where(step > 0, new, old) for new, old in zip(after.parts, inside.parts, strict=True))
+            inside = self.kind(*parts)
+        else:
+            inside = inside.moved(change, step)
         return inside, _sums(inside, rows, y, trains)
 
 

@@ -42,6 +42,8 @@ class LossSums:
         Of s a - L*(s), with s the derivative of L.
     hessians : array of shape (k, r + 1, r + 1)
         Of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
+    along : array of shape (f, m)
+        The losses at fractions of the step that led here.
     """
 
     loss: Array
@@ -49,6 +51,7 @@ class LossSums:
     cross: Array
     duals: Array
     hessians: Array
+    along: Array
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -72,6 +75,8 @@ class SumLosses:
     units : RowUnits
     hessian_models : int array of shape (k,)
         Positions among these models whose second derivatives are summed.
+    change : array of shape (m, r + 1) or None
+        The step of [w; b] that led here, for the loss's ``fractions``.
     """
 
     coef: Array
@@ -81,6 +86,7 @@ class SumLosses:
     active: NDArray[np.intp]
     units: RowUnits
     hessian_models: NDArray[np.intp]
+    change: Array | None = None
 
     def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[LossSums, None]:
         n = X.shape[0]
@@ -104,6 +110,7 @@ class SumLosses:
         if trains is not None:
             for each in (loss, duals, moves, curvature):
                 each *= trains
+        along = self._along(rows, u, b, 1.0 if trains is None else trains)
         by_sign = np.stack([np.maximum(moves, 0), np.minimum(moves, 0)])
         m, r = self.coef.shape
         return LossSums(
@@ -112,7 +119,16 @@ class SumLosses:
             cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
             duals=np.stack([np.where(moves > 0, duals, 0).sum(axis=1), np.where(moves < 0, duals, 0).sum(axis=1)]),
             hessians=outer_sums(rows, (curvature * b**2)[self.hessian_models], r),
+            along=along,
         )
+
+    def _along(self, rows: CentredRows, u: Array, b: Array, trains: Array | float) -> Array:
+        """Return the losses at fractions of the step that led to u (m, n), shape (f, m)."""
+        if self.change is None or not self.loss.fractions:
+            return np.empty((0, len(u)))
+        du = -b * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
+        shares = [(self.loss(u - (1 - part) * du).loss * trains).sum(axis=1) for part in self.loss.fractions]
+        return np.stack(shares)
 
 
 def outer_sums(rows: CentredRows, weights: Array, r: int) -> Array:

@@ -30,12 +30,15 @@ class Loss(ABC):
     name : str
     renewal : int
         Passes after which second derivatives are renewed.
+    fractions : tuple of float
+        Of every trial step: a pass sums the losses there, too, and the best follows a step that fails.
     divergence, domain : float
         With h = L''(u), L*(s + h z) is at most L*(s) + u h z + ``divergence`` h z^2 for every |z| up to ``domain``.
     """
 
     name: ClassVar[str]
     renewal: ClassVar[int] = 5
+    fractions: ClassVar[tuple[float, ...]] = ()
     divergence: ClassVar[float] = 0.5
     domain: ClassVar[float] = np.inf
 
@@ -84,9 +87,14 @@ class Hinge(Loss):
 
 
 class SquaredHinge(Loss):
-    """max(u, 0)^2."""
+    """max(u, 0)^2.
+
+    Its second derivatives jump, so that whole Newton steps either end the fit within a few passes or overshoot far.
+    """
 
     name = "squared hinge"
+    renewal, fractions = 1, tuple(0.5**power for power in range(1, 11))
+    domain = 0.0  # L* is infinite at negative slopes
 
     def __call__(self, u: Array) -> Values:
         positive = np.maximum(u, 0)
