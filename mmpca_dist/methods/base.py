@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -77,6 +78,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
         return []
 
+    def _edges(self) -> list[str]:
+        """Return where a choice among values ended on an edge of them, as sentences."""
+        return []
+
     @abstractmethod
     def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
@@ -113,7 +118,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return self._fit_rows(*self._rows(X, y, reset=True))
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        return self.fit_statistics(self._statistics(dataset, scheduler))
+        self.fit_statistics(self._statistics(dataset, scheduler))
+        for remark in self._edges():
+            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=3)
+        return self
 
     @Mergeable
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
@@ -328,7 +336,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
         for name, described in self._parameters.items():
             value = getattr(self, name)
-            if described.bounds and described.default is not None and value not in described.words:
+            is_unset = value is None and described.default is None
+            if described.bounds and not is_unset and value not in described.words:
                 check_number(name, value, described.bounds, described.integral, described.words)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:

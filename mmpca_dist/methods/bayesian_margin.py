@@ -19,12 +19,24 @@ from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.margin_posterior import Array, Posterior, transposed
+from mmpca_dist.statistics.margin_prior import PRIOR, Prior
 from mmpca_dist.statistics.rows import Rows
 
+PRIOR_NAMES = tuple(field.name for field in fields(Prior))
 DEFAULT_COMPONENTS = 10
 """Those that do not matter are switched off."""
 SWITCHED_OFF = 1e-3
 """Components whose loadings have less than this share of the noise variance are reported as switched off."""
+
+
+LARGEST_PRIOR = 1e12
+
+
+def _of_prior(name: str, description: str) -> Any:
+    """Return a parameter of the prior, by default that of the paper."""
+    return option(
+        getattr(PRIOR, name), ge=1 / LARGEST_PRIOR, le=LARGEST_PRIOR, description=f"{description}, as in the paper"
+    )
 
 
 @estimator
@@ -32,16 +44,23 @@ class BayesianMargin(MomentReducer):
     """Base of the estimators of BM2PCA."""
 
     tolerance: float = option(
-        1.0,
+        1e-3,
         ge=0,
-        example=0.01,
-        description="Sweeps end when the evidence bounds rise by no more nats a row and model",
+        example=1e-5,
+        description="Sweeps end when the evidence bounds rise by no more nats a value of the rows and model",
     )
     max_sweeps: int = option(100, ge=1, example=200, description="Passes over the rows at most")
     start: Literal["pca", "random"] = option(
         "pca", example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
     )
     seed: int = option(0, ge=0, example=1, description="Of random loadings")
+    relevance_shape: float = _of_prior("relevance_shape", "Shape of the gamma prior of the loadings' precisions")
+    relevance_rate: float = _of_prior("relevance_rate", "Its rate")
+    noise_shape: float = _of_prior("noise_shape", "Shape of the gamma prior of the noise's precision")
+    noise_rate: float = _of_prior("noise_rate", "Its rate")
+    weight_shape: float = _of_prior("weight_shape", "Shape of the gamma prior of the precision of the weights")
+    weight_rate: float = _of_prior("weight_rate", "Its rate")
+    location_precision: float = _of_prior("location_precision", "Precision of the prior of the location, about zero")
     scratch: str | None = None
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
@@ -55,6 +74,10 @@ class BayesianMargin(MomentReducer):
 
     def _needs(self) -> Needs:
         return Needs(swept=(self._fit(),))
+
+    @property
+    def _prior(self) -> Prior:
+        return Prior(**{name: getattr(self, name) for name in PRIOR_NAMES})
 
     def _count(self, rows: Rows) -> int:
         return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
@@ -193,7 +216,7 @@ class BayesianMargin(MomentReducer):
             remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
         if not self.converged_[0]:
             remarks.append(
-                f"the evidence bound still rose by more than {self.tolerance:g} nats a row in the last of "
+                f"the evidence bound still rose by more than {self.tolerance:g} nats a value in the last of "
                 f"{len(self.bounds_)} sweeps: raise max_sweeps."
             )
         return remarks

@@ -13,9 +13,10 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.bayesian_margin import BayesianMargin
+from mmpca_dist.methods.bayesian_margin import PRIOR_NAMES, BayesianMargin
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.margin_fit import MarginFit, is_label
+from mmpca_dist.methods.grid_edges import edge_remark
+from mmpca_dist.methods.margin_fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.methods.parameters import check_number, estimator, option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
@@ -24,10 +25,9 @@ from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets, target_units
 
-CANDIDATES = (10.0, 100.0, 1000.0)
-"""For C. The paper's, 10 to 40, err more: by 0.8 points on average over twelve tables, and by 16 on ORL."""
-LARGEST_C = 1e9
-"""Beyond it squares of C leave nothing of other terms."""
+PER_COLUMN = 3.0
+"""C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
+PER_COLUMN_OF_TARGETS = 1.0
 
 
 @estimator
@@ -41,17 +41,22 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     ----------
     n_components : int, optional
         Latent coordinates k of each model, by default at most 10. Fits of fewer are no parts of it.
-    C : float or "auto"
-        Weight of the hinge loss. ``auto`` chooses among ``candidates`` by errors on held-out rows of up to five folds,
-        in sweeps that all folds, candidates and classes share.
-    candidates : tuple of float
-        The paper's are 10, 20, 30 and 40.
+    C : float or "auto", optional
+        Weight of the hinge loss, by default three times the number of columns. ``auto`` chooses by errors on held-out
+        rows of up to five folds, in sweeps that all folds, candidates and classes share.
+    candidates : tuple of float, optional
+        Values that ``auto`` tries; of equal errors the first. The paper's are 10, 20, 30 and 40. By default ``auto``
+        tries the default, a tenth of it and ten times as much, and goes on by factors of ten beyond the value that errs
+        least, up to six more, as long as they err less.
     unlabelled : str or int, optional
         The label of rows whose class is not known: they take part without label terms.
     tolerance, max_sweeps : float, int
-        Sweeps end when the evidence bounds rise by no more nats a row and model, or after so many.
+        Sweeps end when the evidence bounds rise by no more nats a value (row and column) and model, or after so many.
     start, seed : {"pca", "random"}, int
         Loadings before the first sweep: those of probabilistic PCA, or random ones.
+    relevance_shape, relevance_rate, noise_shape, noise_rate, weight_shape, weight_rate : float
+        Of the gamma priors of the precisions of each component's loadings, of the noise, and of the weights. They and
+        ``location_precision``, that of the prior of the location, are those of the paper by default.
     scratch : str, optional
         Folder (path or fsspec URL) for the states of rows where they do not fit in memory, or that workers of a cluster
         share; by default a temporary folder of this machine.
@@ -66,7 +71,8 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     bounds_ : array of shape (n_iter_, m)
         The evidence lower bound of every model after every sweep, in nats; it never falls, up to rounding.
     C_, candidates_, candidate_errors_ : arrays
-        The C in use, those tried, and the held-out rows that each of them got wrong.
+        The C in use, those tried, in this order, and the held-out rows that each of them got wrong. Where the choice
+        ends on an edge of these, ``fit`` warns.
     location_, noise_, relevance_, weights_, weight_covariance_ : arrays
         Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
     latent_covariance_ : array of shape (k, k), or (C, k, k)
@@ -90,20 +96,22 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     ((3, 2, 13), (178, 6), 0.98)
     """
 
-    C: float | Literal["auto"] = option(
-        100.0,
+    C: float | Literal["auto"] | None = option(
+        None,
         words=("auto",),
         gt=0,
         le=LARGEST_C,
         values="a number above 0, or auto",
         example="auto",
-        description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
+        description="Weight of the hinge loss, by default three times the number of columns; auto chooses among "
+        "candidates by errors on rows held out",
     )
-    candidates: tuple[float, ...] = option(
-        CANDIDATES,
+    candidates: tuple[float, ...] | None = option(
+        None,
         values="numbers above 0",
         example=[10, 20, 30, 40],
-        description="Values of C that auto chooses among",
+        description="Values of C that auto chooses among; by default by factors of ten about the default of C, and on "
+        "as long as an edge errs least",
     )
     unlabelled: str | int | None = option(
         None, example=-1, description="The label of rows whose class is not known; they take part without label terms"
@@ -111,18 +119,19 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=None if self.C == "auto" else self.C, candidates=tuple(self.candidates),
+            C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
             start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.candidates, list | tuple) or not self.candidates:
+        given = self.candidates is not None
+        if given and (not isinstance(self.candidates, list | tuple) or not self.candidates):
             raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
         if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
             raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
         super()._check_parameters()
-        for value in self.candidates:
+        for value in self.candidates or ():
             check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
@@ -134,6 +143,10 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
             count = int(self.n_unlabelled_[0]) or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
         return remarks
+
+    def _edges(self) -> list[str]:
+        errors = dict(zip(self.candidates_.tolist(), self.candidate_errors_.tolist(), strict=True))
+        return edge_remark("C", float(self.C_[0]), errors, "candidates")
 
     @property
     def _unevaluable(self) -> str | None:
@@ -151,8 +164,8 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
 
     Parameters
     ----------
-    C : float
-        As for targets of standard deviation 1.
+    C : float, optional
+        As for targets of standard deviation 1; by default the number of columns.
     epsilon : float
         In standard deviations of a target.
 
@@ -171,14 +184,18 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     0.5
     """
 
-    C: float = option(
-        10.0, gt=0, le=LARGEST_C, description="Weight of the loss, as for targets of standard deviation 1"
+    C: float | None = option(
+        None,
+        gt=0,
+        le=LARGEST_C,
+        description="Weight of the loss, as for targets of standard deviation 1; by default the number of columns",
     )
     epsilon: float = option(0.1, ge=0, description="Errors up to so many standard deviations cost nothing")
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=self.C, candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
+            C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
+            start=self.start, seed=self.seed, tolerance=self.tolerance,
             max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
         )  # fmt: skip
 
@@ -224,7 +241,7 @@ METHOD = Method(
     "what a maximum-margin classifier of latent coordinates needs, and what varies most",
     "min(d, n - 1) for each class",
     BayesianMarginPCA,
-    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed"),
+    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed", *PRIOR_NAMES),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the loadings",
