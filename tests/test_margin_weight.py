@@ -14,7 +14,6 @@ from naive_bayesian import BayesianMargin, labelled_terms, principal_start
 from mmpca_dist import (
     BayesianMarginPCA,
     BayesianMarginRegressor,
-    ProjectionPenaltyClassifier,
     ProjectionPenaltyRegressor,
     load_model,
     run,
@@ -22,31 +21,17 @@ from mmpca_dist import (
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.grid_edges import beyond, edge_remark, least
 from mmpca_dist.methods.margin_fit import MOST_STEPS
+from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.statistics.gather import rows_in_memory
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Threads
 
 EXACT = {"precision": "double", "tolerance": 0.0, "max_sweeps": 4}
 PRIOR = {
     "relevance_shape": 0.7, "relevance_rate": 20.0, "noise_shape": 30.0, "noise_rate": 0.4,
     "weight_shape": 2.0, "weight_rate": 5.0, "location_precision": 3.0,
 }  # fmt: skip
-
-
-def repeated(X, times):
-    """Return rows with every column several times."""
-    return np.repeat(X, times, axis=1)
-
-
-@pytest.mark.parametrize("kind", ["classes", "targets"])
-def test_columns_that_are_there_several_times_change_neither_the_choice_of_components_nor_the_stop(kind):
-    """The likelihood of a row grows with its columns; with C by column, and a stop by value, the fit stays the same."""
-    X, y = labelled(60, 4, 3, seed=1, separation=0.6)
-    estimator = BayesianMarginPCA if kind == "classes" else BayesianMarginRegressor
-    targets = y if kind == "classes" else X @ [1.0, -1, 0.5, 0] + y
-    one, many = (estimator(2, precision="double").fit(repeated(X, t), targets) for t in (1, 50))
-    assert many.C_ == 50 * one.C_ and one.n_iter_ > 3
-    # Up to the priors of z and of the weights, which do not grow.
-    given = estimator(2, precision="double", C=float(one.C_[0])).fit(repeated(X, 50), targets)
-    difference, at_given = (np.abs(rule.predict(repeated(X, 50)) - one.predict(X)).mean() for rule in (many, given))
-    assert difference <= 0.05 < 0.08 <= at_given or difference < at_given / 2
 
 
 @pytest.mark.parametrize(("n", "d"), [(30, 7), (12, 40)])
@@ -67,13 +52,17 @@ def test_the_stop_is_by_value_of_the_rows():
     assert gains[-1] <= 2e-4 < gains[:-1].min()
 
 
-def noisy(n=48, d=30, seed=3):
-    """Return rows whose classes differ where rows vary least: the larger C, the fewer errors."""
-    rng = np.random.default_rng(seed)
+def noisy(n=60, d=12, shift=1.0, least=0.5):
+    """Return rows of two classes that differ in the column that varies least."""
+    rng = np.random.default_rng(3)
     y = np.arange(n) % 2
-    X = rng.normal(size=(n, d)) * np.geomspace(10, 0.1, d)
-    X[:, -1] += 0.4 * (2 * y - 1)
+    X = rng.normal(size=(n, d)) * np.geomspace(3, least, d)
+    X[:, -1] += shift * (2 * y - 1)
     return X, y
+
+
+UPWARDS, DOWNWARDS = {"n": 40, "d": 100, "shift": 1.5}, {"least": 1.0}
+"""Of ``noisy``: where the errors fall with C beyond ten times the default, and below a tenth of it."""
 
 
 def by_hand(X, y, Cs, k=2, sweeps=4):
@@ -88,51 +77,53 @@ def by_hand(X, y, Cs, k=2, sweeps=4):
             twin = BayesianMargin(X[trains], terms, C, *start, location=X.mean(axis=0))
             for _ in range(sweeps):
                 twin.sweep()
-            wrong += np.count_nonzero([(twin.output(x) > 0) != label for x, label in zip(X[~trains], y[~trains], strict=True)])
+            wrong += np.count_nonzero(
+                [(twin.output(x) > 0) != label for x, label in zip(X[~trains], y[~trains], strict=True)]
+            )
         errors[C] = wrong
     return errors
 
 
-def test_the_search_goes_on_beyond_an_edge_while_it_errs_least():
-    X, y = noisy()
+def quiet_fit(X, y, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = BayesianMarginPCA(2, C="auto", **EXACT).fit(X, y)
-    tried = model.candidates_.tolist()
-    assert tried[:3] == [90, 9, 900] and len(tried) > 3
+        warnings.simplefilter("ignore")  # of an edge
+        return BayesianMarginPCA(2, **options, **EXACT).fit(X, y)
+
+
+@pytest.mark.parametrize("shape", [UPWARDS, DOWNWARDS])
+def test_the_search_goes_on_beyond_an_edge_while_it_errs_least(shape):
+    X, y = noisy(**shape)
+    model = quiet_fit(X, y, C="auto")
+    tried, default = model.candidates_.tolist(), 3 * X.shape[1]
+    np.testing.assert_allclose(tried[:3], [default, default / 10, default * 10])
+    assert (tried[3] > tried[2]) if shape is UPWARDS else (tried[3] < tried[1])
     expected = by_hand(X, y, tried)
     assert dict(zip(tried, model.candidate_errors_.tolist(), strict=True)) == expected
     known = dict(list(expected.items())[:3])
     for C in tried[3:]:  # each follows from those before it
         best = min(known, key=known.get)
-        assert (best * 10 if best == max(known) else best / 10) == C and best in (max(known), min(known))
+        assert best in (max(known), min(known)) and (best * 10 if best == max(known) else best / 10) == C
         known[C] = expected[C]
     best = min(known, key=known.get)
     assert best == model.C_
-    is_interior = min(known) < best < max(known)
-    assert is_interior or len(tried) == 3 + MOST_STEPS
-    again = BayesianMarginPCA(2, C=best, **EXACT).fit(X, y)
-    assert again.components_.tobytes() == model.components_.tobytes()
+    assert min(known) < best < max(known) or len(tried) == 3 + MOST_STEPS
+    assert quiet_fit(X, y, C=best).components_.tobytes() == model.components_.tobytes()
 
 
-def test_all_candidates_of_a_round_share_passes(tmp_path):
-    X, y = noisy()
+def test_all_candidates_of_a_round_share_passes():
+    X, y = noisy(**UPWARDS)
     passes = []
-    from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
-    from mmpca_dist.solvers.options import SolverOptions
-    from mmpca_dist.statistics.gather import rows_in_memory
-    from mmpca_dist.statistics.rows import Rows
-    from mmpca_dist.statistics.schedulers import Threads
-
     rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), on_pass=lambda name, _: passes.append(name))
     estimator = BayesianMarginPCA(2, C="auto", **EXACT)
     statistics = class_statistics(rows, estimator._needs(), SolverOptions(), precision="double", standardize=False)
     passes.clear()
     models = with_sweeps(statistics, rows, estimator._fit(), [2]).fits[estimator._fit(), 2]
-    rounds = len(models.candidates) - 2
-    assert rounds > 1
-    assert passes.count("choose") == 4 and passes.count("sweep") == 4
-    assert [passes.count(f"choose-{number}") for number in range(1, rounds + 1)] == [4] * (rounds - 1) + [0]
+    steps = len(models.candidates) - 3
+    assert steps > 0
+    searched = [name for name in passes if name.startswith("choose")]
+    assert searched == [name for name in ["choose", *(f"choose-{i + 1}" for i in range(steps))] for _ in range(4)]
+    assert passes.count("sweep") == 4
+    assert passes.count("held-out") == 1 + steps
 
 
 def test_given_candidates_are_all_that_is_tried_and_an_edge_is_named():
@@ -153,16 +144,24 @@ def test_a_given_c_is_no_choice():
     assert not len(model.candidates_) and not model._edges()
 
 
-@pytest.mark.parametrize("option", ["alphas", "sizes"])
-@pytest.mark.parametrize("estimator", [ProjectionPenaltyClassifier, ProjectionPenaltyRegressor])
-def test_penalties_name_an_edge_too(estimator, option):
-    X, y = noisy(d=8)
-    y = y if estimator is ProjectionPenaltyClassifier else X @ np.linspace(0, 1, 8)
-    values = {"alphas": {"alpha": "auto", "alphas": (1e4, 1e6)}, "sizes": {"n_components": "auto", "sizes": (1, 2, 4)}}
-    message = {"alphas": "alpha = 10000 errs least .* smallest .* in alphas", "sizes": "n_components = 4 .* in sizes"}
-    alpha = {} if option == "alphas" else {"alpha": 1e5, "epsilon": 1e-9}
-    with pytest.warns(UserWarning, match=message[option]):
-        estimator("pca", **values[option], **alpha).fit(X, y)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": "auto", "alphas": (1e4, 1e6)}, "alpha = 10000 errs least .* smallest value .* in alphas"),
+        ({"alpha": 1e5, "epsilon": 1e-9, "n_components": "auto", "sizes": (1, 2, 4)}, "n_components = 4 .* in sizes"),
+    ],
+)
+def test_penalties_name_an_edge_too(options, message):
+    X, _ = labelled(60, 8, 2, seed=6, separation=0.5)
+    targets = X @ np.linspace(0, 1, 8)
+    with pytest.warns(UserWarning, match=message):
+        ProjectionPenaltyRegressor("pca", **options).fit(X, targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        every = ProjectionPenaltyRegressor("pca", alpha=1e5, n_components="auto", sizes=(1, 2, 4, 8, 16)).fit(
+            X, targets
+        )
+    assert every.n_components_ == 8, "the limit of the reduction is no edge"
 
 
 def test_the_edge_is_named_in_the_notes_of_a_run(tmp_path):

@@ -72,6 +72,7 @@ def evaluate_split(
         "seconds": meter.seconds,
         "notes": notes,
         "unconverged": reductions.unconverged,
+        "edges": reductions.at_edges,
     }
 
 

@@ -115,13 +115,13 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """
         self._check_parameters()
         self._kept = None
-        return self._fit_rows(*self._rows(X, y, reset=True))
+        self._fit_rows(*self._rows(X, y, reset=True))
+        for remark in self._edges():
+            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=2)
+        return self
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        self.fit_statistics(self._statistics(dataset, scheduler))
-        for remark in self._edges():
-            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=3)
-        return self
+        return self.fit_statistics(self._statistics(dataset, scheduler))
 
     @Mergeable
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
