@@ -44,14 +44,6 @@ def test_c_is_by_default_three_times_the_columns_of_the_table(n, d):
     assert d == regressor.C_
 
 
-def test_the_stop_is_by_value_of_the_rows():
-    X, y = labelled(100, 6, 2, seed=8)
-    model = BayesianMarginPCA(2, C=1.0, tolerance=2e-4, precision="double").fit(X, y)
-    gains = np.diff(model.bounds_.sum(axis=1)) / X.size
-    assert 2 < model.n_iter_ < 100
-    assert gains[-1] <= 2e-4 < gains[:-1].min()
-
-
 def noisy(n=60, d=12, shift=1.0, least=0.5):
     """Return rows of two classes that differ in the column that varies least."""
     rng = np.random.default_rng(3)
