@@ -180,7 +180,7 @@ def ordered(*order: str) -> Classify:
     return classify
 
 
-def printed(form: str, sweeps: int, C: float = 3072.0) -> Classify:
+def printed(form: str, sweeps: int, C: float = 100.0) -> Classify:
     """Return BM2PCA by the row-by-row updates, in a form of them."""
     return lambda X, y, X_new: PrintedMarginPCA(K, C, sweeps, form).fit(X, y).predict(X_new)
 
@@ -217,7 +217,7 @@ def for_faces() -> dict[str, Classify]:
         "update order: loadings, ..., noise, then weights": ordered(*after_rows, "weights", "weight_precision"),
         "update order: the reverse": ordered(*ORDER[::-1]),
         "test rows take part without labels": with_test_rows,
-        "own row-by-row updates, as derived, 10 sweeps": printed("derived", 10),
+        "own row-by-row updates, as derived, C = 100, 10 sweeps": printed("derived", 10),
         "the same with the printed mean of z": printed("printed mean", 10),
         "the same with the printed mean of z and the printed chi": printed("printed", 10),
         "printed mean of z and chi, 50 sweeps": printed("printed", 50),
