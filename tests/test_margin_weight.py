@@ -14,12 +14,10 @@ from naive_bayesian import BayesianMargin, labelled_terms, principal_start
 from mmpca_dist import (
     BayesianMarginPCA,
     BayesianMarginRegressor,
-    ProjectionPenaltyRegressor,
     load_model,
     run,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.grid_edges import beyond, edge_remark, least
 from mmpca_dist.methods.margin_fit import MOST_STEPS
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.solvers.options import SolverOptions
@@ -136,26 +134,6 @@ def test_a_given_c_is_no_choice():
     assert not len(model.candidates_) and not model._edges()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": "auto", "alphas": (1e4, 1e6)}, "alpha = 10000 errs least .* smallest value .* in alphas"),
-        ({"alpha": 1e5, "epsilon": 1e-9, "n_components": "auto", "sizes": (1, 2, 4)}, "n_components = 4 .* in sizes"),
-    ],
-)
-def test_penalties_name_an_edge_too(options, message):
-    X, _ = labelled(60, 8, 2, seed=6, separation=0.5)
-    targets = X @ np.linspace(0, 1, 8)
-    with pytest.warns(UserWarning, match=message):
-        ProjectionPenaltyRegressor("pca", **options).fit(X, targets)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        every = ProjectionPenaltyRegressor("pca", alpha=1e5, n_components="auto", sizes=(1, 2, 4, 8, 16)).fit(
-            X, targets
-        )
-    assert every.n_components_ == 8, "the limit of the reduction is no edge"
-
-
 def test_the_edge_is_named_in_the_notes_of_a_run(tmp_path):
     X, y = noisy()
     uri = store(tmp_path / "rows.npz", X, y)
@@ -164,39 +142,6 @@ def test_the_edge_is_named_in_the_notes_of_a_run(tmp_path):
     notes = " ".join(results["solve"]["notes"])
     assert "C = 100 errs least" in notes and "Give some in candidates" in notes
     assert load_model(str(tmp_path / "out"), "bm2pca").candidates_.tolist() == [0.01, 1, 100]
-
-
-@pytest.mark.parametrize(
-    ("errors", "best", "further"),
-    [
-        ({10: 5, 1: 7, 100: 6}, 10, None),
-        ({10: 5, 1: 7, 100: 4}, 100, 1000),
-        ({10: 5, 1: 3, 100: 4}, 1, 0.1),
-        ({10: 5, 1: 5, 100: 5}, 10, None),  # of equal errors the first
-        ({10: 5, 1: 5, 100: np.nan}, 10, None),
-        ({10: np.nan, 1: np.inf, 100: 5}, 100, 1000),
-        ({10: 5, 1: 7, 100: 4, 1000: 4}, 100, None),
-        ({10: 5, 1: 7, 3000: 4}, 3000, None),  # beyond is more than the largest that is allowed
-    ],
-)
-def test_the_next_value_is_beyond_an_edge_that_errs_least(errors, best, further):
-    assert least(errors) == best
-    assert beyond(errors, 10_000) == further
-
-
-@pytest.mark.parametrize(
-    ("errors", "word"),
-    [
-        ({1: 2, 2: 3}, "smallest"),
-        ({1: 3, 2: 2}, "largest"),
-        ({1: 3, 2: 2, 3: 4}, None),
-        ({1: 2, 2: 2}, None),
-        ({1: 2}, None),
-    ],
-)
-def test_an_edge_is_named_where_it_errs_less_than_its_neighbour(errors, word):
-    remarks = edge_remark("C", least(errors), errors, "candidates")
-    assert [word in remark for remark in remarks] == ([] if word is None else [True])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
