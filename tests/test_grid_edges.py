@@ -15,6 +15,7 @@ from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.evaluation_runs.choice_stage import _choice
 from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.methods.grid_edges import beyond, edge_remark, least
+from mmpca_dist.methods.penalized_model import ProjectionPenalty
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -72,11 +73,12 @@ def test_penalties_name_an_edge_too(options, message):
     assert every.n_components_ == 8, "the limit of the reduction is no edge"
 
 
-def test_an_evaluation_counts_the_fits_that_end_on_an_edge(tmp_path):
+def test_an_evaluation_counts_the_fits_that_end_on_an_edge(tmp_path, monkeypatch):
     """And the choices of C of classifiers that end with the largest value, as of rows in small units."""
     X, y = labelled(60, 5, 2, seed=6, separation=1.0)
-    penalty = {"name": "projection-penalty", "reduction": "pca", "alpha": "auto", "alphas": [1e9, 1e11]}
-    within = {**penalty, "label": "within", "alphas": [1e-4, 1e-4]}
+    monkeypatch.setattr(ProjectionPenalty, "_edges", lambda self: ["alpha"] if self.alpha == 1e9 else [])
+    penalty = {"name": "projection-penalty", "reduction": "pca", "alpha": 1e9}
+    within = {**penalty, "label": "within", "alpha": 1}
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", 1e-3 * X, y), methods=["pca", penalty, within], n_components=2,
         evaluation={"splits": "folds", "folds": 3, "classifiers": [{"name": "svm", "C": "nested"}], "margins": False},
