@@ -13,9 +13,10 @@ from mmpca_dist import ProjectionPenaltyRegressor
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.evaluation_runs.choice_stage import _choice
-from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.evaluation_runs.stages import _largest_penalties, evaluate
 from mmpca_dist.methods.grid_edges import beyond, edge_remark, least
 from mmpca_dist.methods.penalized_model import ProjectionPenalty
+from mmpca_dist.predictors.fits import GRID
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -74,7 +75,7 @@ def test_penalties_name_an_edge_too(options, message):
 
 
 def test_an_evaluation_counts_the_fits_that_end_on_an_edge(tmp_path, monkeypatch):
-    """And the choices of C of classifiers that end with the largest value, as of rows in small units."""
+    """And the choices of C of classifiers that end with the largest value."""
     X, y = labelled(60, 5, 2, seed=6, separation=1.0)
     monkeypatch.setattr(ProjectionPenalty, "_edges", lambda self: ["alpha"] if self.alpha == 1e9 else [])
     penalty = {"name": "projection-penalty", "reduction": "pca", "alpha": 1e9}
@@ -85,8 +86,9 @@ def test_an_evaluation_counts_the_fits_that_end_on_an_edge(tmp_path, monkeypatch
     )  # fmt: skip
     notes = evaluate(config)["compare"]["notes"]
     assert sum("3 of 3 fits chose the smallest or the largest value" in note for note in notes) == 1
-    (note,) = (note for note in notes if "choices of C" in note)
-    assert note.startswith("svm: ") and "of 9 choices of C ended with the largest value that was tried, 100:" in note
+    lines = [{"classifier": "svm", "C": C} for C in (GRID[-1], GRID[0], GRID[-1])] + [{"classifier": "fisher"}]
+    (note,) = _largest_penalties(config, [{"errors": lines}], {})
+    assert note.startswith("svm: 2 of 3 choices of C ended with the largest value that was tried, 100:")
 
 
 @pytest.mark.parametrize(("columns", "is_edge"), [(65, True), (64, False)])
