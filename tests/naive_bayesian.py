@@ -10,10 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import digamma, gammaln
 
-A_R, B_R = 1e-3, 1e-3
-A_TAU, B_TAU = 1e-2, 1e-5
-A_NU, B_NU = 1e-1, 1e-5
-DELTA = 1e-5
+PAPER = {"r": (1e-3, 1e-3), "tau": (1e-2, 1e-5), "nu": (1e-1, 1e-5), "t": 1e-5}
+"""Shape and rate of the priors of precisions, and the precision of the location."""
 START_VARIANCE = 0.01
 
 
@@ -33,7 +31,8 @@ class BayesianMargin:
     The location starts at the mean of the rows, or what is given.
     """
 
-    def __init__(self, X, terms, C, W, noise, location=None):
+    def __init__(self, X, terms, C, W, noise, location=None, prior=PAPER):
+        self.prior = prior
         self.X, self.terms, self.C = np.asarray(X, float), terms, C
         (self.n, self.d), self.k = self.X.shape, W.shape[1]
         self.t = self.X.mean(axis=0) if location is None else np.asarray(location, float)
@@ -91,7 +90,8 @@ class BayesianMargin:
         self.eta = self.eta_covariance @ pull
 
     def update_weight_precision(self):
-        self.nu = (A_NU + (self.k + 1) / 2) / (B_NU + np.trace(self.eta_squares()) / 2)
+        a, b = self.prior["nu"]
+        self.nu = (a + (self.k + 1) / 2) / (b + np.trace(self.eta_squares()) / 2)
 
     def update_loadings(self):
         squares = sum(self.latent(i)[1][: self.k, : self.k] for i in range(self.n))
@@ -99,11 +99,12 @@ class BayesianMargin:
         self.M = self.tau * sum(np.outer(x - self.t, z) for x, z in zip(self.X, self.z, strict=True)) @ self.S_W
 
     def update_location(self):
-        self.t_variance = 1 / (DELTA + self.n * self.tau)
+        self.t_variance = 1 / (self.prior["t"] + self.n * self.tau)
         self.t = self.t_variance * self.tau * sum(x - self.M @ z for x, z in zip(self.X, self.z, strict=True))
 
     def update_relevance(self):
-        self.r = (A_R + self.d / 2) / (B_R + np.diag(self.loading_squares()) / 2)
+        a, b = self.prior["r"]
+        self.r = (a + self.d / 2) / (b + np.diag(self.loading_squares()) / 2)
 
     def residual_squares(self):
         total = 0.0
@@ -115,7 +116,8 @@ class BayesianMargin:
         return total
 
     def update_noise(self):
-        self.tau = (A_TAU + self.n * self.d / 2) / (B_TAU + self.residual_squares() / 2)
+        a, b = self.prior["tau"]
+        self.tau = (a + self.n * self.d / 2) / (b + self.residual_squares() / 2)
 
     ORDER = ("z", "lambda", "weights", "weight_precision", "loadings", "location", "relevance", "noise")
 
@@ -127,12 +129,13 @@ class BayesianMargin:
     def bound(self):
         """Return the evidence lower bound."""
         k, d, n = self.k, self.d, self.n
-        r, tau = [(A_R + d / 2, (A_R + d / 2) / mean) for mean in self.r], (A_TAU + n * d / 2,)
-        tau = (tau[0], tau[0] / self.tau)
-        nu = (A_NU + (k + 1) / 2, (A_NU + (k + 1) / 2) / self.nu)
-        bound = _gamma_gain((A_TAU, B_TAU), tau) + _gamma_gain((A_NU, B_NU), nu)
-        bound += sum(_gamma_gain((A_R, B_R), each) for each in r)
-        bound += d / 2 * np.log(DELTA) - DELTA / 2 * (self.t @ self.t + d * self.t_variance)
+        r = [_with_mean(self.prior["r"][0] + d / 2, mean) for mean in self.r]
+        tau = _with_mean(self.prior["tau"][0] + n * d / 2, self.tau)
+        nu = _with_mean(self.prior["nu"][0] + (k + 1) / 2, self.nu)
+        bound = _gamma_gain(self.prior["tau"], tau) + _gamma_gain(self.prior["nu"], nu)
+        bound += sum(_gamma_gain(self.prior["r"], each) for each in r)
+        delta = self.prior["t"]
+        bound += d / 2 * np.log(delta) - delta / 2 * (self.t @ self.t + d * self.t_variance)
         bound += d / 2 * np.log(self.t_variance) + d / 2
         bound += sum(d / 2 * _mean_log(each) for each in r) - self.r @ np.diag(self.loading_squares()) / 2
         bound += d / 2 * np.linalg.slogdet(self.S_W)[1] + d * k / 2
@@ -153,6 +156,10 @@ class BayesianMargin:
 
     def output(self, x):
         return self.eta @ np.append(self.latent_of(x), 1.0)
+
+
+def _with_mean(shape, mean):
+    return shape, shape / mean
 
 
 def _mean_log(gamma):

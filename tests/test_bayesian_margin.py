@@ -200,10 +200,10 @@ def test_classes_of_one_row_leave_nothing_to_choose_by():
 
 def test_sweeps_end_by_the_bound_or_by_their_number():
     X, y = labelled(100, 6, 2, seed=8)
-    few = BayesianMarginPCA(2, C=1.0, tolerance=1e-3, precision="double").fit(X, y)
-    gains = np.diff(few.bounds_.sum(axis=1)) / 100
-    assert few.n_iter_ == len(few.bounds_) < 100 and few.converged_
-    assert gains[-1] <= 1e-3 < gains[:-1].min()
+    few = BayesianMarginPCA(2, C=1.0, tolerance=2e-4, precision="double").fit(X, y)
+    gains = np.diff(few.bounds_.sum(axis=1)) / X.size
+    assert 3 < few.n_iter_ == len(few.bounds_) < 100 and few.converged_
+    assert gains[-1] <= 2e-4 < gains[:-1].min()
     more = BayesianMarginPCA(2, C=1.0, tolerance=0.0, max_sweeps=3).fit(X, y)
     assert more.n_iter_ == 3 and not more.converged_
     assert "raise max_sweeps" in " ".join(more._remarks())
@@ -364,5 +364,5 @@ def test_a_solver_in_passes_starts_from_the_same_noise(solver):
 
 def test_rows_that_leave_no_finite_bound_are_refused():
     X, y = labelled(30, 4, 2, seed=16)
-    with pytest.raises(InputError, match="All rows are equal, or differ too little"):
+    with pytest.raises(InputError, match="whose squares are zero even in double precision"):
         BayesianMarginPCA(2, precision="double").fit(X * 1e-160, y)

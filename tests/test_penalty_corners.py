@@ -61,7 +61,7 @@ def test_every_row_of_a_given_reduction_counts(n, d, loss, penalty, kind):
     model = ProjectionPenaltyClassifier(reduction, **settings).fit(X, y)
     appended = 8 if kind == "appended" else 0
     least = penalized_model(seen, signs(y), P, 3.0, 0.05, loss, penalty, appended=appended)[2]
-    assert model.n_components_ == len(P) and model.proved_[0] and model.gaps_[0] <= 1e-7
+    assert model.n_components_ == len(P) and model.proved_ and model.gaps_[0] <= 1e-7
     assert model.objective_[0] == pytest.approx(least, rel=1e-6)
 
 
@@ -145,7 +145,7 @@ def test_squared_losses_of_dependent_columns_reach_their_minimum_or_say_so(name,
         ProjectionPenaltyRegressor(P, alpha=alpha, epsilon=0.05).fit(X, signs(y)),
     ):
         scale = max(least, 1e-3 * len(y))
-        assert np.isfinite(fit.coef_).all() and fit.proved_[0]
+        assert np.isfinite(fit.coef_).all() and fit.proved_
         assert -1e-11 <= (fit.objective_[0] - least) / scale <= fit.gaps_[0] + 1e-11
         assert fit.gaps_[0] < 1e-5, "all of these are well within reach of double precision"
 
@@ -244,7 +244,7 @@ def test_models_whose_outputs_are_not_finite_have_infinite_errors(of_targets, mo
     settings = {"penalty": "l1"} if of_targets else {"loss": "squared"}
     model = kind(np.eye(7)[:2], alpha="auto", alphas=(1e3, 1.0, 0.1), **settings).fit(X, y)
     assert model.candidate_errors_[0] == np.inf and np.isfinite(model.candidate_errors_[1:]).all()
-    assert model.alpha_[0] != 1e3
+    assert model.alpha_ != 1e3
 
 
 def test_components_that_are_not_finite_are_refused():

@@ -82,6 +82,7 @@ def evaluate_split(
         "seconds": meter.seconds,
         "notes": notes,
         "unconverged": reductions.unconverged,
+        "edges": reductions.at_edges,
     }
 
 

@@ -90,6 +90,7 @@ def evaluate_parts(
             "read": {} if index else dict(meter.n_bytes),
             "notes": notes,
             "unconverged": fold.reductions.unconverged,
+            "edges": fold.reductions.at_edges,
         }
 
 

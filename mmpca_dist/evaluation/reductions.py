@@ -36,6 +36,8 @@ class Reduction:
     """The method's own classifier of its reduced rows, where it has one."""
     converged: bool = True
     """Whether its passes ended within the tolerance of the method."""
+    at_edge: bool = False
+    """Whether a choice among values ended on an edge of what was tried."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Reductions:
     def unconverged(self) -> list[str]:
         """The method of every fit whose passes ended before it converged."""
         return [item.method for item in self.items if not item.converged]
+
+    @property
+    def at_edges(self) -> list[str]:
+        """The method of every fit whose choice among values ended on an edge of them."""
+        return [item.method for item in self.items if item.at_edge]
 
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""
@@ -105,8 +112,8 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
-                own, converged = _own_rule(reducer), _converged(reducer)
-                items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged))
+                own, converged, at_edge = _own_rule(reducer), _converged(reducer), bool(reducer._edges())
+                items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))

@@ -19,7 +19,7 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
 from mmpca_dist.jobs.run_stage import measured
-from mmpca_dist.limits import LIMITS
+from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.planning.evaluation_request import EvaluationRequest
 
 NUMBERS = "give n_components as numbers"
@@ -33,7 +33,8 @@ def _choose(job: Job) -> ChoiceRecord:
     splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
     how = f"one-standard-error rule, {label}, {n_folds} folds"
-    methods = {m: _choice([cell for cell in cells if cell.method == m], how) for m in job.config.labels}
+    most = job.dataset.n_features
+    methods = {m: _choice([cell for cell in cells if cell.method == m], how, most) for m in job.config.labels}
     return {
         **record,
         "memory": peak(),
@@ -58,9 +59,15 @@ def _in_folds(job: Job) -> Job:
     return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
 
 
-def _choice(cells: list[Cell], how: str) -> MethodChoice:
-    """Return the errors of a method's candidates, in percent of the rows held out, and the chosen number."""
+def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
+    """Return the errors of a method's candidates, in percent of the rows held out, and the chosen number.
+
+    ``most`` is the number of columns: the largest number that is tried may be less.
+    """
     chosen = one_standard_error(cells)
+    edge = (
+        ", the largest number that was tried: more may err less" if chosen.used == COMPONENT_COUNTS[-1] < most else ""
+    )
     return {
         "candidates": [cell.n_components for cell in cells],
         "used": [cell.used for cell in cells],
@@ -68,7 +75,7 @@ def _choice(cells: list[Cell], how: str) -> MethodChoice:
         "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
         "candidate": chosen.n_components,
         "chosen": chosen.used,
-        "words": f"{chosen.method}: {counted(chosen.used, 'component')} ({how})",
+        "words": f"{chosen.method}: {counted(chosen.used, 'component')} ({how}{edge})",
     }
 
 

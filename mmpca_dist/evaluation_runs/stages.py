@@ -32,7 +32,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
-from mmpca_dist.predictors.fits import choose_C
+from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.statistics.schedulers import Threads
 
 
@@ -112,7 +112,9 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *count["notes"],
         *notes_on(config, job.dataset, classes, count["counts"]),
         *(maps["notes"] if maps else []),
-        *_unconverged(config, splits),
+        *_counted(config, splits, "unconverged", UNCONVERGED),
+        *_counted(config, splits, "edges", AT_EDGE),
+        *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
     ]
     notes += [note for record in splits for note in record.get("notes", [])]
     sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
@@ -148,15 +150,31 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     )
 
 
-def _unconverged(config: RunConfig, splits: list[dict[str, Any]]) -> list[str]:
-    """Return a note for every method some of whose fits ended before they converged."""
-    counts = Counter(label for record in splits for label in record.get("unconverged", []))
+UNCONVERGED = "ended before they reached the tolerance: raise max_sweeps or the tolerance."
+AT_EDGE = "chose the smallest or the largest value that was tried, and values beyond it may err less still."
+
+
+def _counted(config: RunConfig, splits: list[dict[str, Any]], key: str, what: str) -> list[str]:
+    """Return a note for every method some of whose fits are listed in the records."""
+    counts = Counter(label for record in splits for label in record.get(key, []))
     n_fits = len(splits) * len(config.sizes)
     return [
-        f"{section.title}: {counts[section.label]} of {n_fits} fits ended before they reached the tolerance: raise "
-        "max_sweeps or the tolerance."
+        f"{section.title}: {counts[section.label]} of {n_fits} fits {what}"
         for section in config.methods
         if counts[section.label]
+    ]
+
+
+def _largest_penalties(config: RunConfig, splits: list[dict[str, Any]], penalties: dict[str, float]) -> list[str]:
+    """Return a note for every classifier whose C was chosen and is the largest: of equal ones it is the smallest."""
+    chosen = [(line["classifier"], line["C"]) for record in splits for line in record["errors"] if "C" in line]
+    chosen += list(penalties.items())
+    fits, largest = Counter(label for label, _ in chosen), Counter(label for label, C in chosen if GRID[-1] == C)
+    return [
+        f"{spec.label}: {largest[spec.label]} of {fits[spec.label]} choices of C ended with the largest value that was "
+        f"tried, {GRID[-1]:g}: larger ones may err less still. Give C as a number to try one."
+        for spec in config.evaluation.classifiers
+        if largest[spec.label]
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -80,6 +81,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
         return []
 
+    def _edges(self) -> list[str]:
+        """Return where a choice among values ended on an edge of them, as sentences."""
+        return []
+
     @abstractmethod
     def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
@@ -113,7 +118,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """
         self._check_parameters()
         self._kept = None
-        return self._fit_rows(*self._rows(X, y, reset=True))
+        self._fit_rows(*self._rows(X, y, reset=True))
+        for remark in self._edges():
+            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=2)
+        return self
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         return self.fit_statistics(self._statistics(dataset, scheduler))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
@@ -14,17 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.margin_fit import MarginFit, MarginModels
-from mmpca_dist.methods.parameters import Option
+from mmpca_dist.methods.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.margin_posterior import Array, Posterior, transposed
+from mmpca_dist.statistics.margin_prior import Prior
 from mmpca_dist.statistics.rows import Rows
 
+PRIOR_NAMES = tuple(field.name for field in fields(Prior))
 DEFAULT_COMPONENTS = 10
 """Those that do not matter are switched off."""
 SWITCHED_OFF = 1e-3
 """Components whose loadings have less than this share of the noise variance are reported as switched off."""
+
+
+LARGEST_PRIOR = 1e12
 
 
 class BayesianMargin(MomentReducer):
@@ -33,14 +39,19 @@ class BayesianMargin(MomentReducer):
     _options: ClassVar = {
         "tolerance": Option(
             ge=0,
-            example=0.01,
-            description="Sweeps end when the evidence bounds rise by no more nats a row and model",
+            example=1e-5,
+            description="Sweeps end when the evidence bounds rise by no more nats a value of the rows and model",
         ),
         "max_sweeps": Option(ge=1, example=200, description="Passes over the rows at most"),
         "start": Option(
             example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
         ),
         "seed": Option(ge=0, example=1, description="Of random loadings"),
+        "prior": Option(
+            values="a mapping of names and numbers",
+            example={"noise_rate": 0.01},
+            description=f"What replaces the paper's values among {', '.join(PRIOR_NAMES)}",
+        ),
     }
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
@@ -50,11 +61,11 @@ class BayesianMargin(MomentReducer):
 
     def __init__(
         self, n_components: int | None, *, tolerance: float, max_sweeps: int, start: Literal["pca", "random"],
-        seed: int, scratch: str | None, **shared: Any,
+        seed: int, prior: Mapping[str, float] | None, scratch: str | None, **shared: Any,
     ) -> None:  # fmt: skip
         super().__init__(n_components, **shared)
         self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
-        self.start, self.seed = start, seed
+        self.start, self.seed, self.prior = start, seed, prior
 
     @abstractmethod
     def _fit(self) -> MarginFit:
@@ -63,10 +74,17 @@ class BayesianMargin(MomentReducer):
     def _needs(self) -> Needs:
         return Needs(swept=(self._fit(),))
 
+    @property
+    def _prior(self) -> Prior:
+        return Prior(**dict(self.prior or {}))
+
     def _count(self, rows: Rows) -> int:
         return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
 
     def _check_parameters(self) -> None:
+        for name, value in dict(self.prior or {}).items():
+            check_choice("a name in prior", name, PRIOR_NAMES)
+            check_number(f"prior: {name}", value, {"ge": 1 / LARGEST_PRIOR, "le": LARGEST_PRIOR}, integral=False)
         super()._check_parameters()
         if self.start not in ("pca", "random"):
             raise InputError(f"start={self.start!r} must be one of pca, random.")
@@ -199,7 +217,7 @@ class BayesianMargin(MomentReducer):
             remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
         if not self.converged_:
             remarks.append(
-                f"the evidence bound still rose by more than {self.tolerance:g} nats a row in the last of "
+                f"the evidence bound still rose by more than {self.tolerance:g} nats a value in the last of "
                 f"{len(self.bounds_)} sweeps: raise max_sweeps."
             )
         return remarks

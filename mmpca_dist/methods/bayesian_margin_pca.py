@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,7 +16,8 @@ from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.bayesian_margin import BayesianMargin
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.margin_fit import MarginFit, is_label
+from mmpca_dist.methods.grid_edges import edge_remark
+from mmpca_dist.methods.margin_fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
@@ -24,10 +26,9 @@ from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets, target_units
 
-CANDIDATES = (10.0, 100.0, 1000.0)
-"""For C. The paper's, 10 to 40, err more: by 0.8 points on average over twelve tables, and by 16 on ORL."""
-LARGEST_C = 1e9
-"""Beyond it squares of C leave nothing of other terms."""
+PER_COLUMN = 3.0
+"""C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
+PER_COLUMN_OF_TARGETS = 1.0
 
 
 class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
@@ -40,17 +41,23 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     ----------
     n_components : int, optional
         Latent coordinates k of each model, by default at most 10. Fits of fewer are no parts of it.
-    C : float or "auto"
-        Weight of the hinge loss. ``auto`` chooses among ``candidates`` by errors on held-out rows of up to five folds,
-        in sweeps that all folds, candidates and classes share.
-    candidates : tuple of float
-        The paper's are 10, 20, 30 and 40.
+    C : float or "auto", optional
+        Weight of the hinge loss, by default three times the number of columns. ``auto`` chooses by errors on held-out
+        rows of up to five folds, in sweeps that all folds, candidates and classes share.
+    candidates : tuple of float, optional
+        Values that ``auto`` tries; of equal errors the first. The paper's are 10, 20, 30 and 40. By default ``auto``
+        tries the default, a tenth of it and ten times as much, and goes on by factors of ten beyond the value that errs
+        least, up to six more, as long as they err less.
     unlabelled : str or int, optional
         The label of rows whose class is not known: they take part without label terms.
     tolerance, max_sweeps : float, int
-        Sweeps end when the evidence bounds rise by no more nats a row and model, or after so many.
+        Sweeps end when the evidence bounds rise by no more nats a value (row and column) and model, or after so many.
     start, seed : {"pca", "random"}, int
         Loadings before the first sweep: those of probabilistic PCA, or random ones.
+    prior : dict, optional
+        What replaces the paper's values: ``relevance_shape``, ``relevance_rate``, ``noise_shape``, ``noise_rate``,
+        ``weight_shape`` and ``weight_rate`` of the gamma priors of the precisions of each component's loadings, of the
+        noise, and of the weights; ``location_precision`` of the prior of the location.
     scratch : str, optional
         Folder (path or fsspec URL) for the states of rows where they do not fit in memory, or that workers of a cluster
         share; by default a temporary folder of this machine.
@@ -68,7 +75,8 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         Whether the last sweep met the tolerance.
     C_ : float
     candidates_, candidate_errors_ : arrays
-        The values of C that were tried, and the held-out rows that each of them got wrong.
+        The values of C that were tried, in this order, and the held-out rows that each of them got wrong. Where the
+        choice ends on an edge of these, ``fit`` warns.
     location_, noise_, relevance_, weights_, weight_covariance_ : arrays
         Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
     latent_covariance_ : array of shape (k, k), or (C, k, k)
@@ -99,12 +107,14 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
             le=LARGEST_C,
             values="a number above 0, or auto",
             example="auto",
-            description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
+            description="Weight of the hinge loss, by default three times the number of columns; auto chooses among "
+            "candidates by errors on rows held out",
         ),
         "candidates": Option(
             values="numbers above 0",
             example=[10, 20, 30, 40],
-            description="Values of C that auto chooses among",
+            description="Values of C that auto chooses among; by default by factors of ten about the default of C, and "
+            "on as long as an edge errs least",
         ),
         "unlabelled": Option(
             example=-1, description="The label of rows whose class is not known; they take part without label terms"
@@ -112,32 +122,33 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     }
 
     def __init__(
-        self, n_components: int | None = None, *, C: float | Literal["auto"] = 100.0,
-        candidates: tuple[float, ...] = CANDIDATES, unlabelled: str | int | None = None,
-        tolerance: float = 1.0, max_sweeps: int = 100,
+        self, n_components: int | None = None, *, C: float | Literal["auto"] | None = None,
+        candidates: tuple[float, ...] | None = None, unlabelled: str | int | None = None,
+        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver,
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=None if self.C == "auto" else self.C, candidates=tuple(self.candidates),
+            C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
             start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.candidates, list | tuple) or not self.candidates:
+        given = self.candidates is not None
+        if given and (not isinstance(self.candidates, list | tuple) or not self.candidates):
             raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
         if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
             raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
         super()._check_parameters()
-        for value in self.candidates:
+        for value in self.candidates or ():
             check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
@@ -149,6 +160,10 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
             count = self.n_unlabelled_ or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
         return remarks
+
+    def _edges(self) -> list[str]:
+        errors = dict(zip(self.candidates_.tolist(), self.candidate_errors_.tolist(), strict=True))
+        return edge_remark("C", self.C_, errors, "candidates")
 
     @property
     def _unevaluable(self) -> str | None:
@@ -165,8 +180,8 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
 
     Parameters
     ----------
-    C : float
-        As for targets of standard deviation 1.
+    C : float, optional
+        As for targets of standard deviation 1; by default the number of columns.
     epsilon : float
         In standard deviations of a target.
 
@@ -191,20 +206,21 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     }
 
     def __init__(
-        self, n_components: int | None = None, *, C: float = 10.0, epsilon: float = 0.1,
-        tolerance: float = 1.0, max_sweeps: int = 100,
+        self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
+        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver,
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.epsilon = C, epsilon
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=self.C, candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
+            C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
+            start=self.start, seed=self.seed, tolerance=self.tolerance,
             max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
         )  # fmt: skip
 
@@ -255,7 +271,7 @@ METHOD = Method(
     "what a maximum-margin classifier of latent coordinates needs, and what varies most",
     "min(d, n - 1) for each class",
     BayesianMarginPCA,
-    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed"),
+    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed", "prior"),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the loadings",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
+from mmpca_dist.methods.grid_edges import STEP, beyond, least
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.statistics.margin_posterior import Array, Posterior, Setting, transposed
+from mmpca_dist.statistics.margin_prior import PRIOR, Prior
 from mmpca_dist.statistics.margin_rows import block_rows
 from mmpca_dist.statistics.margin_sweep import Fitted, MarginSweep
 from mmpca_dist.statistics.rows import Rows
@@ -23,7 +26,11 @@ from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Sweeper, SweepRound, SweptNeed
 
 EXPECTED = 15
-"""Sweeps that a fit usually takes: 3 to 30 were seen."""
+"""Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
+LARGEST_C = 1e9
+"""Beyond it squares of C leave nothing of other terms."""
+MOST_STEPS = 6
+"""Values of C, at most, that are tried beyond the first ones."""
 ARRAYS = 12
 """Arrays of latent coordinates that coexist while a block of rows is updated."""
 SMALLEST_VARIANCE = 1e-200
@@ -50,7 +57,8 @@ class MarginModels:
     converged : bool
         Whether the last sweep raised the bounds by no more than the tolerance.
     candidates, errors : arrays of shape (candidates,)
-        Values of C that were tried, and rows that were misclassified while they were held out; empty for a given C.
+        Values of C in the order in which they were tried, and rows that were misclassified while they were held out;
+        empty for a given C.
     total : float
         Sum of the columns' variances.
     n_unlabelled : int
@@ -75,9 +83,20 @@ def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class MarginFit(SweptNeed):
-    """BM2PCA as a need: all that determines the fit beside the rows and the number of components."""
+    """BM2PCA as a need: all that determines the fit beside the rows and the number of components.
 
-    C: float | None
+    Attributes
+    ----------
+    C : float, "auto" or None
+        None for ``per_column`` times the number of columns.
+    candidates : tuple of float
+        Values of C that ``auto`` tries; empty for the default, a tenth of it and ten times as much, and what is beyond.
+    targets : tuple of pairs of float
+        Mean and deviation of each target, where they are continuous; ``epsilon`` is in deviations.
+    """
+
+    C: float | Literal["auto"] | None
+    per_column: float
     candidates: tuple[float, ...]
     start: str
     seed: int
@@ -86,13 +105,14 @@ class MarginFit(SweptNeed):
     unlabelled: Any
     epsilon: float | None = None
     targets: tuple[tuple[float, float], ...] = ()
-    """Mean and deviation of each target, where they are continuous; ``epsilon`` is in deviations."""
+    prior: Prior = PRIOR
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
         working = WorkingRows.of(statistics, sweeper, targets=self.epsilon is not None)
         start = self._start(statistics, n_components, working)
-        rows, C, n_unlabelled = working.sweeper.rows, self.C, 0
-        errors: Array = np.empty(0)
+        rows, n_unlabelled = working.sweeper.rows, 0
+        C = min(self.per_column * working.n_features, LARGEST_C) if self.C is None else self.C
+        errors: dict[float, float] = {}
         terms: LabelTerms
         if self.epsilon is not None:
             means, deviations = np.transpose(self.targets)
@@ -102,12 +122,11 @@ class MarginFit(SweptNeed):
             n_variants = len(positive)
             n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
-            if C is None:
+            if C == "auto":
                 errors = self._errors(working, start, positive, unlabelled)
-                C = min(zip(errors.tolist(), self.candidates, strict=True))[1]  # of equal errors the smallest
-        assert C is not None  # noqa: S101  (estimators of targets have one)
+                C = least(errors)
         sweep = self._sweep("sweep", working, terms, np.full(n_variants, C))
-        fitted = working.sweeper.run(sweep, start.fitted(n_variants))
+        fitted = working.sweeper.run(sweep, start.fitted(n_variants, self.prior))
         return MarginModels(
             posterior=replace(
                 fitted.posterior,
@@ -117,9 +136,9 @@ class MarginFit(SweptNeed):
             centre=working.mean,
             C=float(C),
             bounds=fitted.bounds,
-            converged=bool(fitted.gain <= self.tolerance),
-            candidates=np.asarray(self.candidates if len(errors) else (), np.float64),
-            errors=np.asarray(errors, np.float64),
+            converged=bool(sweep.gain(fitted) <= self.tolerance),
+            candidates=np.asarray(list(errors), np.float64),
+            errors=np.asarray(list(errors.values()), np.float64),
             total=start.total,
             n_unlabelled=n_unlabelled,
         )
@@ -129,8 +148,14 @@ class MarginFit(SweptNeed):
 
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
-        tried = [variants * len(self.candidates) * MOST_FOLDS] if self.C is None else []
-        return [self._round(count, n_components) for count in [*tried, variants]]
+        final = self._round(variants, n_components)
+        if self.C != "auto":
+            return [final]
+        first = self._round(variants * len(self.candidates or self._first(n_features)) * MOST_FOLDS, n_components)
+        if self.candidates:
+            return [first, final]
+        further = self._round(variants * MOST_FOLDS, n_components)
+        return [first, replace(further, most=MOST_STEPS * further.most), final]
 
     def _round(self, variants: int, k: int) -> SweepRound:
         columns, square = variants * k, variants * (k + 1) ** 2
@@ -145,7 +170,7 @@ class MarginFit(SweptNeed):
         )
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
-        setting = Setting(C, working.centre, working.n_features)
+        setting = Setting(C, working.centre, working.n_features, self.prior)
         return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps, working.keeps_sparse)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
@@ -189,13 +214,32 @@ class MarginFit(SweptNeed):
         loadings[: len(vectors), : len(values)] = vectors * lengths
         return _Start(loadings, 1 / noise, total, d)
 
-    def _errors(self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int) -> Array:
-        """Return how many rows every candidate for C misclassifies while they are held out."""
+    def _first(self, n_features: int) -> tuple[float, ...]:
+        """Return the values of C that are tried first where none are given: the default, and one on each side."""
+        default = min(self.per_column * n_features, LARGEST_C / STEP)
+        return (default, default / STEP, default * STEP)
+
+    def _errors(
+        self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int
+    ) -> dict[float, float]:
+        """Return how many rows every value of C that is tried misclassifies while they are held out.
+
+        Where no values are given, the search goes on beyond the smallest or the largest one as long as that errs least.
+        """
         n_folds = folds_of_classes("C", working.sweeper.rows, unlabelled)
-        grid = FoldGrid.of_classes(working, n_folds, self.candidates, positive, unlabelled, per_row=8)
-        sweep = self._sweep("choose", working, grid.terms, grid.values)
-        fitted = working.sweeper.run(sweep, start.fitted(len(grid.values)))
-        return grid.errors(working, *fitted.posterior.decisions(working.n_features))
+        errors: dict[float, float] = {}
+        candidates: Sequence[float] = self.candidates or self._first(working.n_features)
+        for number in range(1 + MOST_STEPS):
+            grid = FoldGrid.of_classes(working, n_folds, candidates, positive, unlabelled, per_row=8)
+            sweep = self._sweep(f"choose-{number}" if number else "choose", working, grid.terms, grid.values)
+            fitted = working.sweeper.run(sweep, start.fitted(len(grid.values), self.prior))
+            wrong = grid.errors(working, *fitted.posterior.decisions(working.n_features))
+            errors |= dict(zip(candidates, wrong.tolist(), strict=True))
+            further = None if self.candidates else beyond(errors, LARGEST_C)
+            if further is None or further in errors:
+                break
+            candidates = (further,)
+        return errors
 
 
 @dataclass(frozen=True)
@@ -207,8 +251,8 @@ class _Start:
     total: float
     n_features: int
 
-    def fitted(self, n_variants: int) -> Fitted:
+    def fitted(self, n_variants: int, prior: Prior) -> Fitted:
         """Return variants before their first sweep."""
         loadings = np.repeat(self.loadings[None], n_variants, axis=0)
-        posterior = Posterior.start(loadings, np.full(n_variants, self.noise), self.n_features)
+        posterior = Posterior.start(loadings, np.full(n_variants, self.noise), self.n_features, prior)
         return Fitted(posterior, None, np.empty((0, n_variants)))

@@ -44,7 +44,8 @@ class Option:
 
     def check(self, value: Any, parameter: inspect.Parameter) -> None:
         """Refuse a value of the parameter that is out of bounds."""
-        if self.bounds and parameter.default is not None and value not in self.words:
+        is_unset = value is None and parameter.default is None
+        if self.bounds and not is_unset and value not in self.words:
             kinds = str(parameter.annotation)
             check_number(parameter.name, value, self.bounds, "int" in kinds and "float" not in kinds, self.words)
 

@@ -17,6 +17,7 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.grid_edges import edge_remark
 from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.penalty_fit import PenaltyFit
 from mmpca_dist.methods.penalty_results import PenalizedModels
@@ -257,6 +258,19 @@ class ProjectionPenalty(TakesReduction):
             shared += f"than {LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
             return [*self._unconverged(), shared]
         return self._unconverged()
+
+    def _edges(self) -> list[str]:
+        if not self._chooses:
+            return []
+        alpha, sizes = self.alpha_, self.candidate_sizes_.tolist()
+        errors = self.candidate_errors_.reshape(len(sizes), len(self.candidates_))
+        chosen = sizes.index(self._n_used) if self.n_components == "auto" else 0
+        of_alpha = dict(zip(self.candidates_.tolist(), errors[chosen].tolist(), strict=True))
+        remarks = edge_remark("alpha", alpha, of_alpha, "alphas")
+        if self.n_components == "auto" and self._n_used == max(self.sizes):  # fewer are the limit of the reduction
+            of_size = dict(zip(sizes, errors[:, list(of_alpha).index(alpha)].tolist(), strict=True))
+            remarks += edge_remark("n_components", self._n_used, of_size, "sizes")
+        return remarks
 
     def _unconverged(self) -> list[str]:
         if or_infinite(self.gaps_).max(initial=0.0) <= self.tolerance:

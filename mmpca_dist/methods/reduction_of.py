@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -251,6 +251,8 @@ def distinct(by_size: dict[int, list[NDArray[np.float64]]]) -> dict[int, list[ND
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(sorted(value.items()))
     return tuple(value) if isinstance(value, list) else value
 
 

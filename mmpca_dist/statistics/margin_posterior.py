@@ -2,11 +2,12 @@
 
 The model, for every row x with latent coordinates z, in m variants side by side (a class against the rest, say):
 
-    t ~ N(0, I / DELTA),  r_i ~ Gamma(RELEVANCE),  w_i ~ N(0, I / r_i),  tau ~ Gamma(NOISE),
-    z ~ N(0, I),  x | z ~ N(W z + t, I / tau),  nu ~ Gamma(WEIGHT),  eta ~ N(0, I / nu),
+    t ~ N(0, I / location_precision),  r_i ~ Gamma(relevance),  w_i ~ N(0, I / r_i),  tau ~ Gamma(noise),
+    z ~ N(0, I),  x | z ~ N(W z + t, I / tau),  nu ~ Gamma(weight),  eta ~ N(0, I / nu),
 
-and, for every term (a, b) of a row, the factor exp(-2 C max(0, a - b f)) with f = eta^T [z; 1]: a = 1 and b = +-1 for a
-label, no term without one. The hinge is the integral of a Gaussian in u + lambda, u = C (a - b f), over lambda.
+with the shapes, rates and the precision of a `Prior`, and, for every term (a, b) of a row, the factor
+exp(-2 C max(0, a - b f)) with f = eta^T [z; 1]: a = 1 and b = +-1 for a label, no term without one. The hinge is the
+integral of a Gaussian in u + lambda, u = C (a - b f), over lambda.
 
 The mean-field updates are derived from this model. Those printed in the paper differ: they have
 E[1/lambda] (E[lambda] + C) in the mean of z, and no variances in chi, and with them the bound falls.
@@ -18,48 +19,17 @@ Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln
 
 from mmpca_dist.statistics.centred_rows import CentredRows
+from mmpca_dist.statistics.margin_prior import PRIOR, Gamma, Prior
 from mmpca_dist.statistics.serialization import storable
 
 Array = NDArray[Any]
 """Of doubles; solvers of stacked systems have no more exact type."""
-
-
-class Gamma(NamedTuple):
-    """The shape and rate of gamma distributions."""
-
-    shape: Any
-    rate: Any
-
-    @property
-    def mean(self) -> Any:
-        return self.shape / self.rate
-
-    @property
-    def mean_log(self) -> Any:
-        return digamma(self.shape) - np.log(self.rate)
-
-    def gain(self, prior: Gamma) -> Any:
-        """Return E[log prior] + the entropy: what the factor adds to the bound."""
-        normalizer = self.shape * np.log(self.rate) - gammaln(self.shape)
-        before = prior.shape * np.log(prior.rate) - gammaln(prior.shape)
-        return before - normalizer + (prior.shape - self.shape) * self.mean_log + self.shape - prior.rate * self.mean
-
-
-RELEVANCE = Gamma(1e-3, 1e-3)
-"""Of the precision of each component's loadings."""
-NOISE = Gamma(1e-2, 1e-5)
-"""Of the precision of the noise in the rows."""
-WEIGHT = Gamma(1e-1, 1e-5)
-"""Of the precision of the classifier's weights."""
-DELTA = 1e-5
-"""Precision of the location. All as in the paper, section 5."""
 
 
 class _Contiguous:
@@ -100,7 +70,7 @@ class Posterior(_Contiguous):
     weight_precision: Array
 
     @classmethod
-    def start(cls, loadings: Array, noise: Array, n_features: int) -> Posterior:
+    def start(cls, loadings: Array, noise: Array, n_features: int, prior: Prior = PRIOR) -> Posterior:
         """Return the factors before the first sweep: loadings and noise as given, weights of mean zero.
 
         The relevance is that of the loadings, lest components of rows in large units die before they are seen.
@@ -112,7 +82,7 @@ class Posterior(_Contiguous):
             location_variance=np.zeros(m),
             loadings=loadings,
             loading_covariance=np.zeros((m, k, k)),
-            relevance=Gamma(RELEVANCE.shape + n_features / 2, RELEVANCE.rate + squares / 2).mean,
+            relevance=Gamma(prior.relevance_shape + n_features / 2, prior.relevance_rate + squares / 2).mean,
             noise=noise,
             weights=np.zeros((m, k + 1)),
             weight_covariance=np.broadcast_to(START_VARIANCE * np.eye(k + 1), (m, k + 1, k + 1)).copy(),
@@ -231,11 +201,13 @@ class Setting:
         Of the rows, in the coordinates of the loadings.
     n_features : int
         Columns of the table: d, or more where the coordinates are those in the span of the rows.
+    prior : Prior
     """
 
     C: Array
     centre: Array
     n_features: int
+    prior: Prior = PRIOR
 
 
 @storable
@@ -269,7 +241,7 @@ def _update_weights(q: Posterior, sums: Sums) -> Posterior:
 
 
 def _update_weight_precision(q: Posterior, sums: Sums) -> Posterior:
-    return replace(q, weight_precision=weight_factor(q).mean)
+    return replace(q, weight_precision=weight_factor(q, sums.setting.prior).mean)
 
 
 def _update_loadings(q: Posterior, sums: Sums) -> Posterior:
@@ -281,14 +253,15 @@ def _update_loadings(q: Posterior, sums: Sums) -> Posterior:
 
 def _update_location(q: Posterior, sums: Sums) -> Posterior:
     """In rows less a centre the prior mean of the location is minus the centre."""
-    variance = 1 / (DELTA + sums.table.n_rows * q.noise)
+    precision = sums.setting.prior.location_precision
+    variance = 1 / (precision + sums.table.n_rows * q.noise)
     rest = sums.table.totals - np.einsum("mdk,mk->md", q.loadings, sums.rows.latent)
-    mean = variance[:, None] * (q.noise[:, None] * rest - DELTA * sums.setting.centre)
+    mean = variance[:, None] * (q.noise[:, None] * rest - precision * sums.setting.centre)
     return replace(q, location=mean, location_variance=variance)
 
 
 def _update_relevance(q: Posterior, sums: Sums) -> Posterior:
-    return replace(q, relevance=relevance_factor(q, sums.setting.n_features).mean)
+    return replace(q, relevance=relevance_factor(q, sums.setting).mean)
 
 
 def _update_noise(q: Posterior, sums: Sums) -> Posterior:
@@ -298,22 +271,24 @@ def _update_noise(q: Posterior, sums: Sums) -> Posterior:
 _UPDATES = {name: globals()[f"_update_{name}"] for name in ORDER}
 
 
-def weight_factor(q: Posterior) -> Gamma:
+def weight_factor(q: Posterior, prior: Prior) -> Gamma:
     """Return the factor of nu that is best for the weights."""
     k = q.n_components + 1
-    return Gamma(WEIGHT.shape + k / 2, WEIGHT.rate + np.einsum("mii->m", q.weight_squares) / 2)
+    return Gamma(prior.weight_shape + k / 2, prior.weight_rate + np.einsum("mii->m", q.weight_squares) / 2)
 
 
-def relevance_factor(q: Posterior, n_features: int) -> Gamma:
+def relevance_factor(q: Posterior, setting: Setting) -> Gamma:
     """Return the factors of r that are best for the loadings."""
-    squares = np.einsum("mii->mi", q.loading_squares(n_features))
-    return Gamma(RELEVANCE.shape + n_features / 2, RELEVANCE.rate + squares / 2)
+    d, prior = setting.n_features, setting.prior
+    squares = np.einsum("mii->mi", q.loading_squares(d))
+    return Gamma(prior.relevance_shape + d / 2, prior.relevance_rate + squares / 2)
 
 
 def noise_factor(q: Posterior, sums: Sums) -> Gamma:
     """Return the factor of tau that is best for the residuals."""
-    shape = NOISE.shape + sums.table.n_rows * sums.setting.n_features / 2
-    return Gamma(shape, NOISE.rate + residual_squares(q, sums) / 2)
+    prior = sums.setting.prior
+    shape = prior.noise_shape + sums.table.n_rows * sums.setting.n_features / 2
+    return Gamma(shape, prior.noise_rate + residual_squares(q, sums) / 2)
 
 
 def residual_squares(q: Posterior, sums: Sums) -> Array:
@@ -335,13 +310,15 @@ def evidence_bound(q: Posterior, sums: Sums) -> Array:
     The factors of r, tau and nu are those of the expectations in ``q``: the rates are the shapes over the means.
     """
     k, d, n, C = q.n_components, sums.setting.n_features, sums.table.n_rows, sums.setting.C
-    relevance = _with_mean(Gamma(RELEVANCE.shape + d / 2, 1.0), q.relevance)
-    noise = _with_mean(Gamma(NOISE.shape + n * d / 2, 1.0), q.noise)
-    weight = _with_mean(Gamma(WEIGHT.shape + (k + 1) / 2, 1.0), q.weight_precision)
-    bound = noise.gain(NOISE) + weight.gain(WEIGHT) + relevance.gain(RELEVANCE).sum(axis=1)
+    prior = sums.setting.prior
+    relevance = _with_mean(prior.relevance_shape + d / 2, q.relevance)
+    noise = _with_mean(prior.noise_shape + n * d / 2, q.noise)
+    weight = _with_mean(prior.weight_shape + (k + 1) / 2, q.weight_precision)
+    bound = noise.gain(prior.noise) + weight.gain(prior.weight) + relevance.gain(prior.relevance).sum(axis=1)
     offset = q.location + sums.setting.centre
     location = np.einsum("md,md->m", offset, offset) + d * q.location_variance
-    bound += d / 2 * (np.log(DELTA * q.location_variance) + 1) - DELTA / 2 * location
+    precision = prior.location_precision
+    bound += d / 2 * (np.log(precision * q.location_variance) + 1) - precision / 2 * location
     squares = np.einsum("mii->mi", q.loading_squares(d))
     bound += d / 2 * (relevance.mean_log.sum(axis=1) + _log_determinant(q.loading_covariance) + k)
     bound -= np.einsum("mi,mi->m", q.relevance, squares) / 2
@@ -354,8 +331,8 @@ def evidence_bound(q: Posterior, sums: Sums) -> Array:
     return np.asarray(bound + sums.rows.entropy - hinge - (sums.rows.roots + squared) / 2)
 
 
-def _with_mean(factor: Gamma, mean: Array) -> Gamma:
-    return Gamma(factor.shape, factor.shape / mean)
+def _with_mean(shape: Any, mean: Array) -> Gamma:
+    return Gamma(shape, shape / mean)
 
 
 def _log_determinant(matrices: Array) -> Array:

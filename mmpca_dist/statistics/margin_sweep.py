@@ -36,13 +36,6 @@ class Fitted:
     table: TableSums | None
     bounds: Array
 
-    @property
-    def gain(self) -> float:
-        """By how much the last sweep raised the bounds, in nats a row and variant; infinite before the second."""
-        if len(self.bounds) < 2 or self.table is None:
-            return np.inf
-        return float((self.bounds[-1] - self.bounds[-2]).sum() / self.table.n_rows.sum())
-
 
 @storable
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ class _UpdateRows:
 
 @dataclass(frozen=True)
 class MarginSweep(Sweep[Fitted, _UnitSums]):
-    """Sweeps of some variants over rows, until bounds rise by no more than ``tolerance`` nats a row and variant."""
+    """Sweeps of some variants over rows, until bounds rise by no more than ``tolerance`` nats a value and variant."""
 
     name: str
     setting: Setting
@@ -118,8 +111,19 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
         return Fitted(posterior, table, np.vstack([fitted.bounds, bound]))
 
     def is_done(self, fitted: Fitted) -> bool:
-        return len(fitted.bounds) >= self.max_sweeps or fitted.gain <= self.tolerance
+        return len(fitted.bounds) >= self.max_sweeps or self.gain(fitted) <= self.tolerance
+
+    def gain(self, fitted: Fitted) -> float:
+        """Return by how much the last sweep raised the bounds, in nats a value and variant; infinite before the second.
+
+        The likelihood of a row grows with its columns, and so does what is worth a pass.
+        """
+        if len(fitted.bounds) < 2 or fitted.table is None:
+            return np.inf
+        values = fitted.table.n_rows.sum() * self.setting.n_features
+        return float((fitted.bounds[-1] - fitted.bounds[-2]).sum() / values)
 
     def describe(self, fitted: Fitted) -> str:
-        rise = "" if np.isinf(fitted.gain) else f", up by {fitted.gain:.3g} nats a row"
+        gain = self.gain(fitted)
+        rise = "" if np.isinf(gain) else f", up by {gain:.3g} nats a value"
         return f"evidence bound {fitted.bounds[-1].sum():.6g}{rise}"
