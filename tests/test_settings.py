@@ -100,7 +100,11 @@ def test_every_setting_is_explained_with_a_valid_example():
         section, _, name = setting.key.rpartition(".")
         sound = {**SOUND, "methods": ["pca", "m-pca0"]}
         given = {"splits": "given", "column": "part"}
-        kinds = {"column": given, "held_out": given, "train": {"splits": "shares"}}  # go with one value of another only
+        timed = {"splits": "time", "column": "date"}
+        kinds = {  # go with one value of another only
+            "column": given, "held_out": given, "train": {"splits": "shares"}, "splits": {"column": "part"},
+            "windows": timed, "boundary": timed,
+        }  # fmt: skip
         if section == "evaluation":
             sound["evaluation"] = kinds.get(name, {})
         if name == "published":
