@@ -364,5 +364,5 @@ def test_a_solver_in_passes_starts_from_the_same_noise(solver):
 
 def test_rows_that_leave_no_finite_bound_are_refused():
     X, y = labelled(30, 4, 2, seed=16)
-    with pytest.raises(InputError, match="whose squares are zero even in double precision"):
+    with pytest.raises(InputError, match="whose squares are zero in double precision"):
         BayesianMarginPCA(2, precision="double").fit(X * 1e-160, y)

@@ -39,7 +39,7 @@ def test_deployments_are_sound(name):
         model = flow.fn.__annotations__["config"]
         given = [deployment.get("parameters"), *[s.get("parameters") for s in deployment.get("schedules", [])]]
         for parameters in filter(None, given):
-            as_model(getattr(__import__(flow.fn.__module__, fromlist=[model]), model), parameters["config"])
+            as_model(model, parameters["config"])
         begins = [s for s in deployment.get("schedules", []) if s.get("active", True)]
         assert not begins or deployment["parameters"]["config"]["dataset"]["uri"] == "bundled:digits"
         assert deployment["concurrency_limit"]["collision_strategy"] in ("ENQUEUE", "CANCEL_NEW")

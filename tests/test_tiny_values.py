@@ -8,8 +8,8 @@ from mmpca_dist.errors import InputError
 
 RNG = np.random.default_rng(0)
 TALL, WIDE = (RNG.standard_normal((200, 6)), np.arange(200) % 3), (RNG.standard_normal((20, 60)), np.arange(20) % 2)
-SINGLE = "The rows vary by less than 1e-38, which is zero in single precision; set precision: double, or scale them up"
-DOUBLE = "The rows vary by less than 1e-146, whose squares are zero even in double precision; scale them up"
+SINGLE = "The rows vary by less than 1e-38, whose squares are zero in single precision; set precision: double"
+DOUBLE = "The rows vary by less than 1e-146, whose squares are zero in double precision; scale them up"
 FITS = {
     "m-pca1": (MarginPCA(n_components=1), TALL),
     "passes": (MarginPCA(n_components=1, solver="krylov"), TALL),

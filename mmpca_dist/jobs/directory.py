@@ -16,7 +16,7 @@ from mmpca_dist.datasets.stores.lease import is_lease
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
-from mmpca_dist.jobs.records import COUNT, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
+from mmpca_dist.jobs.records import COUNT, MAPS, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
 
 FORMAT = 1
 EVALUATION = "evaluation"
@@ -153,8 +153,8 @@ class RunDirectory:
 
     @property
     def has_results(self) -> bool:
-        """Whether a stage that reads rows is done, or splits of an evaluation are."""
-        done = set(storage.names_in(self.path("records"))) - {f"{COUNT}.json", f"{PLAN}.json"}
+        """Whether a stage that reads all rows is done, or splits of an evaluation are."""
+        done = set(storage.names_in(self.path("records"))) - {f"{name}.json" for name in (COUNT, PLAN, MAPS)}
         return bool(done or storage.names_in(self.path("splits")))
 
     def header(self) -> dict[str, Any]:

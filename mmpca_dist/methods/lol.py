@@ -54,11 +54,14 @@ class LOL(BlockReducer):
         scatter = WeightedScatter(np.ones(len(moments.counts)), *nothing, moments.n_rows, full_rank(moments))
         count = self._at_most(scatter.max_rank)
         pairs = ritz_pairs(statistics, scatter, count)
-        between, kept = _orthonormalized(differences, count, statistics.epsilon)
+        between, kept = _orthonormalized(differences, count, np.full(len(differences), statistics.epsilon))
         # Directions between means are known far better than small variances, unless the means are far from zero.
         off = statistics.means_error / np.linalg.norm(differences[kept], axis=1)
         epsilon = max(statistics.epsilon, off.max(initial=0))
-        basis, used = _orthonormalized(np.concatenate([between, pairs.vectors.T]), count, epsilon)
+        # The eigenvector of a small eigenvalue is known less well than that of a large one.
+        known = np.maximum(1.0, pairs.total / np.maximum(pairs.values, np.finfo(float).tiny))
+        errors = epsilon * np.concatenate([np.ones(len(between)), known])
+        basis, used = _orthonormalized(np.concatenate([between, pairs.vectors.T]), count, errors)
         with np.errstate(divide="ignore"):
             variances = np.einsum("ij,ij->i", basis @ scatter.dense(moments), basis)
             errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
@@ -72,15 +75,20 @@ class LOL(BlockReducer):
         return Solution.of_pairs(solved, statistics.loadings(basis.T), limit, certificate)
 
 
-def _orthonormalized(rows: NDArray[np.float64], count: int, epsilon: float) -> tuple[NDArray[np.float64], list[int]]:
-    """Orthonormalise up to ``count`` rows in order (Gram-Schmidt, twice); return also which of them add a direction."""
+def _orthonormalized(
+    rows: NDArray[np.float64], count: int, errors: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], list[int]]:
+    """Orthonormalise up to ``count`` rows in order (Gram-Schmidt, twice); return also which of them add a direction.
+
+    ``errors`` are relative errors of the rows.
+    """
     basis, used = np.empty((0, rows.shape[1])), []
     for number, row in enumerate(rows):
         length = np.linalg.norm(row)
         for _ in range(2):
             row = row - (row @ basis.T) @ basis
         rest = np.linalg.norm(row)
-        if len(basis) < count and length > 0 and rest > 10 * epsilon * length:
+        if len(basis) < count and length > 0 and rest > 10 * errors[number] * length:
             basis = np.concatenate([basis, row[None] / rest])
             used.append(number)
     return basis, used

@@ -20,7 +20,7 @@ from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
 from mmpca_dist.solvers.ritz import is_contradicted, norm_bound, ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, standard_deviations
+from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, refuse_vanished, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
 from mmpca_dist.statistics.rows import Rows, draw_sample
@@ -74,6 +74,7 @@ def statistics_in_passes(
             groups = passes.begin([each for each in ClassWeighting if each in weightings], start)
             del start  # it lives on in the bases
             statistics = passes.go_on(groups, needs.n_components or 1)
+    refuse_vanished(operator.means - operator.mean, statistics.within_trace() / counts.sum(), precision)
     if not needs.columns:
         return statistics
     return replace(statistics, columns=ColumnSums(operator.means, operator.squares))

@@ -78,7 +78,7 @@ class _WorkingStatistics(ABC):
     def _column_means(self) -> NDArray[np.float64]:
         """Return the class means by column in their own units, shape (C, d)."""
 
-    def _within_trace(self) -> float:
+    def within_trace(self) -> float:
         """Return the trace of the scatter within classes."""
         return self.moments.trace(np.ones(len(self.moments.counts)))
 
@@ -107,7 +107,7 @@ class _WorkingStatistics(ABC):
         """
         counts, deviations = self.moments.counts, self.moments.deviations
         between = float(counts @ np.sum(deviations**2, axis=1))
-        variance = (self._within_trace() + between) / self.moments.n_rows
+        variance = (self.within_trace() + between) / self.moments.n_rows
         return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
 
     def column_deviations(self) -> NDArray[np.float64]:
@@ -238,7 +238,7 @@ class SubspaceStatistics(_BasisStatistics):
     weighted: SubspaceStatistics | None = None
     fixed: ClassVar[str] = "its scatters were applied to vectors, pass by pass, and never formed"
 
-    def _within_trace(self) -> float:
+    def within_trace(self) -> float:
         moments, trace = self.moments, self.approximation.trace
         return sum(trace / float(weights @ moments.counts / moments.n_rows) for weights in self.class_weights)
 
@@ -289,6 +289,7 @@ def tall_statistics(
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
     mean, medians = moments.mean, medians or {}
+    refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.n_rows, precision)
     if not standardize:
         return ColumnStatistics(
             moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments
@@ -333,6 +334,7 @@ def wide_statistics(
     X = np.asarray(X, dtype=np.float64)
     mean = X.mean(axis=0)
     rows = X - mean
+    refuse_vanished(rows, 0.0, "double")
     scale = None
     if standardize:
         scale = standard_deviations(np.einsum("ij,ij->j", rows, rows) / len(X), mean)
@@ -368,3 +370,17 @@ def column_sums(X: NDArray[np.float64], codes: NDArray[np.intp], n_classes: int)
         rows -= offset
         means[label], squares[label] = centre + offset, np.einsum("ij,ij->j", rows, rows)
     return ColumnSums(means, squares)
+
+
+def refuse_vanished(differences: NDArray[np.float64], variance: float, precision: str) -> None:
+    """Raise InputError where rows differ, but by so little that nothing is left of their squares."""
+    smallest, advice = SMALLEST[precision]
+    if 0 < np.abs(differences).max(initial=0.0) < smallest and variance <= smallest**2:
+        raise InputError(f"The rows vary by less than {smallest:.0e}, whose squares are zero in {advice}.")
+
+
+SMALLEST = {
+    "single": (float(np.finfo(np.float32).tiny), "single precision; set precision: double, or scale them up"),
+    "double": (float(np.sqrt(np.finfo(np.float64).tiny / EPS)), "double precision; scale them up"),
+}
+"""Squares of smaller differences vanish; in single precision rows are scaled before they are squared."""

@@ -24,11 +24,6 @@ of a standard deviation of the class's, so that nothing is lost to cancellation 
 
 DOUBLE = np.dtype(np.float64)
 
-SMALLEST = {
-    "float32": float(np.finfo(np.float32).tiny),
-    "float64": float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)),
-}
-"""Of rows in single precision, which are scaled before they are squared, and in double: smaller deviations vanish."""
 SAFE_EXPONENT = 20
 """Columns beyond 2^20 or below 2^-20 are scaled by a power of two, lest their single-precision squares overflow or
 vanish."""
@@ -306,20 +301,12 @@ def _few(rows: NDArray) -> NDArray:
 
 
 def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
-    """Return powers of two, by column, that bring squares into the range of single precision; None if not needed.
-
-    Raises InputError where no column varies by more than vanishes when it is squared.
-    """
-    if X.dtype.itemsize < 4 or not len(X):
+    """Return powers of two, by column, that bring squares into the range of single precision; None if not needed."""
+    if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
         return None
     sample = X[_few(np.arange(len(X)))].astype(np.float64)
     with np.errstate(invalid="ignore"):
         spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
-    smallest = SMALLEST[work.name]
-    if 0 < np.fmax.reduce(spread) < smallest and (X.max(axis=0) - X.min(axis=0)).max() < smallest:
-        raise InputError(too_small(work))
-    if work != np.float32:
-        return None
     _, exponent = np.frexp(spread)
     unsafe = (np.abs(exponent) > SAFE_EXPONENT) & np.isfinite(spread)
     # Powers of two that single precision can hold; what lies beyond them is refused as too large, or is zero.
@@ -341,15 +328,3 @@ def too_large(work: np.dtype) -> str:
     if work == np.float32:
         return "The rows hold values whose squares are too large for single precision; set precision: double."
     return "The rows hold values whose squares are too large even for double precision; scale them down."
-
-
-def too_small(work: np.dtype) -> str:
-    if work == np.float32:
-        return (
-            f"The rows vary by less than {SMALLEST[work.name]:.0e}, which is zero in single precision; set precision: "
-            "double, or scale them up."
-        )
-    return (
-        f"The rows vary by less than {SMALLEST[work.name]:.0e}, whose squares are zero even in double precision; scale "
-        "them up."
-    )
