@@ -198,10 +198,11 @@ class _ProjectSpan:
         return Written(rows.nbytes * len(projector.uris), files)
 
     def _refuse(self, X: Any, start: int) -> None:
-        overflow = f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
         if not self.dataset.sparse:  # those are known to be finite since they were read
             refuse_not_finite(self.dataset, start, X)
-        raise InputError(overflow)
+        is_single = all(projector.matrix.dtype == np.float32 for projector in self.projectors)
+        advice = "set precision: double" if is_single else "standardise the columns (standardize: true)"
+        raise InputError(f"The projected {self.dataset.describe_chunk(start)} overflow; {advice}.")
 
 
 def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:

@@ -71,6 +71,7 @@ def reducing(
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
     members = 3 * c * c  # which classes each set has, while it is made
     # Where the last two halves meet, both are held beside their union, which is as large as both, and a thinner one.
-    kept = 6 * LIMITS.kept_bytes + threads * 40 * PIECE_VALUES
+    values = c * d * dataset.n_rows  # a row is in no more sets than there are classes
+    kept = 6 * min(LIMITS.kept_bytes, 16 * values) + threads * 40 * min(PIECE_VALUES, values)
     sampling = threads * unit + 3 * SAMPLE_BYTES
     return max(reducing + (threads + waiting) * sets + members + kept, sampling)
