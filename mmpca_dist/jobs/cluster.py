@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+from mmpca_dist.allocator import return_freed_arrays
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.datasets.stores import storage
@@ -79,6 +80,7 @@ def open_scheduler(compute: ComputeConfig, callback: Callback) -> Iterator[Sched
     """
     refuse_strange_cluster(compute)  # a stored run may come from somebody else
     if compute.cluster == "threads":
+        return_freed_arrays()
         yield Threads(compute.n_threads)
         return
     with (
