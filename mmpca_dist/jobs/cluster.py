@@ -11,11 +11,11 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from mmpca_dist.allocator import return_freed_arrays
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
+from mmpca_dist.jobs.allocator import return_freed_arrays
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import WORKER_BASE

@@ -7,7 +7,7 @@ import functools
 import sys
 
 LARGE, KEPT = 4 << 20, 32 << 20
-"""Bytes from which NumPy asks for huge pages, which make new memory cheap; and what may stay free at the end of a heap."""
+"""NumPy asks for huge pages, which are cheap, for so many bytes; and what an arena may keep free at its end."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
@@ -15,9 +15,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 def return_freed_arrays() -> None:
     """Have arrays of `LARGE` bytes or more leave this process as they are freed; only glibc needs to be told.
 
-    By itself glibc raises that size to the largest array that was freed, up to 32 MiB, and keeps twice as much free in
-    each arena; threads have arenas of their own. Beside 70 MiB of arrays, 250 MiB were free. Dask tells its workers by
-    an environment variable.
+    By itself glibc raises that size to that of the largest array that was freed, up to 32 MiB, and keeps twice as much
+    free in each arena, of which every thread has its own: 250 MiB were free beside 70 MiB of arrays. Dask tells its
+    workers by an environment variable.
     """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # absent from other C libraries
