@@ -44,7 +44,7 @@ CASES = {
     "liblinear, gathered rows": ((6000, 60, 3), {"n_components": [10, 40]}, FOLDS, ["svm"]),
     "standardised": ((1200, 700, 38), {"standardize": True}, SHARES, ["fisher"]),
     "a solver in passes": ((2400, 1500, 3), {"solver": {"kind": "krylov"}}, SHARES, ["fisher"]),
-    "medians by fold": ((16000, 200, 8), {"methods": ["m-pca1b"]}, FOLDS, ["fisher"]),
+    "medians by fold": ((32000, 200, 8), {"methods": ["m-pca1b"]}, FOLDS, ["fisher"]),
 }
 """Shape and classes of the rows, settings, splits, classifiers."""
 

@@ -19,7 +19,7 @@ from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
 from mmpca_dist.evaluation.column_splits import as_column, given_splits
-from mmpca_dist.evaluation.splits import fold_splits, share_splits
+from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -279,11 +279,24 @@ def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:
     from mmpca_dist.configuration.schema import parse_config
     from mmpca_dist.jobs.configured_splits import notes_on
 
+    dataset = open_dataset("bundled:iris")
     content = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 1, "output": "out"}
     config = parse_config({**content, "evaluation": {"folds": 4}}, "the test")
-    assert notes_on(config, open_dataset("bundled:iris"), ["ash", "yew", "oak"], [3, 4, 1]) == [
+    assert notes_on(config, dataset, ["ash", "yew", "oak"], [3, 4, 1]) == [
         "Class ash has 3 rows: 1 of the 4 folds hold none of it.",
         "Class oak has 1 row: 3 of the 4 folds hold none of it.",
     ]
     config = parse_config({**content, "evaluation": {"splits": "shares"}}, "the test")
-    assert notes_on(config, open_dataset("bundled:iris"), ["ash"], [3]) == []
+    assert notes_on(config, dataset, ["ash"], [3]) == []
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_counts_of_training_rows_are_sums_over_the_parts_that_train(forward):
+    counts, held_out = np.random.default_rng(0).integers(0, 9, (3, 4, 7)), (2, 5, 6)
+    sizes = PartSizes(counts=counts, held_out=held_out, forward=forward)
+    expected = [
+        [[sum(row[:part]) + (0 if forward else sum(row[part + 1 :])) for part in held_out] for row in table]
+        for table in counts.tolist()
+    ]
+    np.testing.assert_array_equal(sizes.training_counts, expected)
+    np.testing.assert_array_equal(sizes.n_train, np.sum(expected, axis=1))

@@ -128,7 +128,7 @@ def _refuse_alone(classes: NDArray, n_groups: NDArray[np.intp], uri: str) -> Non
 
 def _refuse_untrained(splits: Splits, where: str, remedy: str) -> None:
     """Refuse splits in which a class has no row to train on."""
-    trained = splits.counts @ splits.trains.T
+    trained = splits.training_counts
     if not trained.all():
         split, label, index = (int(axis[0]) for axis in np.nonzero(trained == 0))
         part = split * len(splits.held_out) + index

@@ -54,7 +54,8 @@ def moments_by_fold(
     if medians_of is not None:
         # Brackets are of rows from a few units.
         units = count_labels(view, rows.spans, replace(rows, progress=None)).units
-        sets = np.concatenate([np.kron(medians_of, train[None]) for train in splits.trains]).astype(bool)
+        trained = [splits.trains(part)[None] for part in splits.held_out]
+        sets = np.concatenate([np.kron(medians_of, train) for train in trained]).astype(bool)
     cells = Census(np.arange(n_classes * n_parts), counts.ravel(), units)
     merged, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
     parts = moments_of_parts(merged, splits.classes, n_parts)

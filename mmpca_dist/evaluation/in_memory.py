@@ -61,7 +61,7 @@ def evaluate_split(
     held_out = splits.held_out[index]
     splits = splits.only(split)
     (parts,) = splits.parts_of(rows.values, rows.y)
-    train, test = splits.trains[index][parts], parts == held_out
+    train, test = splits.trains(held_out)[parts], parts == held_out
     statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings, meter)
     meter.turn(ERRORS)

@@ -79,6 +79,7 @@ def evaluate_parts(
                     sample, sampling, part, splits.classes, fold.reductions, classifiers, fold.before, fitted
                 )
             notes += sampling.notes(classifiers, margins["margins"])
+            rows.tell_work("measure margins", index + 1, len(trained))
         yield {
             "split": first + index,
             "rows": int(splits.n_tested[0, index]),

@@ -142,7 +142,8 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
     del arrays
     for share in shares:
         Z, reduced = reduced[0], reduced[1:]  # let go of one after the other
-        train, test = splits.trains[share.index][parts], parts == splits.held_out[share.index]
+        held_out = splits.held_out[share.index]
+        train, test = splits.trains(held_out)[parts], parts == held_out
         yield share, Part(Z, labels, train, test, groups if splits.grouped else None)
 
 

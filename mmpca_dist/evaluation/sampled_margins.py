@@ -85,8 +85,7 @@ class Sampling:
 
     def is_fitted_to(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows classifiers are fitted to while a part is held out."""
-        trains = self.splits.trains[self.splits.held_out.index(part)]
-        return trains[sample.parts] & (sample.hashes <= self.fitted[sample.codes])
+        return self.splits.trains(part)[sample.parts] & (sample.hashes <= self.fitted[sample.codes])
 
     def notes(self, classifiers: Classifiers, records: Sequence[dict[str, Any]]) -> list[str]:
         """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""

@@ -46,16 +46,21 @@ class PartSizes:
         """P."""
         return self.counts.shape[2]
 
+    def trains(self, part: int) -> NDArray[np.bool_]:
+        """Return which parts train while one is held out, shape (P,)."""
+        parts = np.arange(self.n_parts)
+        return parts < part if self.forward else parts != part
+
     @property
-    def trains(self) -> NDArray[np.bool_]:
-        """Which parts train while each of ``held_out`` is held out, shape (H, P)."""
-        parts, held_out = np.arange(self.n_parts), np.asarray(self.held_out)[:, None]
-        return parts < held_out if self.forward else parts != held_out
+    def training_counts(self) -> NDArray[np.int64]:
+        """How many rows of every class train, shape (S, C, H)."""
+        others = self.counts.cumsum(axis=2) if self.forward else self.counts.sum(axis=2, keepdims=True)
+        return np.asarray((others - self.counts)[:, :, self.held_out])
 
     @property
     def n_train(self) -> NDArray[np.int64]:
         """How many rows train, shape (S, H)."""
-        return np.asarray(self.counts.sum(axis=1) @ self.trains.T)
+        return np.asarray(self.training_counts.sum(axis=1))
 
     @property
     def n_tested(self) -> NDArray[np.int64]:
@@ -73,7 +78,7 @@ class Splits(PartSizes, ABC):
     def baseline_errors(self, part: int) -> int:
         """Return the errors in a part of the first split of always naming the largest class of the rows that train."""
         counts = self.counts[0]
-        trained = counts @ self.trains[self.held_out.index(part)]
+        trained = counts @ self.trains(part)
         return int(counts[:, part].sum() - counts[np.argmax(trained), part])
 
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
@@ -89,7 +94,7 @@ class Splits(PartSizes, ABC):
         Of shape (S, stop - start).
         """
         index = 0 if part is None else self.held_out.index(part)
-        return self.trains[index][self.codes(start, stop, labels)]
+        return self.trains(self.held_out[index])[self.codes(start, stop, labels)]
 
     @abstractmethod
     def values(self, start: int, stop: int) -> NDArray:

@@ -15,6 +15,7 @@ from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
+from mmpca_dist.jobs.allocator import return_freed_arrays
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import WORKER_BASE
@@ -79,6 +80,7 @@ def open_scheduler(compute: ComputeConfig, callback: Callback) -> Iterator[Sched
     """
     refuse_strange_cluster(compute)  # a stored run may come from somebody else
     if compute.cluster == "threads":
+        return_freed_arrays()
         yield Threads(compute.n_threads)
         return
     with (

@@ -80,7 +80,6 @@ class PenaltyFit(SweptNeed):
         (minimum,) = self._minimizer(statistics, working).minima("sweep", [models], terms, n_models)
         weights = penalty.weights(minimum.parameters)
         outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
-        by_moments = self.loss == "squared" and self.penalty == "l2"
         return PenalizedModels(
             inside=weights @ P,
             outside=working.in_columns(outside),
@@ -90,7 +89,7 @@ class PenaltyFit(SweptNeed):
             objective=minimum.objective,
             gaps=minimum.gaps,
             n_passes=minimum.n_passes,
-            proved=(by_moments or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
+            proved=(self._is_least_squares or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
         )
 
     def largest(self, statistics: Statistics) -> int:
@@ -161,31 +160,39 @@ class PenaltyFit(SweptNeed):
 
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         models = len(self.targets) or (1 if n_classes == 2 else n_classes)
-        alphas = len(self.candidates) if self.alpha is None else 1
+        last = self._round(models, n_features)
         if self.alpha is not None and not self.sizes:
-            return [self._round(models, n_features)]
-        tried = models * alphas * max(len(self.sizes), 1) * MOST_FOLDS
-        return [*self.reduction.rounds(n_classes, n_features), *(self._round(m, n_features) for m in (tried, models))]
+            return [last]
+        candidates = (len(self.candidates) if self.alpha is None else 1) * max(len(self.sizes), 1)
+        first = self._round(models, n_features, MOST_FOLDS, candidates)
+        return [*self.reduction.rounds(n_classes, n_features), first, last]
+
+    @property
+    def _is_least_squares(self) -> bool:
+        """Whether sums of one pass serve all fits."""
+        return self.loss == "squared" and self.penalty == "l2"
 
     @property
     def takes_rows(self) -> bool:
         return (self.alpha is None or bool(self.sizes)) and self.reduction.takes_rows
 
-    def _round(self, models: int, d: int) -> SweepRound:
-        hinge = self.loss in INTERIORS
-        inside = min(models, most_together(d + 1, MOST_HINGES)) if hinge else 0
-        together = inside if self.loss == "hinge" else min(models, most_together(d + 1, MOST_SMOOTH))
-        turns = -(-models // together)
-        squares = d / 2 if hinge or self.penalty == "l1" else d / 10
+    def _round(self, models: int, d: int, n_folds: int = 1, n_candidates: int = 1) -> SweepRound:
+        hinge, fits = self.loss in INTERIORS, models * n_folds * n_candidates
+        inside = min(fits, most_together(d + 1, MOST_HINGES)) if hinge else 0
+        together = inside if self.loss == "hinge" else min(fits, most_together(d + 1, MOST_SMOOTH))
+        turns, squares = -(-fits // together), together
+        if self._is_least_squares:  # a scatter of each fold serves all
+            turns, together, squares = 1, models * n_folds, n_folds
+        share = d / 2 if hinge or self.penalty == "l1" else d / 10
         return SweepRound(
             most=turns * self.max_sweeps,
             expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
-            columns=int(together * (3 + squares)) + 1,
+            columns=int(3 * together + squares * share) + 1,
             state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
-            sum_bytes=8 * together * (d + 1) ** 2,
+            sum_bytes=8 * squares * (d + 1) ** 2,
             block_bytes=8 * ARRAYS * block_rows(together) * together,
             row_operations=500.0 * together,
-            update_operations=together * (UPDATE + float(d) ** 3),
+            update_operations=squares * (UPDATE + float(d) ** 3),
         )
 
 

@@ -13,7 +13,7 @@ from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows, unit_
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PassPlan, Resources
-from mmpca_dist.statistics.costs import largest_unit, reducing
+from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.rows import evenly_chosen, sample_rows
@@ -132,12 +132,12 @@ class RowPasses:
         # Coordinates of all methods, and of one method while it is written: its columns, the table and the bytes.
         values = 2 * width + 3 * max(widths, default=0)
         loadings = dataset.n_features * width * item
+        rows = min(output_chunk_rows(dataset, width), dataset.n_rows)
         if dataset.sparse:
-            rows = output_chunk_rows(dataset, width)
             unit = dataset.sparse_bytes(rows) + rows * width * DOUBLE
             loadings += dataset.n_features * width * DOUBLE
         else:
-            rows, unit = largest_unit(dataset, self.spans)
+            unit = dataset.reading_bytes(rows)
             values += dataset.n_features
         return self.resources.process_threads * (unit + loadings + rows * values * item)
 
