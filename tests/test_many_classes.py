@@ -9,7 +9,7 @@ import pytest
 from helpers.samples import even_edges, product_bound, take
 from naive import exact_class_moments
 
-from mmpca_dist import FisherDiscriminant, MarginPCA, class_moments
+from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
@@ -122,6 +122,36 @@ def test_more_rows_extend_a_fit_of_pooled_scatters(limits):
     found = MarginPCA(2, "pca", precision="double").fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
     expected = MarginPCA(2, "pca", precision="double").fit(X, y)
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
+def test_classes_that_come_in_turn_are_pooled_once_their_scatters_do_not_fit(limits):
+    limits.pooled_bytes = 8 * 10 * 6 * 6
+    X, y = many(40, 400, d=6, seed=6)
+    reducer = MarginPCA(2, "pca", precision="double")
+    for part in range(8):
+        some = y // 5 == part
+        reducer.partial_fit(X[some], y[some])
+        assert len(reducer.moments_.scatters) == (5, 10)[part] if part < 2 else reducer.moments_.pooled
+    expected = MarginPCA(2, "pca", precision="double").fit(X, y)
+    np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["one-vs-one", "hsic", "pls"])
+def test_methods_hold_nothing_for_each_pair_of_classes(variant):
+    X, y = many(3000, 3000, d=4, seed=7)
+    moments = class_moments(X, y)
+    reducers = {
+        "one-vs-one": lambda: MarginPCA.from_moments(moments, "m-pca1a", 2, pairing="one-vs-one"),
+        "hsic": lambda: SupervisedPCA.from_moments(moments, n_components=2),
+        "pls": lambda: PLS.from_moments(moments, n_components=2),
+    }
+    tracemalloc.start()
+    try:
+        reducers[variant]()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3000 * 3000  # bytes: one for each pair
 
 
 def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):

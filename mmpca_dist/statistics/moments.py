@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import storable
 
 BLOCK_ROWS = 2048
@@ -223,7 +224,7 @@ def _common_weights(left: ClassMoments, right: ClassMoments, classes: NDArray) -
 def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both; exact.
 
-    If the stored scatters are pooled, the result has only their sum over all classes.
+    If the stored scatters are pooled, or those of all classes would not fit, the result has only their sum.
 
     Raises
     ------
@@ -231,9 +232,14 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
         If the columns differ, or one set of labels is text and the other is numbers.
     """
     classes = unite(stored.classes, arrived.classes, where)
-    if stored.pooled:
+    if stored.pooled or use_pooled(len(classes), stored.n_features):
         stored, arrived = stored.summed(), arrived.summed()
     return replace(join_moments(stored, arrived), classes=classes)
+
+
+def use_pooled(n_classes: int, n_features: int) -> bool:
+    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
+    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
