@@ -95,6 +95,6 @@ def test_classes_whose_reduced_scatters_do_not_fit(margins, limits, tmp_path):
     assert by_cell(pooled) == by_cell(separate)
     limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
     with pytest.raises(
-        InputError, match="In split 0: qda needs the scatter of each class, and those of 8 classes in 3"
+        InputError, match="In split 0: qda needs the scatter of each class, and those of 8"
     ):
         scored(config_of(tmp_path / "two", uri, **settings, evaluation={**shares, "classifiers": ["qda"]}))

@@ -85,10 +85,11 @@ class SupervisedPCA(TargetReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         moments = statistics.moments
         present = at_least_two(moments.counts)
-        A, factors = moments.deviations * moments.counts[:, None], moments.counts
+        factors = moments.counts.astype(np.float64)
+        A = moments.deviations * factors[:, None]
         if self.kernel is not None and not (isinstance(self.kernel, str) and self.kernel == "delta"):
             root = _kernel_root(self.kernel, moments.classes)
-            A, factors = root @ A, root * moments.counts
+            A, factors = root @ A, root * factors
         off = statistics.means_error * float(np.linalg.norm(factors))
         size = float(np.linalg.norm(A))
         count = self._at_most(min(len(present) - 1, moments.n_features))

@@ -28,7 +28,7 @@ class ReducedMoments:
     counts: NDArray[np.int64]  # (C,): at least 1 each
     means: NDArray[np.float64]  # (C, K)
     within: NDArray[np.float64]  # (K, K): sum over the classes of their centred scatters
-    # (C, K, K): the scatter of every class; or (1, K, K): their sum, of pooled scatters and of rows in their own columns
+    # (C, K, K): the scatter of every class; or (1, K, K): their sum, of pooled scatters and of own columns
     scatters: NDArray[np.float64]
     # (C, K) or (1, K): what the rounding of the pass may add to each diagonal entry of a scatter
     floors: NDArray[np.float64]
