@@ -149,9 +149,7 @@ class ChunkAdder:
             add_outer_products(sums, block, offsets, self._panel.dtype, sign=-1)
         del self._centres
         refuse_too_large(sums.scatters, self._panel.dtype)
-        if sums.weights is None or len(seen) == len(sums.counts):
-            return sums
-        return ClassMoments(seen, sums.counts[seen], sums.means[seen], sums.scatters, sums.weights[:, seen])
+        return sums.of_seen(seen)
 
 
 @dataclass(frozen=True)

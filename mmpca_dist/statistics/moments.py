@@ -155,6 +155,14 @@ class ClassMoments:
         counts[at], means[at] = self.counts, self.means
         return ClassMoments(classes, counts, means, scatters, weights)
 
+    def of_seen(self, seen: NDArray[np.intp]) -> ClassMoments:
+        """Return pooled moments over the classes at these positions, which are all that have rows; else all."""
+        if self.weights is None or len(seen) == len(self.counts):
+            return self
+        return ClassMoments(
+            self.classes[seen], self.counts[seen], self.means[seen], self.scatters, self.weights[:, seen]
+        )
+
     def summed(self) -> ClassMoments:
         """Return the same moments with one scatter, the sum of those of all classes; m-pca0 does not follow from it."""
         ones = np.ones((1, len(self.classes)))

@@ -16,6 +16,7 @@ from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts,
 from mmpca_dist.statistics.moments import BLOCK_ROWS, DOUBLE, ClassMoments, class_groups, join_moments, work_type
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.statistics.units import locator, read_units
 
 
@@ -50,9 +51,15 @@ class _ReadSpan:
     with_moments: bool = True
 
     def __call__(self, span: Span) -> PassResult:
-        adder, counter = None, None
+        adder, counter, dataset = None, None, self.dataset
+        if self.brackets is None and multiplies_stored(dataset):
+            of_sparse = sparse_moments(
+                dataset, span, lambda labels, _: encode(labels, self.classes, dataset.uri), len(self.classes),
+                self.precision, self.weights,
+            )  # fmt: skip
+            if of_sparse is not None:
+                return PassResult(of_sparse, None)
         if self.with_moments:
-            dataset = self.dataset
             adder = ChunkAdder(len(self.classes), dataset.n_features, dataset.dtype, self.precision, self.weights)
         if self.brackets is not None:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
