@@ -23,6 +23,10 @@ CENTRE_ROWS = 64
 """Rows of a class, evenly spaced, whose mean is subtracted from all before any product: their mean is within an eighth
 of a standard deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
 
+CLASS_ROWS = 16
+"""Rows of a class in a span, about, where scatters are pooled: what a span leaves of a class, and its merge, take as
+long as several rows."""
+
 DOUBLE = np.dtype(np.float64)
 
 SMALLEST = {
@@ -266,7 +270,7 @@ def add_outer_products(
             moments.scatters[at] += signed[:, :, None] * rows[:, None, :]
             return
         for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
-            weighted = rows * np.sqrt(weights)[:, None]
+            weighted = rows if np.all(weights == 1) else rows * np.sqrt(weights)[:, None]
             scatter += sign * _symmetric_product(weighted, work)
 
 
@@ -274,8 +278,10 @@ def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.
     """Return rows^T rows; in single precision after columns are brought to about 1 by powers of two."""
     if work == np.float64 or not len(rows):
         return rows.T @ rows
-    _, exponents = np.frexp(np.abs(rows).max(axis=0))
-    scaled = np.ldexp(rows, -exponents).astype(work)
+    _, exponents = np.frexp(np.maximum(rows.max(axis=0), -rows.min(axis=0)))
+    exponents = np.clip(exponents, -1000, 1000)  # whose powers of two are doubles
+    scaled = np.empty(rows.shape, work)
+    np.multiply(rows, np.ldexp(1.0, -exponents), out=scaled, casting="same_kind")
     return np.ldexp((scaled.T @ scaled).astype(np.float64), exponents[:, None] + exponents)
 
 
