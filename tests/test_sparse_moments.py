@@ -8,12 +8,13 @@ from helpers.samples import even_edges, product_bound, spans_of
 from naive import exact_class_moments
 from scipy.sparse import csr_array, random_array
 
-from mmpca_dist import MarginPCA, ProjectionPenaltyClassifier, class_moments
-from mmpca_dist.datasets.readers.memory import SparseArray
+from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist.datasets.readers.memory import ArrayDataset, SparseArray
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics import fold_moments, summary
+from mmpca_dist.statistics import summary
 from mmpca_dist.statistics.census import count_labels
-from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.class_folds import folds_of
+from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.moments import pooled_weights
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
@@ -117,17 +118,17 @@ def test_components_are_those_of_dense_rows(name, standardize):
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
 
 
-def test_folds_are_those_of_dense_rows(never_dense, monkeypatch, limits):
+def test_folds_are_those_of_dense_rows(never_dense, limits):
     X, y = sparse_rows(1200, 60, 3, seed=5)
     y[600] = 0
-    adders = []
-    monkeypatch.setattr(fold_moments, "ChunkAdder", lambda *given: adders.append(1) or ChunkAdder(*given))
-    limits.direct_bytes = 0
-    found = ProjectionPenaltyClassifier("pca", n_components=2, loss="squared", alpha="auto").fit(X, y)
-    assert not adders
-    expected = ProjectionPenaltyClassifier("pca", n_components=2, loss="squared", alpha="auto").fit(X.toarray(), y)
-    assert adders and found.alpha_ == expected.alpha_
-    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-6)
+    limits.unit_bytes = 8 * 60 * 17
+    parts = []
+    for dataset in (SparseArray(X, y, "sparse"), ArrayDataset(X.toarray(), y)):
+        rows = Rows.of(dataset, Threads(2))
+        parts.append(class_fold_moments(rows, folds_of(rows, 3), precision="double"))
+    for found, expected in zip(*parts, strict=True):
+        np.testing.assert_array_equal(found.counts, expected.counts)
+        np.testing.assert_allclose(found.scatters, expected.scatters, rtol=0, atol=1e-12 * expected.scatters.max())
 
 
 def test_values_whose_squares_are_lost_are_refused():
