@@ -22,8 +22,8 @@ from mmpca_dist.statistics.moments import (
 from mmpca_dist.statistics.units import read_units
 
 DENSITY = 0.05
-"""Share of stored values up to which they are multiplied, and rows are not made dense. With 2,000 and 10,000 columns
-that takes a thirteenth of the time at 3%, an eleventh at 5%, a third at 8%, and as long or longer at 15%."""
+"""Share of stored values up to which they are multiplied, and rows are not made dense. For units of 64 MiB with 2,000
+and 10,000 columns that takes a thirteenth of the time at 3%, an eleventh at 5%, a third at 8%, and as long at 15%."""
 
 LEFT = {"single": 2.0**-24, "double": 2.0**-10}
 """What is left of the sum of squares of a column once the mean is subtracted, at least: rounding of that sum, in double
