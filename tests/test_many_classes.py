@@ -10,6 +10,7 @@ from helpers.samples import even_edges, product_bound, take
 from naive import exact_class_moments
 
 from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
+from mmpca_dist.datasets.dataset import Span, join_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
@@ -167,3 +168,16 @@ def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
     for reducer in (MarginPCA(2, "pca"), FisherDiscriminant(2), MarginPCA(2, "m-pca0")):
         reducer.fit(X, y)
     assert shapes == [(1, 40), (1, 40), (2, 40)]
+
+
+@pytest.mark.parametrize(
+    ("n_units", "n_rows", "sizes"),
+    [(40, 45, [4] * 10), (40, 1000, [5] * 8), (40, 19, [1] * 40), (18, 30, [2] * 9), (1, 99, [1])],
+)
+def test_spans_are_joined_until_eight_are_left(n_units, n_rows, sizes):
+    """Spans of ten rows; every unit of theirs is kept."""
+    spans = [Span(i, (10 * i, 10 * i + 4, 10 * i + 10)) for i in range(n_units)]
+    joined = join_spans(spans, n_rows)
+    assert [len(span.units) // 2 for span in joined] == sizes
+    assert [span.index for span in joined] == list(range(len(sizes)))
+    assert [unit for span in joined for unit in span.units] == [unit for span in spans for unit in span.units]
