@@ -23,7 +23,8 @@ from mmpca_dist.statistics.units import read_units
 
 DENSITY = 0.05
 """Share of stored values up to which they are multiplied, and rows are not made dense. For units of 64 MiB with 2,000
-and 10,000 columns that takes a thirteenth of the time at 3%, an eleventh at 5%, a third at 8%, and as long at 15%."""
+and 10,000 columns products take a thirteenth of the time at 3%, an eleventh at 5%, a third at 8%, and up to 2.5 times
+as long at 15%."""
 
 LEFT = {"single": 2.0**-24, "double": 2.0**-10}
 """What is left of the sum of squares of a column once the mean is subtracted, at least: rounding of that sum, in double
