@@ -17,7 +17,7 @@ LAYERS = (
     "methods", "kernels", "predictors", "evaluation", "planning", "configuration", "jobs", "report",
     "evaluation_runs", "runs", "refresh",
 )  # fmt: skip
-SHARED = ("errors", "blas", "registry", "settings", "durations", "limits", "finite")
+SHARED = ("errors", "blas", "registry", "settings", "durations", "limits", "finite", "jit", "compile_notice")
 """Below every layer; they import no layer themselves."""
 SOURCES = sorted(ROOT.rglob("*.py"))
 

@@ -17,8 +17,9 @@ from helpers.operations import artifacts_of
 from rich.console import Console
 
 import mmpca_dist
+from mmpca_dist import compile_notice, jit
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.neighbors import compile_notice, jit, pair_statistics
+from mmpca_dist.neighbors import pair_statistics
 from mmpca_dist.runs.stages import run
 
 RUN = """
@@ -59,7 +60,7 @@ def test_told_once_per_machine(cluster, tmp_path):
 def test_a_compilation_of_another_package_is_none_of_ours(monkeypatch):
     import numba
 
-    import mmpca_dist.neighbors.jit  # noqa: F401  (listens)
+    import mmpca_dist.jit  # noqa: F401  (listens)
 
     monkeypatch.setattr(compile_notice, "begun", lambda: pytest.fail("told of a compilation"))
     assert numba.njit(lambda x: x + 1)(1) == 2
@@ -96,8 +97,8 @@ def test_loops_are_compiled_again_where_what_they_call_has_changed(tmp_path):
 
 def test_modules_with_compiled_functions_are_part_of_the_cache_key():
     folder = Path(jit.__file__).parent
-    using = {path.stem for path in folder.glob("*.py") if re.search("^@(compiled|reordered)", path.read_text(), re.M)}
-    assert using == set(jit.MODULES)
+    using = {path for path in folder.rglob("*.py") if re.search("^@(compiled|reordered)", path.read_text(), re.M)}
+    assert using == {folder / f"{name}.py" for name in jit.MODULES}
 
 
 @pytest.fixture

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.evaluating import by_cell, config_of, scored
+from helpers.evaluating import by_cell, config_of, scored, store
+from helpers.samples import labelled
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
+
+from mmpca_dist.errors import InputError
 
 CLASSIFIERS = {
     "lda": LinearDiscriminantAnalysis(),
     "qda": QuadraticDiscriminantAnalysis(),
     "naive-bayes": GaussianNB(),
 }
+
+LINEAR = ["fisher", "lda"]
 
 
 def parts_of(splits, y):
@@ -74,3 +79,20 @@ def test_text_of_twenty_newsgroups(real_path, tmp_path):
     (rows,) = {record["rows"] for record in records}
     for method in config.labels:  # naming one class for all errs in 0.94
         assert min(errors for key, (_, errors) in found.items() if key[1] == method) < 0.85 * rows
+
+
+@pytest.mark.parametrize("margins", [False, True])
+def test_classes_whose_reduced_scatters_do_not_fit(margins, limits, tmp_path):
+    """Classifiers that need the sum of the scatters find it; the others say what they lack."""
+    X, y = labelled(240, 6, 8, seed=3)
+    limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
+    settings = {"n_components": [2, 3], "methods": ["pca", "fisher"]}
+    shares = {"splits": "shares", "count": 2, "margins": margins}
+    uri = store(tmp_path / "rows.npz", X, y)
+    pooled = scored(config_of(tmp_path / "out", uri, **settings, evaluation={**shares, "classifiers": LINEAR}))[0]
+    limits.pooled_bytes = 1 << 28
+    separate = scored(config_of(tmp_path / "one", uri, **settings, evaluation={**shares, "classifiers": LINEAR}))[0]
+    assert by_cell(pooled) == by_cell(separate)
+    limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
+    with pytest.raises(InputError, match="In split 0: qda needs the scatter of each class, and those of 8"):
+        scored(config_of(tmp_path / "two", uri, **settings, evaluation={**shares, "classifiers": ["qda"]}))

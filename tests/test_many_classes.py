@@ -9,7 +9,8 @@ import pytest
 from helpers.samples import even_edges, product_bound, take
 from naive import exact_class_moments
 
-from mmpca_dist import FisherDiscriminant, MarginPCA, class_moments
+from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
+from mmpca_dist.datasets.dataset import Span, join_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
@@ -124,6 +125,36 @@ def test_more_rows_extend_a_fit_of_pooled_scatters(limits):
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
 
 
+def test_classes_that_come_in_turn_are_pooled_once_their_scatters_do_not_fit(limits):
+    limits.pooled_bytes = 8 * 10 * 6 * 6
+    X, y = many(40, 400, d=6, seed=6)
+    reducer = MarginPCA(2, "pca", precision="double")
+    for part in range(8):
+        some = y // 5 == part
+        reducer.partial_fit(X[some], y[some])
+        assert len(reducer.moments_.scatters) == (5, 10)[part] if part < 2 else reducer.moments_.pooled
+    expected = MarginPCA(2, "pca", precision="double").fit(X, y)
+    np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["one-vs-one", "hsic", "pls"])
+def test_methods_hold_nothing_for_each_pair_of_classes(variant):
+    X, y = many(3000, 3000, d=4, seed=7)
+    moments = class_moments(X, y)
+    reducers = {
+        "one-vs-one": lambda: MarginPCA.from_moments(moments, "m-pca1a", 2, pairing="one-vs-one"),
+        "hsic": lambda: SupervisedPCA.from_moments(moments, n_components=2),
+        "pls": lambda: PLS.from_moments(moments, n_components=2),
+    }
+    tracemalloc.start()
+    try:
+        reducers[variant]()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3000 * 3000  # bytes: one for each pair
+
+
 def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
     limits.pooled_bytes = 0
     X, y = many(40, 400, d=6, seed=5)
@@ -137,3 +168,16 @@ def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
     for reducer in (MarginPCA(2, "pca"), FisherDiscriminant(2), MarginPCA(2, "m-pca0")):
         reducer.fit(X, y)
     assert shapes == [(1, 40), (1, 40), (2, 40)]
+
+
+@pytest.mark.parametrize(
+    ("n_units", "n_rows", "sizes"),
+    [(40, 45, [4] * 10), (40, 1000, [5] * 8), (40, 19, [1] * 40), (18, 30, [2] * 9), (1, 99, [1])],
+)
+def test_spans_are_joined_until_eight_are_left(n_units, n_rows, sizes):
+    """Spans of ten rows; every unit of theirs is kept."""
+    spans = [Span(i, (10 * i, 10 * i + 4, 10 * i + 10)) for i in range(n_units)]
+    joined = join_spans(spans, n_rows)
+    assert [len(span.units) // 2 for span in joined] == sizes
+    assert [span.index for span in joined] == list(range(len(sizes)))
+    assert [unit for span in joined for unit in span.units] == [unit for span in spans for unit in span.units]

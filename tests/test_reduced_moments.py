@@ -10,10 +10,11 @@ from naive_judging import fisher_linear_scores
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
-from mmpca_dist import MarginPCA
+from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.predictors.gaussian import naive_bayes
+from mmpca_dist.errors import InputError
+from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.census import take_census
@@ -56,3 +57,16 @@ def test_wide_data_with_more_components_than_the_scatter_within_classes_has():
     reduced = ReducedMoments.of_statistics(statistics_of(X, y), reducer.components_)
     Z = reducer.transform(X)
     assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, 1e-6)
+
+
+def test_pooled_scatters_make_the_classifiers_that_need_their_sum(limits):
+    X, y = labelled(90, 4, 6, seed=15)
+    limits.pooled_bytes = 6 * 4 * 4 * 8 - 1
+    moments = class_moments(X, y, precision="double")
+    assert moments.pooled
+    reduced = ReducedMoments.of(moments, np.eye(4), precision="double")
+    assert_scores(linear_discriminant(reduced), sklearn_scores(LinearDiscriminantAnalysis().fit(X, y), X), X, 1e-7)
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(X, y, X), X, 1e-7)
+    for name, rule in (("qda", quadratic_discriminant), ("naive-bayes", naive_bayes)):
+        with pytest.raises(InputError, match=f"{name} needs the scatter of each class, and those of 6 classes in 4"):
+            rule(reduced)

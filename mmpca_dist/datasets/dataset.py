@@ -360,3 +360,13 @@ def spans_of(edges: NDArray[np.int64]) -> list[Span]:
     rows, n_units = edges.tolist(), len(edges) - 1
     size = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
     return [Span(i, tuple(rows[at : at + size + 1])) for i, at in enumerate(range(0, n_units, size))]
+
+
+def join_spans(spans: list[Span], n_rows: int) -> list[Span]:
+    """Join neighbouring spans until they have about ``n_rows`` rows, or only eight would be left."""
+    size = min(n_rows * len(spans) // (spans[-1].stop - spans[0].start), len(spans) // MIN_UNITS)
+    if size < 2:
+        return spans
+    groups = (spans[at : at + size] for at in range(0, len(spans), size))
+    edges = ((group[0].start, *(edge for span in group for edge in span.edges[1:])) for group in groups)
+    return [Span(i, of_group) for i, of_group in enumerate(edges)]

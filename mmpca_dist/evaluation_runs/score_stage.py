@@ -31,7 +31,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes
 from mmpca_dist.solvers.options import choose_solver
-from mmpca_dist.statistics.gather import use_pooled
+from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
 

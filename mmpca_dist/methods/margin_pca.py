@@ -21,7 +21,6 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -279,11 +278,9 @@ def _from_means(moments: ClassMoments, pairing: str) -> WeightedScatter:
     ones, rank = np.ones(len(counts)), full_rank(moments)
     if pairing == "one-vs-rest":
         return WeightedScatter(ones, moments.deviations, counts * (n / (n - counts)) ** 2, n, rank)
-    pairs = list(combinations(present, 2))
-    offsets = np.stack([moments.means[a] - moments.means[b] for a, b in pairs])
-    weights = np.asarray([counts[a] + counts[b] for a, b in pairs])
-    others = len(present) - 1
-    return WeightedScatter(others * ones, offsets, weights, n * others, rank)
+    # As sum_c n_c D_c = 0, the sum over pairs of (n_a + n_b) (m_a - m_b) (m_a - m_b)^T is one over classes.
+    others, weights = len(present) - 1, np.where(counts > 0, len(present) * counts + n, 0)
+    return WeightedScatter(others * ones, moments.deviations, weights, n * others, rank)
 
 
 def _from_medians(moments: ClassMoments, medians: NDArray[np.float64], pairing: str) -> WeightedScatter:

@@ -77,7 +77,7 @@ class PLS(TargetReducer):
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments, problem = statistics.moments, class_regression(statistics.moments)
-        total, largest = float(np.trace(problem.targets)), min(statistics.n_features, moments.n_rows - 1)
+        total, largest = problem.target_squares, min(statistics.n_features, moments.n_rows - 1)
         products = (problem.scatter, problem.cross, total)
         rotations, explained, errors = kernel_pls(*products, self._at_most(largest), statistics.epsilon)
         return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(largest))

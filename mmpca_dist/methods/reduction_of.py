@@ -17,7 +17,7 @@ from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.methods.training_statistics import training_statistics
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, column_units
-from mmpca_dist.statistics.gather import use_pooled
+from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.sweeps import SweepRound
 

@@ -82,7 +82,7 @@ class RidgeDirections(MomentReducer):
         coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
         values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
         values, turn = values[::-1], turn[:, ::-1]
-        total = float(np.trace(problem.targets))
+        total = problem.target_squares
         kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
         kept[self._at_most(min(n_classes - 1, statistics.n_features)) :] = False
         components = statistics.loadings(coefficients @ turn[:, kept])

@@ -85,10 +85,12 @@ class SupervisedPCA(TargetReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         moments = statistics.moments
         present = at_least_two(moments.counts)
-        A = moments.deviations * moments.counts[:, None]
-        root = _kernel_root("delta" if self.kernel is None else self.kernel, moments.classes)
-        A = root @ A
-        off = statistics.means_error * float(np.linalg.norm(root * moments.counts))
+        factors = moments.counts.astype(np.float64)
+        A = moments.deviations * factors[:, None]
+        if self.kernel is not None and not (isinstance(self.kernel, str) and self.kernel == "delta"):
+            root = _kernel_root(self.kernel, moments.classes)
+            A, factors = root @ A, root * factors
+        off = statistics.means_error * float(np.linalg.norm(factors))
         size = float(np.linalg.norm(A))
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs = leading_low_rank(A, count, max(statistics.unit, off / size) if size > 0 else statistics.unit)
@@ -119,9 +121,7 @@ class SupervisedPCA(TargetReducer):
 
 
 def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]:
-    """Return R with R^T R = K."""
-    if isinstance(kernel, str) and kernel == "delta":
-        return np.eye(len(classes))
+    """Return R with R^T R = K; that of "delta" is the identity."""
     if isinstance(kernel, str) and kernel == "linear":
         if classes.dtype.kind not in "iufb":
             raise InputError("kernel='linear' needs classes that are numbers.")

@@ -13,7 +13,7 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.class_folds import folds_of
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
-from mmpca_dist.statistics.gather import use_pooled
+from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.schedulers import Threads
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.neighbors.jit import N, compiled, reordered
+from mmpca_dist.jit import N, compiled, reordered
 
 U = 2.0**-24
 OWN_SHARE = 0.7

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.jit import N, compiled
 from mmpca_dist.neighbors.bounds import LOST, STEP, TINY, Asking, Metric, Rules, U, cell_bound, is_near, refine
 from mmpca_dist.neighbors.cells import relative_rounding
-from mmpca_dist.neighbors.jit import N, compiled
 
 NO_ROW = np.iinfo(np.int64).max
 """Row number where there is no candidate yet: higher than any."""

@@ -79,7 +79,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     Raises
     ------
     InputError
-        For a singular covariance.
+        For a singular covariance, and for pooled scatters.
 
     Notes
     -----
@@ -89,7 +89,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     """
     check_options("qda", QDA_OPTIONS, {"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
-    each = zip(reduced.scatters, reduced.floors, reduced.counts, reduced.classes, strict=True)
+    each = zip(*reduced.of_each_class("qda"), reduced.counts, reduced.classes, strict=True)
     for scatter, floors, n, label in each:
         degrees = max(int(n) - ddof, 1)
         with single_blas_thread():
@@ -123,7 +123,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     Raises
     ------
     InputError
-        For a variance of zero in spite of the smoothing.
+        For a variance of zero in spite of the smoothing, and for pooled scatters.
 
     Notes
     -----
@@ -131,8 +131,9 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     2017, section 5, one of the classifiers there.
     """
     check_options("naive-bayes", BAYES_OPTIONS, {"var_smoothing": var_smoothing, "ddof": ddof})
-    scatters = np.diagonal(reduced.scatters, axis1=1, axis2=2)
-    scatters = np.where(scatters > reduced.floors, scatters, 0)
+    scatters, floors = reduced.of_each_class("naive-bayes")
+    scatters = np.diagonal(scatters, axis1=1, axis2=2)
+    scatters = np.where(scatters > floors, scatters, 0)
     offsets = reduced.means - reduced.counts @ reduced.means / reduced.n_rows
     largest = float(np.max(scatters.sum(axis=0) + reduced.counts @ offsets**2)) / reduced.n_rows
     degrees = np.maximum(reduced.counts - ddof, 1)

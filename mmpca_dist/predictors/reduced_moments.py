@@ -28,7 +28,7 @@ class ReducedMoments:
     counts: NDArray[np.int64]  # (C,): at least 1 each
     means: NDArray[np.float64]  # (C, K)
     within: NDArray[np.float64]  # (K, K): sum over the classes of their centred scatters
-    # (C, K, K): the scatter of every class; or (1, K, K): their sum, of rows in their own columns
+    # (C, K, K): the scatter of every class; or (1, K, K): their sum, of pooled scatters and of own columns
     scatters: NDArray[np.float64]
     # (C, K) or (1, K): what the rounding of the pass may add to each diagonal entry of a scatter
     floors: NDArray[np.float64]
@@ -69,7 +69,8 @@ class ReducedMoments:
         if len(filled) < 2:
             raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
         classes, counts, means = _filled(moments, mean)
-        A, stored = projection, [moments.scatters[c] for c in filled]
+        A = projection
+        stored = moments.summed().scatters if moments.pooled else [moments.scatters[c] for c in filled]
         with single_blas_thread():
             products = [A.T @ scatter @ A for scatter in stored]
             scatters = np.stack([(product + product.T) / 2 for product in products])
@@ -122,6 +123,16 @@ class ReducedMoments:
     def covariance_floors(self) -> NDArray[np.float64]:
         """Rounding error of the diagonal of ``covariance``, shape (K,)."""
         return self.floors.sum(axis=0) / self.n_rows
+
+    def of_each_class(self, classifier: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ``scatters`` and ``floors`` of every class; raise InputError where only their sum was kept."""
+        n_classes, n_columns = self.means.shape
+        if len(self.scatters) < n_classes:
+            raise InputError(
+                f"{classifier} needs the scatter of each class, and those of {n_classes:,} classes in {n_columns:,} "
+                "columns were pooled, as they take more than 256 MiB: take fewer components, or another classifier."
+            )
+        return self.scatters, self.floors
 
 
 def _filled(moments: ClassMoments, mean: NDArray | None) -> tuple[NDArray, NDArray[np.int64], NDArray[np.float64]]:

@@ -95,7 +95,7 @@ class ChunkAdder:
         """
         new = self._sums.counts[runs.labels] == 0
         for labels, picks, edges in _sampled(runs.labels[new], runs.edges[:-1][new], runs.edges[1:][new]):
-            sample = X[runs.order[picks]].astype(np.float64)
+            sample = X[runs.order[picks]].astype(self._centres.dtype)
             first, sizes = sample[edges[:-1]], np.diff(edges)
             sample -= np.repeat(first, sizes, axis=0)
             self._centres[labels] = first + sums_of_runs(sample, edges) / sizes[:, None]
@@ -149,9 +149,7 @@ class ChunkAdder:
             add_outer_products(sums, block, offsets, self._panel.dtype, sign=-1)
         del self._centres
         refuse_too_large(sums.scatters, self._panel.dtype)
-        if sums.weights is None or len(seen) == len(sums.counts):
-            return sums
-        return ClassMoments(seen, sums.counts[seen], sums.means[seen], sums.scatters, sums.weights[:, seen])
+        return sums.of_seen(seen)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span, join_spans
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.medians import PIECE_VALUES
-from mmpca_dist.statistics.moments import BLOCK_ROWS
+from mmpca_dist.statistics.moments import BLOCK_ROWS, CLASS_ROWS
 from mmpca_dist.statistics.rows import SAMPLE_BYTES
 
 
@@ -54,6 +54,7 @@ def reducing(
     indices = unit_rows * 24  # row numbers by class, labels and codes
     # Rows as read, relative to their centres, and weighted; centres; and offsets in double precision.
     kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + 3 * item + 3 * 8) + d * d * (item + 2 * 8)
+    spans = join_spans(spans, CLASS_ROWS * c) if scatters < c else spans
     span_rows = max(span.stop - span.start for span in spans)
 
     def summary(n_spans: int) -> int:

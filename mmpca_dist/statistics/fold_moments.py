@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
@@ -15,6 +16,7 @@ from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_folds import Folds
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.statistics.units import locator, read_units
 
 
@@ -37,13 +39,20 @@ class _ReadFolds:
     precision: str
 
     def __call__(self, span: Span) -> ClassMoments:
-        n_folds = self.folds.n_folds
-        dataset = self.dataset
-        adder = ChunkAdder(len(self.classes) * n_folds, dataset.n_features, dataset.dtype, self.precision)
-        for start, X in read_units(self.dataset, span):
-            codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
-            adder.add(X, codes * n_folds + self.folds.of_rows(codes, start), locator(self.dataset, start))
+        dataset, n_cells = self.dataset, len(self.classes) * self.folds.n_folds
+        if multiplies_stored(dataset):
+            of_sparse = sparse_moments(dataset, span, self._cells, n_cells, self.precision, None)
+            if of_sparse is not None:
+                return of_sparse
+        adder = ChunkAdder(n_cells, dataset.n_features, dataset.dtype, self.precision)
+        for start, X in read_units(dataset, span):
+            adder.add(X, self._cells(dataset.read_labels(start, start + len(X)), start), locator(dataset, start))
         return adder.moments()
+
+    def _cells(self, labels: NDArray, start: int) -> NDArray[np.intp]:
+        """Return the position of each row's class and fold."""
+        codes = encode(labels, self.classes, self.dataset.uri)
+        return codes * self.folds.n_folds + self.folds.of_rows(codes, start)
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:

@@ -20,7 +20,7 @@ from mmpca_dist.statistics.census import Census, check_missing_labels, count_lab
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
+from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
 from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
@@ -104,11 +104,6 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
 def is_wide(n_rows: int, n_features: int) -> bool:
     """Tell whether there are so few rows that the problem is solved in their span."""
     return n_rows < n_features
-
-
-def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeighting] = ()) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import storable
 
 BLOCK_ROWS = 2048
@@ -21,6 +22,10 @@ BLOCK_ROWS = 2048
 CENTRE_ROWS = 64
 """Rows of a class, evenly spaced, whose mean is subtracted from all before any product: their mean is within an eighth
 of a standard deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
+
+CLASS_ROWS = 16
+"""Rows of a class in a span, about, where scatters are pooled: what a span leaves of a class, and its merge, take as
+long as several rows."""
 
 DOUBLE = np.dtype(np.float64)
 
@@ -149,6 +154,14 @@ class ClassMoments:
         counts[at], means[at] = self.counts, self.means
         return ClassMoments(classes, counts, means, scatters, weights)
 
+    def of_seen(self, seen: NDArray[np.intp]) -> ClassMoments:
+        """Return pooled moments over the classes at these positions, which are all that have rows; else all."""
+        if self.weights is None or len(seen) == len(self.counts):
+            return self
+        return ClassMoments(
+            self.classes[seen], self.counts[seen], self.means[seen], self.scatters, self.weights[:, seen]
+        )
+
     def summed(self) -> ClassMoments:
         """Return the same moments with one scatter, the sum of those of all classes; m-pca0 does not follow from it."""
         ones = np.ones((1, len(self.classes)))
@@ -218,7 +231,7 @@ def _common_weights(left: ClassMoments, right: ClassMoments, classes: NDArray) -
 def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both; exact.
 
-    If the stored scatters are pooled, the result has only their sum over all classes.
+    If the stored scatters are pooled, or those of all classes would not fit, the result has only their sum.
 
     Raises
     ------
@@ -226,9 +239,14 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
         If the columns differ, or one set of labels is text and the other is numbers.
     """
     classes = unite(stored.classes, arrived.classes, where)
-    if stored.pooled:
+    if stored.pooled or use_pooled(len(classes), stored.n_features):
         stored, arrived = stored.summed(), arrived.summed()
     return replace(join_moments(stored, arrived), classes=classes)
+
+
+def use_pooled(n_classes: int, n_features: int) -> bool:
+    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
+    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
@@ -247,7 +265,7 @@ def add_outer_products(
             moments.scatters[at] += signed[:, :, None] * rows[:, None, :]
             return
         for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
-            weighted = rows * np.sqrt(weights)[:, None]
+            weighted = rows if np.all(weights == 1) else rows * np.sqrt(weights)[:, None]
             scatter += sign * _symmetric_product(weighted, work)
 
 
@@ -255,8 +273,10 @@ def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.
     """Return rows^T rows; in single precision after columns are brought to about 1 by powers of two."""
     if work == np.float64 or not len(rows):
         return rows.T @ rows
-    _, exponents = np.frexp(np.abs(rows).max(axis=0))
-    scaled = np.ldexp(rows, -exponents).astype(work)
+    _, exponents = np.frexp(np.maximum(rows.max(axis=0), -rows.min(axis=0)))
+    exponents = np.clip(exponents, -1000, 1000)  # whose powers of two are doubles
+    scaled = np.empty(rows.shape, work)
+    np.multiply(rows, np.ldexp(1.0, -exponents), out=scaled, casting="same_kind")
     return np.ldexp((scaled.T @ scaled).astype(np.float64), exponents[:, None] + exponents)
 
 

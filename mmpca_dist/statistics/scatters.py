@@ -115,13 +115,13 @@ class ClassRegression:
         X^T X, the scatter of PCA.
     cross : array of shape (r, q)
         X^T Y, of indicators n_c (m_c - m) for class c.
-    targets : array of shape (q, q)
-        Y^T Y.
+    target_squares : float
+        Trace of Y^T Y.
     """
 
     scatter: NDArray[np.float64]
     cross: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    target_squares: float
 
 
 def class_regression(moments: ClassMoments) -> ClassRegression:
@@ -135,7 +135,7 @@ def class_regression(moments: ClassMoments) -> ClassRegression:
     scatter = total_scatter(moments).dense(moments)
     present = np.flatnonzero(moments.counts)
     shares = moments.counts[present] / moments.n_rows
-    cross, targets = (moments.deviations[present] * shares[:, None]).T, np.diag(shares) - np.outer(shares, shares)
+    cross, squares = (moments.deviations[present] * shares[:, None]).T, float(shares @ (1 - shares))
     if len(present) == 2:  # y = +1 for the second class, -1 for the first: twice its indicator, less one
-        cross, targets = 2 * cross[:, 1:], 4 * targets[1:, 1:]
-    return ClassRegression(scatter, cross, targets)
+        cross, squares = 2 * cross[:, 1:], 2 * squares  # 4 times one of two equal terms
+    return ClassRegression(scatter, cross, squares)

@@ -8,14 +8,23 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span, join_spans
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
-from mmpca_dist.statistics.moments import BLOCK_ROWS, DOUBLE, ClassMoments, class_groups, join_moments, work_type
+from mmpca_dist.statistics.moments import (
+    BLOCK_ROWS,
+    CLASS_ROWS,
+    DOUBLE,
+    ClassMoments,
+    class_groups,
+    join_moments,
+    work_type,
+)
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.statistics.units import locator, read_units
 
 
@@ -50,9 +59,15 @@ class _ReadSpan:
     with_moments: bool = True
 
     def __call__(self, span: Span) -> PassResult:
-        adder, counter = None, None
+        adder, counter, dataset = None, None, self.dataset
+        if self.brackets is None and multiplies_stored(dataset):
+            of_sparse = sparse_moments(
+                dataset, span, lambda labels, _: encode(labels, self.classes, dataset.uri), len(self.classes),
+                self.precision, self.weights,
+            )  # fmt: skip
+            if of_sparse is not None:
+                return PassResult(of_sparse, None)
         if self.with_moments:
-            dataset = self.dataset
             adder = ChunkAdder(len(self.classes), dataset.n_features, dataset.dtype, self.precision, self.weights)
         if self.brackets is not None:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
@@ -84,7 +99,8 @@ def take_moments(
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
     merge = partial(PassResult.merge, work=work_type(precision))
-    result = rows.pass_over(task, merge, "moments")
+    joined = rows if weights is None else replace(rows, spans=join_spans(rows.spans, CLASS_ROWS * len(task.classes)))
+    result = joined.pass_over(task, merge, "moments")
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     moments = result.moments.over(np.arange(len(task.classes)), weights)
     medians = None if brackets is None else _settled(rows, brackets, result.medians)

@@ -18,8 +18,9 @@ CSR_ITEM = 8
 class SparseRows(Dataset):
     """Rows of which only some values are stored; all others are zero.
 
-    The chunk grid is that of the same rows in a dense array, and so are the bits of results; some methods make the
-    rows of a unit dense. ``dtype`` is float32 or float64, whatever is stored.
+    The chunk grid is that of the same rows in a dense array. Some methods make the rows of a unit dense, and their
+    results have the same bits; moments of rows with few stored values differ by rounding. ``dtype`` is float32 or
+    float64, whatever is stored.
     """
 
     sparse = True

@@ -1,4 +1,4 @@
-"""Report that the inner loops of the search are compiled, which delays a first run.
+"""Report that inner loops are compiled, which delays a first run.
 
 Numba caches what it has compiled, so that this happens once per machine and version. It reports a compilation only
 if its cache does not have the function for these types.

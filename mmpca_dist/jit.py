@@ -1,4 +1,4 @@
-"""Compile the inner loops of the search with numba, and cache them on disk."""
+"""Compile inner loops with numba, and cache them on disk."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from numba.core import event
 
-from mmpca_dist.neighbors import compile_notice
+from mmpca_dist import compile_notice
 
-MODULES = ("bounds", "kernels")
+MODULES = ("neighbors/bounds", "neighbors/kernels", "statistics/sparse_products")
 """Modules with compiled functions."""
 
 N = np.uint64
