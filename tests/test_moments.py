@@ -11,9 +11,11 @@ from naive import exact_class_moments
 
 from mmpca_dist import ClassMoments, class_moments
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.moments import pooled_weights
 
 PRECISIONS = ("single", "double")
+EPS32 = np.finfo(np.float32).eps
 
 
 def assert_moments(found, X, y, precision, classes=None):
@@ -234,3 +236,24 @@ def test_rescaled_moments_are_those_of_rescaled_rows():
     scaled, direct = class_moments(X, y, precision="double").scaled(factors), take(X * factors, y)[0]
     np.testing.assert_array_equal(scaled.scatters, direct.scatters)
     np.testing.assert_array_equal(scaled.means, direct.means)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("size", [1, 50, 2000])
+@pytest.mark.parametrize("n_unlike", [10, 500])
+def test_first_rows_unlike_all_others_cost_no_digits(n_unlike, size, pooled):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([np.zeros((n_unlike, 4)), rng.standard_normal((10_000, 4)) + 1e4]).astype(np.float32)
+    y = np.arange(len(X)) % 2
+    X[y == 0, 0] = 7.0
+    weights = np.array([[1.0, 1.0], [1.0, 3.0]]) if pooled else None
+    adder = ChunkAdder(2, 4, X.dtype, "single", weights)
+    for start in range(0, len(X), size):
+        adder.add(X[start : start + size], y[start : start + size], lambda *_: "a value that is not finite")
+    found = adder.moments()
+    counts, means, scatters = exact_class_moments(X, y, np.unique(y))
+    expected = np.einsum("kc,cij->kij", weights, scatters) if pooled else scatters
+    spreads = np.sqrt(np.einsum("kii->ki", expected))
+    np.testing.assert_array_equal(found.counts, counts)
+    np.testing.assert_allclose(found.means, means, rtol=1e-6)
+    assert (np.abs(found.scatters - expected) <= 40 * EPS32 * spreads[:, :, None] * spreads[:, None]).all()

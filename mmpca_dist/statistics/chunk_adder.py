@@ -13,6 +13,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import (
     BLOCK_ROWS,
     CENTRE_ROWS,
+    DOUBLE,
     ClassMoments,
     add_outer_products,
     class_blocks,
@@ -25,13 +26,17 @@ from mmpca_dist.statistics.moments import (
 Visit = Callable[[int, NDArray], None]
 """Called with a class and a block of its rows, before they are changed."""
 
+GROWTH = 8
+"""The scatter about a centre is then at most eight times that about the mean."""
+
 
 class ChunkAdder:
     """Adds chunks of rows to the moments of their classes, with buffers of its own.
 
-    All rows of a class are taken relative to one provisional centre, a mean of some of its first rows, so that chunks
-    add up: the scatter about the mean m of n rows is that about the centre a, less n (m - a) (m - a)^T, which is
-    subtracted once, at the end. Where a is the mean of s of the rows, that is at most n/s times the scatter about m.
+    All rows of a class are taken relative to one provisional centre, so that chunks add up: the scatter about the mean
+    m of n rows is that about the centre a, less n (m - a) (m - a)^T, which is subtracted once, at the end. Where a is
+    the mean of s of the rows, that is at most n/s times the scatter about m; so whenever the rows of a class have
+    become ``GROWTH`` times as many, its centre moves to about their mean.
 
     Parameters
     ----------
@@ -52,6 +57,7 @@ class ChunkAdder:
         # Pages of zeros that no row of a class touches take no memory. Means are sums until the end.
         self._sums = ClassMoments.empty(np.arange(n_classes), d, weights)
         self._centres = np.zeros((n_classes, d), np.result_type(native, work))
+        self._centred = np.zeros(n_classes, np.int64)  # numbers of rows of which the centres are about the means
         self._raw = np.empty((BLOCK_ROWS, d), native)
         self._panel = np.empty((BLOCK_ROWS, d), work)
         self._product = np.empty((d, d), work)
@@ -89,16 +95,33 @@ class ChunkAdder:
         self._sums.counts[runs.labels] += np.diff(runs.edges)
 
     def _set_centres(self, X: NDArray, runs: _Runs) -> None:
-        """Centre classes that have no rows yet on a few of theirs; on a constant column exactly on its value.
+        """Centre classes that have grown on about the mean of their rows; on a constant column exactly on its value.
 
         Its scatter is then zero.
         """
-        new = self._sums.counts[runs.labels] == 0
-        for labels, picks, edges in _sampled(runs.labels[new], runs.edges[:-1][new], runs.edges[1:][new]):
+        due = self._sums.counts[runs.labels] + np.diff(runs.edges) >= GROWTH * self._centred[runs.labels]
+        for labels, picks, edges in _sampled(runs.labels[due], runs.edges[:-1][due], runs.edges[1:][due]):
             sample = X[runs.order[picks]].astype(self._centres.dtype)
-            first, sizes = sample[edges[:-1]], np.diff(edges)
-            sample -= np.repeat(first, sizes, axis=0)
-            self._centres[labels] = first + sums_of_runs(sample, edges) / sizes[:, None]
+            counts, more = self._sums.counts[labels, None], runs.sizes_of(labels)[:, None]
+            origins = np.where(counts > 0, self._centres[labels], sample[edges[:-1]])
+            sample -= np.repeat(origins, np.diff(edges), axis=0)
+            sampled = sums_of_runs(sample, edges) / np.diff(edges)[:, None]
+            total = self._sums.means[labels] + more * sampled
+            self._move_centres(labels, (origins + total / (counts + more)).astype(self._centres.dtype))
+            self._centred[labels] = (counts + more)[:, 0]
+
+    def _move_centres(self, labels: NDArray[np.intp], centres: NDArray) -> None:
+        """Change the centres a of classes to b: S + s (a - b)^T + (a - b) s^T + n (a - b) (a - b)^T, s + n (a - b)."""
+        old = self._sums.counts[labels] > 0
+        for block in class_blocks(np.flatnonzero(old), self._sums):
+            counts, totals = self._sums.counts[labels[block], None], self._sums.means[labels[block]]
+            shift = self._centres[labels[block]].astype(np.float64) - centres[block]
+            roots = np.sqrt(counts)
+            # An outer product of sums, less one: what is added is the difference of two squares.
+            add_outer_products(self._sums, labels[block], totals / roots + roots * shift, DOUBLE)
+            add_outer_products(self._sums, labels[block], totals / roots, DOUBLE, sign=-1)
+            self._sums.means[labels[block]] = totals + counts * shift
+        self._centres[labels] = centres
 
     def _add_block(self, raw: NDArray, block: _Runs, scale: NDArray | None) -> bool:
         """Add a block of rows in the order of their classes; tell whether their squares are finite."""
@@ -183,6 +206,10 @@ class _Runs:
         for first, last in stretches:
             for start in range(int(first), int(last), BLOCK_ROWS):
                 yield start, min(start + BLOCK_ROWS, int(last))
+
+    def sizes_of(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the numbers of rows of some of the classes."""
+        return np.diff(self.edges)[np.searchsorted(self.labels, labels)]
 
     def within(self, start: int, stop: int) -> _Runs:
         """Return the runs of a block, whose edges count from its beginning."""

@@ -9,15 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import (
     DOUBLE,
-    SMALLEST,
     ClassMoments,
     class_blocks,
     class_groups,
     refuse_too_large,
-    too_small,
 )
 from mmpca_dist.statistics.units import read_units
 
@@ -54,8 +51,6 @@ def sparse_moments(
     every = codes_of(dataset.read_labels(span.start, span.stop), span.start)
     sums.counts[:] = np.bincount(every, minlength=n_classes)
     for start, X in read_units(dataset, span, sparse=True):
-        if 0 < np.abs(X.data).max(initial=0) < SMALLEST[DOUBLE.name]:
-            raise InputError(too_small(DOUBLE))
         codes = every[start - span.start : start - span.start + X.shape[0]]
         with np.errstate(over="ignore", invalid="ignore"):
             add_rows(X.data, X.indices, X.indptr, codes, sums.means)
