@@ -94,5 +94,5 @@ def test_classes_whose_reduced_scatters_do_not_fit(margins, limits, tmp_path):
     separate = scored(config_of(tmp_path / "one", uri, **settings, evaluation={**shares, "classifiers": LINEAR}))[0]
     assert by_cell(pooled) == by_cell(separate)
     limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
-    with pytest.raises(InputError, match="In split [01]: qda needs the scatter of each class, and those of 8"):
+    with pytest.raises(InputError, match=r"In split [01]: qda needs the scatter of each class, and those of 8"):
         scored(config_of(tmp_path / "two", uri, **settings, evaluation={**shares, "classifiers": ["qda"]}))
