@@ -152,7 +152,7 @@ def test_a_bracket_that_missed_is_replaced_by_the_side_it_missed_on():
     for low, high, side in ((3.5, 4.5, (-np.inf, 3.5)), (1.5, 2.5, (2.5, np.inf))):
         brackets = Brackets(np.ones((1, 1), bool), np.asarray([[low]]), np.asarray([[high]]))
         counter = MedianCounter(brackets, budget=1000)
-        counter.visit(0, values)
+        counter.add(values, np.zeros(len(values), int))
         found, following = settle(brackets, counter.result(), np.asarray([5]))
         assert np.isnan(found).all()
         assert (following.low[0, 0], following.high[0, 0]) == side
@@ -169,7 +169,7 @@ def test_a_pass_settles_the_median_exactly_when_its_bracket_holds_it(values, end
     X = np.asarray(values, dtype=float)[:, None]
     brackets = Brackets(np.ones((1, 1), bool), np.asarray([[float(low)]]), np.asarray([[float(high)]]))
     counter = MedianCounter(brackets, budget=10_000)
-    counter.visit(0, X)
+    counter.add(X, np.zeros(len(X), int))
     found, _ = settle(brackets, counter.result(), np.asarray([len(X)]))
     ordered = sorted(values)
     middle = ordered[(len(X) - 1) // 2], ordered[len(X) // 2]
@@ -230,7 +230,7 @@ def test_a_settled_median_stays_settled():
     rounds = []
     for _ in range(2):
         counter = MedianCounter(brackets, budget=1000)
-        counter.visit(0, X)
+        counter.add(X, np.zeros(len(X), int))
         found, brackets = settle(brackets, counter.result(), np.asarray([6]))
         rounds.append(found[0].tolist())
         if brackets is None:

@@ -74,7 +74,7 @@ class RowPasses:
         seconds += (
             counted / COUNT_RATE + left / MOMENTS_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
         )
-        return PassPlan(name, size, operations, seconds / resources.busy_threads)
+        return PassPlan(name, size, operations, seconds / min(resources.busy_threads, len(self.spans)))
 
     @property
     def _sampled_rows(self) -> int:
@@ -82,9 +82,9 @@ class RowPasses:
         units = [unit for span in self.spans for unit in span.units]
         return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
 
-    def sample(self) -> PassPlan:
-        """Return the pass that draws a sample of the rows."""
-        return self.plan("sample", 0, n_rows=self._sampled_rows)
+    def sample(self, counted: int = 0) -> PassPlan:
+        """Return the pass that draws a sample of the rows, of which so many values bracket medians."""
+        return self.plan("sample", 0, n_rows=self._sampled_rows, counted=counted)
 
     def moments(
         self, operations: float, *, median_rows: int, n_classes: int, left: int = 0
@@ -109,7 +109,8 @@ class RowPasses:
         n_medians = n_classes * dataset.n_features
         rounds = foreseen_rounds(values, entry, n_medians, sampled)
         max_rounds = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-        return [self.sample()], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
+        bracketing = values * sampled // dataset.n_rows
+        return [self.sample(bracketing)], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
 
     def reducing(self, n_classes: int, *, scatters: int, medians: bool) -> int:
         """Return what a process holds of data and sums while it takes moments, and medians if asked."""

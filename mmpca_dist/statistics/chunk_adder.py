@@ -23,9 +23,6 @@ from mmpca_dist.statistics.moments import (
     work_type,
 )
 
-Visit = Callable[[int, NDArray], None]
-"""Called with a class and a block of its rows, before they are changed."""
-
 GROWTH = 8
 """The scatter about a centre is then at most eight times that about the mean."""
 
@@ -62,9 +59,7 @@ class ChunkAdder:
         self._panel = np.empty((BLOCK_ROWS, d), work)
         self._product = np.empty((d, d), work)
 
-    def add(
-        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], visit: Visit | None = None
-    ) -> None:
+    def add(self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str]) -> None:
         """Add a chunk.
 
         Parameters
@@ -74,8 +69,6 @@ class ChunkAdder:
             Position of each row's class.
         locate : callable
             Returns the message for a value that is not finite: called with its row in the chunk, column and value.
-        visit : callable, optional
-            Called with every block of rows of a class.
         """
         if X.dtype == bool:
             X = X.view(np.uint8)
@@ -87,9 +80,6 @@ class ChunkAdder:
                 rows, block = runs.order[start:stop], runs.within(start, stop)
                 raw = self._raw[: len(rows)]
                 np.take(X, rows, axis=0, out=raw, mode="clip")
-                if visit is not None:
-                    for label, first, last in zip(block.labels, block.edges[:-1], block.edges[1:], strict=True):
-                        visit(int(label), raw[first:last])
                 if not self._add_block(raw, block, scale):
                     raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
         self._sums.counts[runs.labels] += np.diff(runs.edges)

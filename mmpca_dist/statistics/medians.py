@@ -141,25 +141,32 @@ class MedianCounter:
         self._thinned = self._kept(0, self.budget)
         self._pending = 0
 
-    def visit(self, label: int, block: NDArray) -> None:
-        """Count a block of rows of one class."""
-        d = block.shape[1]
-        for number in np.flatnonzero(self.brackets.members[:, label]):
+    def add(self, X: NDArray, codes: NDArray) -> None:
+        """Count rows (n, d), given the position of each one's class."""
+        X = X.view(np.uint8) if X.dtype == bool else X
+        order = np.argsort(codes, kind="stable")  # rows of a block are then in the same sets, or nearly
+        for start in range(0, len(X), COUNT_ROWS):
+            rows = order[start : start + COUNT_ROWS]
+            self._count_block(X[rows], self.brackets.members[:, codes[rows]])
+            if self._pending > max(self.budget, LIMITS.kept_floor):
+                self._collect()
+
+    def _count_block(self, block: NDArray, members: NDArray[np.bool_]) -> None:
+        """Count rows (m, d) for the sets, of all T, that each is in, shape (T, m)."""
+        d, whole = block.shape[1], np.all(members, axis=1)
+        for number in np.flatnonzero(members.any(axis=1)):
             low, high = self.brackets.low[number], self.brackets.high[number]
-            for start in range(0, len(block), COUNT_ROWS):
-                rows = block[start : start + COUNT_ROWS]
-                upto_low, under_high = rows <= low, rows < high
-                self._counts_below[number] += _count(rows < low)
-                self._upto_low[number] += _count(upto_low)
-                self._under_high[number] += _count(under_high)
-                self._upto_high[number] += _count(rows <= high)
-                inside = np.flatnonzero(under_high & ~upto_low)
-                if len(inside):
-                    self._kept_keys.append((inside % d + number * d).astype(self._key_type))
-                    self._kept_values.append(rows.reshape(-1)[inside])
-                    self._pending += len(inside) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
-        if self._pending > max(self.budget, LIMITS.kept_floor):
-            self._collect()
+            rows = block if whole[number] else block[members[number]]
+            upto_low, under_high = rows <= low, rows < high
+            self._counts_below[number] += _count(rows < low)
+            self._upto_low[number] += _count(upto_low)
+            self._under_high[number] += _count(under_high)
+            self._upto_high[number] += _count(rows <= high)
+            inside = np.flatnonzero(under_high & ~upto_low)
+            if len(inside):
+                self._kept_keys.append((inside % d + number * d).astype(self._key_type))
+                self._kept_values.append(rows.reshape(-1)[inside])
+                self._pending += len(inside) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
 
     def _kept(self, *thinning: int) -> MedianCounts:
         """Return counts of nothing, with what was kept since the last time."""
@@ -326,24 +333,30 @@ def brackets_from_sample(
     """
     brackets = Brackets.unbounded(members, rows.shape[1], rows.dtype)
     sampled = np.bincount(codes, minlength=len(counts))
-    for number, member in enumerate(members):
-        size = int(sampled[member].sum())
-        if size == 0:
-            continue
-        share, ideal = sampled[member] / size, counts[member] / counts[member].sum()
-        reach = MARGIN * np.sqrt(size) / 2 + np.abs(share - ideal).sum() / 2 * size + 1
-        first, last = int(np.floor((size - 1) / 2 - reach)), int(np.ceil(size / 2 + reach))
-        ends = [rank for rank in (first, last) if 0 <= rank < size]
-        if not ends:
-            continue
-        # Columns are made contiguous: a partition along rows jumps through memory.
-        columns = np.ascontiguousarray(rows[member[codes]].T)
-        columns.partition(ends, axis=1)
-        if first >= 0:
-            brackets.low[number] = columns[:, first]
-        if last < size:
-            brackets.high[number] = columns[:, last]
+    ends = np.asarray([_sample_ranks(sampled[member], counts[member]) for member in members])
+    for column in range(rows.shape[1]):
+        order = np.argsort(rows[:, column])
+        values, sources = rows[order, column], codes[order]
+        for number, (member, (first, last)) in enumerate(zip(members, ends, strict=True)):
+            if first < 0 and last < 0:
+                continue
+            of_set = values[member[sources]]
+            if first >= 0:
+                brackets.low[number, column] = of_set[first]
+            if last >= 0:
+                brackets.high[number, column] = of_set[last]
     return brackets
+
+
+def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the ranks, in a sample of some classes, of the ends of a bracket; -1 for what lies beyond the sample."""
+    size = int(sampled.sum())
+    if size == 0:
+        return -1, -1
+    difference = np.abs(sampled / size - counts / counts.sum()).sum() / 2
+    reach = MARGIN * np.sqrt(size) / 2 + difference * size + 1
+    first, last = int(np.floor((size - 1) / 2 - reach)), int(np.ceil(size / 2 + reach))
+    return max(first, -1), last if last < size else -1
 
 
 def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:

@@ -15,10 +15,8 @@ from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import (
-    BLOCK_ROWS,
     DOUBLE,
     ClassMoments,
-    class_groups,
     join_moments,
     work_type,
 )
@@ -74,11 +72,9 @@ class _ReadSpan:
         for start, X in read_units(self.dataset, span):
             codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
             if adder is not None:
-                adder.add(X, codes, locator(self.dataset, start), None if counter is None else counter.visit)
-            elif counter is not None:
-                for label, rows in class_groups(codes):
-                    for first in range(0, len(rows), BLOCK_ROWS):
-                        counter.visit(label, X[rows[first : first + BLOCK_ROWS]])
+                adder.add(X, codes, locator(self.dataset, start))
+            if counter is not None:
+                counter.add(X, codes)
         moments = None if adder is None else adder.moments()
         del adder
         return PassResult(moments, None if counter is None else counter.result())
