@@ -138,6 +138,28 @@ def test_overflow_and_missed_brackets_do_take_further_passes(small_budget):
         assert passes.count("medians") >= 2, kind
 
 
+@pytest.mark.parametrize("n_classes", [2, 40])
+@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
+def test_a_sample_of_all_rows_leaves_one_pass(n_classes, pairing, small_budget):
+    """Blocks of rows of several classes, and of one, whatever a pass may keep."""
+    small_budget(kept=64, floor=100, sample=10_000)
+    rng = np.random.default_rng(n_classes)
+    X, y = rng.standard_normal((1500, 3)).astype(np.float32), rng.permutation(np.arange(1500) ** 2 // 9 % n_classes)
+    passes, found = passes_and_medians(X, y, size=len(X), pairing=pairing)
+    assert passes == ["moments"]
+    np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
+
+
+@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
+def test_many_classes_in_several_passes(pairing, small_budget):
+    small_budget(kept=4000, floor=100, sample=100)
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((1500, 3)).astype(np.float32), rng.integers(40, size=1500)
+    passes, found = passes_and_medians(X, y, size=400, pairing=pairing)
+    assert len(passes) > 1
+    np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
+
+
 def test_values_at_the_ends_of_a_bracket_are_counted_not_kept(small_budget):
     """Columns of 0 and 1 settle in the pass of the moments, with no room to keep anything."""
     small_budget(kept=64, floor=4000, sample=4000)

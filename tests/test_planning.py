@@ -52,6 +52,14 @@ def test_medians_that_need_another_pass(tmp_path, limits):
     assert n_bytes == sum(p["bytes"] for p in plan["passes"])
 
 
+def test_medians_of_a_table_that_is_sampled_whole_need_no_more_passes(tmp_path, limits):
+    """Brackets are then the medians: even a budget of 1 KiB serves."""
+    limits.kept_bytes, limits.kept_floor = 1 << 10, 0
+    plan, passes, _ = planned_and_done(make_config(tmp_path / "out", "bundled:digits", **MEDIANS))
+    assert passes == [p["name"] for p in plan["passes"]] == ["sample", "moments", "project"]
+    assert plan["more_passes"] == 0
+
+
 def test_medians_of_small_data_need_no_sample(tmp_path):
     plan, passes, _ = planned_and_done(make_config(tmp_path / "out", "bundled:digits", **MEDIANS))
     assert passes == [p["name"] for p in plan["passes"]] == ["moments", "project"]

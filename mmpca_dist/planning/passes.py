@@ -106,10 +106,12 @@ class RowPasses:
         if values * entry <= LIMITS.kept_bytes:
             return [], [], 0
         sampled = min(sample_rows(dataset.row_bytes), self._sampled_rows)
+        bracketing = values * sampled // dataset.n_rows
+        if sampled == dataset.n_rows:
+            return [self.sample(bracketing)], [], 0
         n_medians = n_classes * dataset.n_features
         rounds = foreseen_rounds(values, entry, n_medians, sampled)
         max_rounds = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-        bracketing = values * sampled // dataset.n_rows
         return [self.sample(bracketing)], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
 
     def reducing(self, n_classes: int, *, scatters: int, medians: bool) -> int:

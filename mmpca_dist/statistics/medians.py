@@ -349,10 +349,15 @@ def brackets_from_sample(
 
 
 def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:
-    """Return the ranks, in a sample of some classes, of the ends of a bracket; -1 for what lies beyond the sample."""
+    """Return the ranks, in a sample of some classes, of the ends of a bracket; -1 for what lies beyond the sample.
+
+    Of a sample of all rows they are those of the median.
+    """
     size = int(sampled.sum())
     if size == 0:
         return -1, -1
+    if size == counts.sum():
+        return (size - 1) // 2, size // 2
     difference = np.abs(sampled / size - counts / counts.sum()).sum() / 2
     reach = MARGIN * np.sqrt(size) / 2 + difference * size + 1
     first, last = int(np.floor((size - 1) / 2 - reach)), int(np.ceil(size / 2 + reach))
