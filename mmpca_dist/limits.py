@@ -130,6 +130,8 @@ class Limits:
     """Labels beyond this many bytes (four a row) wait for the end of an ingest in a temporary file."""
     max_classes: int = 100_000
     """More distinct labels than this are measurements, not classes."""
+    max_groups: int = 1_000_000
+    """More distinct names of groups than this likewise."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""
     lease_beat: float = 10.0
