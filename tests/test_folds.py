@@ -36,8 +36,8 @@ def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None
     watched = {name: options.pop(name) for name in ("progress", "on_pass") if name in options}
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     splits = make(rows, *arguments, **how)
-    parts, medians = moments_by_fold(replace(rows, **watched), splits, precision=precision, **options)
-    return parts, medians, splits
+    found = moments_by_fold(replace(rows, **watched), splits, precision=precision, **options)
+    return found.parts, found.medians, splits
 
 
 def assert_training(training, X, y, keep, precision):
