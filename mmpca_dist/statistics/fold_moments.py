@@ -92,7 +92,7 @@ def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by
         Whether m-pca0 needs the sums.
     """
     n_classes, n_parts = counts.shape
-    sums = np.kron(np.eye(n_parts), np.ones(n_classes))
+    sums = np.repeat(np.eye(n_parts), n_classes, axis=1)
     if not by_counts:
         return sums
     training = (counts @ trains.T).T
