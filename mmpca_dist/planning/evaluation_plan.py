@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
+from mmpca_dist.errors import some_names
 from mmpca_dist.evaluation.folds import scatters_of_parts
 from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
+from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.planning.evaluation_request import EvaluationRequest
@@ -35,6 +37,7 @@ from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
+from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
@@ -69,6 +72,7 @@ def plan_run(
         kept=max(choice.kept, fit.kept),
         search=sum_searches([search for search in (choice.search, fit.search) if search is not None]),
         fits=choice.fits,
+        remedy=(choice if choice.memory > fit.memory else fit).remedy,
         advice=fit.advice + (advice if choice.memory > fit.memory else ""),
     )
 
@@ -79,8 +83,23 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     The passes of classifiers that learn block by block are not foreseeable, and not in the plan.
     """
     make = _merging if evaluation.merged else _in_memory
-    plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
+    rows = RowPasses(dataset, spans, request.resources)
+    plan = make(rows, request, evaluation)
+    if plan.memory > plan.memory_limit:
+        few = make(rows, *_with_two_classes(request, evaluation))
+        if few.memory - few.base < (plan.memory - plan.base) / 2:
+            plan = replace(plan, remedy=f"or fewer classes: most of it is for the {evaluation.n_classes:,} there are")
     return replace(plan, fits=evaluation.fits, classifier_fits=evaluation.all_fits)
+
+
+def _with_two_classes(request: Request, evaluation: EvaluationRequest) -> tuple[Request, EvaluationRequest]:
+    """Return what is asked for with all classes but the first as one."""
+    parts, counts = evaluation.parts, np.add.reduceat(request.counts, [0, 1])
+    sizes = PartSizes(
+        counts=np.add.reduceat(parts.counts, [0, 1], axis=1), held_out=parts.held_out, forward=parts.forward
+    )
+    median_rows = min(request.median_rows, 2 * int(counts.sum()))
+    return replace(request, counts=counts, median_rows=median_rows), replace(evaluation, parts=sizes)
 
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
@@ -215,12 +234,24 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         rows,
         (passes + score_passes) * n_splits,
         memory,
-        advice=" Fewer folds (evaluation.folds) need less." if n_parts > 1 else "",
+        advice=_advice(evaluation, scatters == cells and use_pooled(cells, d)),
         more_passes=more_passes * n_splits,
         solver=f"dense, {d} x {d}, of merged parts",
         kept=kept * n_splits,
         search=sum_searches(searches, at_once=together),
     )
+
+
+def _advice(evaluation: EvaluationRequest, large: bool) -> str:
+    """Return how to need less; ``large`` is whether there are more scatters than are kept unless a classifier asks."""
+    advice = ""
+    if large and evaluation.each_scatter:
+        names = some_names(evaluation.each_scatter)
+        advice = f" The scatter of each class is for {names}: fisher and lda need no more than their sum."
+    if evaluation.n_held_out == 1:
+        return advice
+    what = "windows (evaluation.windows)" if evaluation.parts.forward else "folds (evaluation.folds)"
+    return f"{advice} Fewer {what} need less."
 
 
 def _score_passes(rows: RowPasses, evaluation: EvaluationRequest) -> list[PassPlan]:
