@@ -97,6 +97,9 @@ class Limits:
     passes over the labels of a million rows and three over those of a billion. Merging holds a few such arrays."""
     hashed_rows: int = 1 << 17
     """Rows hashed at once while splits are drawn: some megabytes of temporary arrays."""
+    score_bytes: int = 64 << 20
+    """Scores that classifiers hold at once: of as many rows as this allows, for all classes. Of 20,000
+    classes 139 rows: products of so few are as fast as of thousands, and naive Bayes takes less than twice as long."""
     margin_rows: int = 4096
     """Rows of each held-out part that margins are measured on, about."""
     margin_sample_bytes: int = 64 << 20
