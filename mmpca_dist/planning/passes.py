@@ -24,6 +24,8 @@ WRITE_RATES = {True: 5e8, False: 1e8}
 """Bytes a second a thread, on a local disk (True) or elsewhere: cautious guesses."""
 COUNT_RATE = 2e8
 """Values a second a thread that are compared with the brackets of medians: measured."""
+MOMENTS_RATE = 2e7
+"""Values of moments a second a thread that tasks fill, centre and merge: measured at 10 and 20,000 classes."""
 CSR_RATE = 8e8
 """Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
 DENSE_RATE = 1e10
@@ -51,13 +53,14 @@ class RowPasses:
         *,
         n_rows: int | None = None,
         counted: int = 0,
+        left: int = 0,
         written: int = 0,
         dense: bool = True,
     ) -> PassPlan:
         """Return a pass over the rows, or over ``n_rows`` of them.
 
-        ``operations`` are multiply-adds, ``counted`` values that are compared with the brackets of medians, ``written``
-        bytes; ``dense`` is whether sparse rows are made dense.
+        ``operations`` are multiply-adds, ``counted`` values that are compared with the brackets of medians, ``left``
+        values of moments that tasks leave, ``written`` bytes; ``dense`` is whether sparse rows are made dense.
         """
         dataset, resources = self.dataset, self.resources
         n_rows = dataset.n_rows if n_rows is None else n_rows
@@ -68,7 +71,9 @@ class RowPasses:
             seconds += n_rows * dataset.row_operations / product_rate("double")
         if dataset.sparse and dense:
             seconds += n_rows * dataset.row_bytes / DENSE_RATE
-        seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
+        seconds += (
+            counted / COUNT_RATE + left / MOMENTS_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
+        )
         return PassPlan(name, size, operations, seconds / resources.busy_threads)
 
     @property
@@ -81,10 +86,12 @@ class RowPasses:
         """Return the pass that draws a sample of the rows."""
         return self.plan("sample", 0, n_rows=self._sampled_rows)
 
-    def moments(self, operations: float, *, median_rows: int, n_classes: int) -> tuple[list[PassPlan], int]:
+    def moments(
+        self, operations: float, *, median_rows: int, n_classes: int, left: int = 0
+    ) -> tuple[list[PassPlan], int]:
         """Return the passes for moments and medians, and how many more for medians there may be."""
         before, after, more_passes = self.medians(median_rows, n_classes)
-        moments = self.plan("moments", operations, counted=median_rows * self.dataset.n_features)
+        moments = self.plan("moments", operations, counted=median_rows * self.dataset.n_features, left=left)
         return [*before, moments, *after], more_passes
 
     def medians(self, rows: int, n_classes: int) -> tuple[list[PassPlan], list[PassPlan], int]:

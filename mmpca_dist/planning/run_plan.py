@@ -23,7 +23,7 @@ from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_cost
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
-from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
+from mmpca_dist.statistics.costs import class_work, largest_unit, reading_wide, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
@@ -81,7 +81,9 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     else:
         solver = f"dense, {d} x {d}"
         operations = n * d * min(n, d) * (1.0 * scatters if pooled else 1.0)
-        passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
+        of_classes, left = class_work(rows.spans, n_classes, d, scatters)
+        operations += of_classes
+        passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes, left=left)
         memory = rows.reducing(n_classes, scatters=scatters, medians=request.median_rows > 0)
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
@@ -204,7 +206,8 @@ def plan_moments(
         scatters = 1 if pooled else n_own_classes
         reducing = rows.reducing(n_own_classes, scatters=scatters, medians=False)
         memory = max(memory, reducing + dataset.resident_bytes)
-        passes.append(rows.plan("moments", dataset.n_rows * d * d * 1.0))
+        of_classes, left = class_work(spans, n_own_classes, d, scatters)
+        passes.append(rows.plan("moments", dataset.n_rows * d * d + of_classes, left=left))
     sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
     return Plan(
         passes=[PassPlan("moments of the new rows", *sums)],

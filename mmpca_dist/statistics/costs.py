@@ -30,6 +30,27 @@ def summary_bytes(n_classes: int, n_features: int, scatters: int) -> int:
     return (scatters * n_features + n_classes) * n_features * 8
 
 
+def moments_spans(spans: list[Span], n_classes: int, scatters: int) -> list[Span]:
+    """Return the spans of a pass for moments with so many scatters: longer ones where scatters are pooled."""
+    return join_spans(spans, CLASS_ROWS * n_classes) if scatters < n_classes else spans
+
+
+def class_work(spans: list[Span], n_classes: int, n_features: int, scatters: int) -> tuple[float, int]:
+    """Return what the classes, whatever their rows, add to a pass for moments.
+
+    Returns
+    -------
+    operations : float
+        Multiply-adds: a task, and a merge, take an outer product of a mean of every class that the task has seen.
+    left : int
+        Values of the moments that all tasks leave.
+    """
+    spans, d = moments_spans(spans, n_classes, scatters), n_features
+    seen = sum(min(n_classes, span.stop - span.start) for span in spans)
+    products = scatters if scatters < n_classes else 1
+    return 2.0 * products * seen * d**2, seen * d + len(spans) * scatters * d**2
+
+
 def census_bytes(n_classes: int, spans: list[Span]) -> int:
     """Return the bytes of a census: the classes of every reading unit, and their counts."""
     return 16 * sum(min(n_classes, stop - start) for span in spans for start, stop in span.units)
@@ -54,7 +75,7 @@ def reducing(
     indices = unit_rows * 24  # row numbers by class, labels and codes
     # Rows as read, relative to their centres, and weighted; centres; and offsets in double precision.
     kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + 3 * item + 3 * 8) + d * d * (item + 2 * 8)
-    spans = join_spans(spans, CLASS_ROWS * c) if scatters < c else spans
+    spans = moments_spans(spans, c, scatters)
     span_rows = max(span.stop - span.start for span in spans)
 
     def summary(n_spans: int) -> int:

@@ -24,6 +24,7 @@ def deal_groups(table: csr_array, n_folds: int, order: NDArray[np.intp] | None =
 
     Groups are dealt one after the other, the largest first, each to the fold where the squares of the folds' shares of
     every class, and of all rows, add up to least. No fold gets all rows of a class if another one can take the group.
+    Where one does all the same, groups then move to other folds.
 
     Parameters
     ----------
@@ -43,6 +44,33 @@ def deal_groups(table: csr_array, n_folds: int, order: NDArray[np.intp] | None =
         growth[(held[classes] + rows[:, None] == totals[classes, None]).any(axis=0)] = np.inf
         folds[group] = np.argmin(growth)
         held[classes, folds[group]] += rows
+    return _spread(table, folds, n_folds)
+
+
+def _spread(table: csr_array, folds: NDArray[np.intp], n_folds: int) -> NDArray[np.intp]:
+    """Move groups until no fold has all groups of a class, each such that this holds for the fewest classes after it.
+
+    It may fail, after as many moves as there are groups. Source: Minton et al. 1992, "Minimizing conflicts: a heuristic
+    repair method for constraint satisfaction and scheduling problems".
+    """
+    of_class, moved = table.tocsc(), -1
+    held = np.stack([groups_of_classes(table[folds == fold]) for fold in range(n_folds)], axis=1)
+    totals = held.sum(axis=1, keepdims=True)
+    for _ in range(len(folds)):
+        gathered = np.flatnonzero(((held == totals) & (totals > 1)).any(axis=1))
+        if not len(gathered):
+            break
+        moves = []
+        for group in of_class.indices[of_class.indptr[gathered[0]] : of_class.indptr[gathered[0] + 1]]:
+            classes, fold = _row(table, group)[0], folds[group]
+            others = held[classes] - (np.arange(n_folds) == fold)
+            growth = (others == totals[classes] - 1).sum(axis=0)
+            moves += [(growth[to] - growth[fold], group, to) for to in range(n_folds) if to != fold and group != moved]
+        _, moved, to = min(moves)
+        classes = _row(table, moved)[0]
+        held[classes, folds[moved]] -= 1
+        held[classes, to] += 1
+        folds[moved] = to
     return folds
 
 

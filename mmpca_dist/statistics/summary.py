@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, join_spans
+from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import (
     BLOCK_ROWS,
-    CLASS_ROWS,
     DOUBLE,
     ClassMoments,
     class_groups,
@@ -99,10 +99,11 @@ def take_moments(
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
     merge = partial(PassResult.merge, work=work_type(precision))
-    joined = rows if weights is None else replace(rows, spans=join_spans(rows.spans, CLASS_ROWS * len(task.classes)))
-    result = joined.pass_over(task, merge, "moments")
+    n_classes = len(task.classes)
+    spans = moments_spans(rows.spans, n_classes, n_classes if weights is None else len(weights))
+    result = replace(rows, spans=spans).pass_over(task, merge, "moments")
     assert result.moments is not None  # noqa: S101  (this pass takes them)
-    moments = result.moments.over(np.arange(len(task.classes)), weights)
+    moments = result.moments.over(np.arange(n_classes), weights)
     medians = None if brackets is None else _settled(rows, brackets, result.medians)
     return replace(moments, classes=task.classes), medians
 
