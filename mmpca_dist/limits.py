@@ -97,6 +97,9 @@ class Limits:
     passes over the labels of a million rows and three over those of a billion. Merging holds a few such arrays."""
     hashed_rows: int = 1 << 17
     """Rows hashed at once while splits are drawn: some megabytes of temporary arrays."""
+    score_bytes: int = 64 << 20
+    """Scores that classifiers hold at once: of as many rows as this allows, for all classes. Of 20,000
+    classes 139 rows: products of so few are as fast as of thousands, and naive Bayes takes less than twice as long."""
     margin_rows: int = 4096
     """Rows of each held-out part that margins are measured on, about."""
     margin_sample_bytes: int = 64 << 20
@@ -130,6 +133,8 @@ class Limits:
     """Labels beyond this many bytes (four a row) wait for the end of an ingest in a temporary file."""
     max_classes: int = 100_000
     """More distinct labels than this are measurements, not classes."""
+    max_groups: int = 1_000_000
+    """More distinct names of groups than this likewise."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""
     lease_beat: float = 10.0

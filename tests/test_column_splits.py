@@ -137,6 +137,16 @@ def test_twenty_thousand_groups():
     assert np.ptp(sizes.sum(axis=0)) < 0.01 * 20_000 and (np.ptp(sizes, axis=1) < 0.01 * 10_000).all()
 
 
+def test_more_groups_than_classes_may_be_are_taken(limits):
+    limits.max_classes = 20
+    names = np.arange(60) // 2
+    splits = of_groups(np.arange(60) % 2, names, folds=3)
+    assert splits.n_tested.sum() == 60
+    limits.max_groups = 29
+    with pytest.raises(InputError, match="The column of groups takes more than 29 values"):
+        of_groups(np.arange(60) % 2, names, folds=3)
+
+
 def test_a_class_of_one_group_trains_in_shares():
     """Its group is never held out; the others are, as many as asked for."""
     y, groups = np.repeat([0, 1], [10, 90]), np.arange(100) // 10
@@ -182,6 +192,8 @@ def test_windows_are_the_twins(seed, n, windows, kind):
         (np.arange(10), 4, 4),
         (np.arange(10), 3.5, 4),
         (np.arange(10).astype(np.uint8), "4", 4),
+        (np.arange(10) + 1_600_000_000_000_000_000, 1_600_000_000_000_000_004, 4),
+        (np.arange(10) + 1_600_000_000_000_000_000, "1600000000000000004", 4),
         (np.arange(10) / 4, 1, 4),
         (np.arange(10) / 4, 0.9, 4),
         (np.datetime64("2024-01-01", "D") + np.arange(10), "2024-01-05", 4),
@@ -226,6 +238,8 @@ def test_keys_are_in_the_order_of_doubles(numbers):
         (of_times, [0, 1] * 3, np.arange(6), {"boundary": "2024-01-01"}, "'2024-01-01' is no number, and"),
         (of_times, [0, 1] * 3, np.arange(6).astype("M8[D]"), {"boundary": 3}, "3 is no date, and the times holds"),
         (of_times, [0, 1] * 3, np.arange(6), {"boundary": 9}, "the boundary 9 has no rows before it"),
+        (of_times, [0, 1] * 3, np.arange(6).astype(np.uint8), {"boundary": 0}, "the boundary 0 has no rows before it"),
+        (of_times, [0, 1] * 3, np.arange(6).astype(np.uint8), {"boundary": -3}, "the boundary -3 has no rows before"),
         (of_times, [0, 0, 0, 1, 1, 1], np.arange(6), {"boundary": 3},
          "No row of class 1 trains in split 0 by times of the times, and every class must have some"),
     ],
@@ -437,7 +451,10 @@ def test_many_given_parts_say_that_groups_take_folds(tmp_path):
     np.save(tmp_path / "parts.npy", np.arange(303) // 3)
     evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy")}
     plan = preview_evaluation(config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation=evaluation))
-    assert plan.note == "101 times, every method is fitted anew: for fewer, splits: groups deals its names into folds."
+    assert (
+        plan.note
+        == "Every method is fitted 101 times: for fewer, splits: groups deals the names in the column into folds."
+    )
     assert dict(plan.rows())["splits"] == "every method is fitted 101 times"
 
 

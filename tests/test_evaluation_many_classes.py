@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers.evaluating import by_cell, config_of, scored, store
+from helpers.resuming import small_units, write_rows
 from helpers.samples import labelled
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.evaluation import merged_folds
+from mmpca_dist.evaluation.margins import signed_distances
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.evaluation_runs.stages import preview_evaluation
+from mmpca_dist.predictors.linear import rule_of_scores
 
 CLASSIFIERS = {
     "lda": LinearDiscriminantAnalysis(),
@@ -96,3 +104,148 @@ def test_classes_whose_reduced_scatters_do_not_fit(margins, limits, tmp_path):
     limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
     with pytest.raises(InputError, match=r"In split [01]: qda needs the scatter of each class, and those of 8"):
         scored(config_of(tmp_path / "two", uri, **settings, evaluation={**shares, "classifiers": ["qda"]}))
+
+
+METHODS = ["pca", "m-pca0", "m-pca1a", {"name": "m-pca1a", "pairing": "one-vs-one", "label": "pairs"}, "fisher", "hsic",
+           "mmc", "lol", "pls"]  # fmt: skip
+SPLITS = {
+    "folds": {"splits": "folds", "folds": 3, "count": 2},
+    "shares": {"splits": "shares", "count": 2},
+    "groups": {"splits": "groups", "folds": 3},
+    "time": {"splits": "time", "windows": 3},
+}
+
+
+def rows_of_many_classes(n=900, d=6, n_classes=40, seed=3):
+    """Return rows, labels, and a column of groups, or times, whose first one has rows of every class."""
+    X, y = labelled(n, d, n_classes, seed=seed, separation=2.0)
+    y[: 6 * n_classes] = np.arange(6 * n_classes) % n_classes
+    column = np.random.default_rng(seed).integers(1, 30, n)
+    column[: 6 * n_classes] = np.arange(6 * n_classes) // n_classes
+    return X, y, column
+
+
+def evaluated(folder, rows, kind, monkeypatch, **settings):
+    """Return the errors by cell, and whether the moments that methods were fitted to were pooled."""
+    folder.mkdir()
+    X, y, column = rows
+    np.save(folder / "column.npy", column)
+    more = {"column": str(folder / "column.npy")} if kind in ("groups", "time") else {}
+    settings = {"classifiers": LINEAR, "margins": False, **SPLITS[kind], **more, **settings}
+    pooled, statistics = set(), merged_folds.tall_statistics
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            merged_folds, "tall_statistics", lambda m, *a, **o: pooled.add(m.pooled) or statistics(m, *a, **o)
+        )
+        uri = write_rows(folder / "rows.zarr", X, y, 50)
+        config = config_of(folder / "out", uri, methods=METHODS, n_components=[2, 4], evaluation=settings)
+        return by_cell(scored(config)[0]), pooled
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, monkeypatch, tmp_path):
+    """So do the rows in memory, and other chunks."""
+    rows = rows_of_many_classes()
+    in_memory, pooled = evaluated(tmp_path / "memory", rows, "shares" if kind == "shares" else kind, monkeypatch)
+    assert pooled == (set() if kind == "shares" else {False})  # of a share, rows in memory are the default
+    limits.direct_bytes = 0
+    separate, pooled = evaluated(tmp_path / "separate", rows, kind, monkeypatch)
+    assert pooled == {False}
+    limits.pooled_bytes = 0
+    whole, pooled = evaluated(tmp_path / "pooled", rows, kind, monkeypatch)
+    assert pooled == {True}
+    small_units(monkeypatch, unit_bytes=2400)
+    cut, pooled = evaluated(tmp_path / "cut", rows, kind, monkeypatch)
+    assert pooled == {True}
+    assert in_memory == separate == whole == cut
+    assert len({errors for _, errors in whole.values()}) > 20
+
+
+@pytest.mark.parametrize("margins", [False, True])
+@pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
+def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, monkeypatch, tmp_path):
+    """Of classifiers from moments and from rows, and by products of the reduced rows where classes are many."""
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
+    X, y, _ = rows_of_many_classes()
+    settings = {"splits": "shares", "count": 2, "classifiers": [*LINEAR, "svm"], "margins": margins}
+    uri = store(tmp_path / "rows.npz", X, y)
+
+    def records(name):
+        return scored(config_of(tmp_path / name, uri, methods=["pca", "fisher"], evaluation=settings))[0]
+
+    expected = records("one")
+    limits.score_bytes = 24 * 40 * 7  # seven rows
+    monkeypatch.setattr(merged_folds, "MOST_DECISIONS", 0)
+    blocks = records("blocks")
+    assert by_cell(blocks) == by_cell(expected)
+    for one, other in zip(expected, blocks, strict=True):
+        assert len(one["margins"]) == len(other["margins"]) == 3 * margins
+        for line, same in zip(one["margins"], other["margins"], strict=True):
+            np.testing.assert_allclose(same["quantiles"], line["quantiles"], rtol=1e-9, atol=1e-12)
+
+
+def test_predictions_and_distances_hold_scores_of_some_rows(limits):
+    """Scores of 2,000 rows for 5,000 classes are 80 MB."""
+    limits.score_bytes = 4 << 20
+    rng = np.random.default_rng(5)
+    Z, y = rng.standard_normal((2000, 3)), rng.integers(5, size=2000)
+    rule = rule_of_scores(rng.standard_normal((5000, 3)), rng.standard_normal(5000))
+    scores = rule.decision_function(Z)
+    tracemalloc.start()
+    try:
+        named, distances = rule.predict(Z), signed_distances(rule, Z, y)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(named, scores.argmax(axis=1))
+    for row in range(0, 2000, 97):
+        lengths = np.linalg.norm(rule.coef[y[row]] - rule.coef, axis=1)
+        others = lengths > 0
+        expected = (scores[row, y[row]] - scores[row, others]) / lengths[others]
+        np.testing.assert_allclose(distances[row], expected.min(), rtol=1e-9)
+    assert peak < 12 << 20
+
+
+def test_a_classifier_that_needs_the_scatter_of_each_class_gets_it(limits, monkeypatch, tmp_path):
+    limits.direct_bytes = 0
+    rows = rows_of_many_classes()
+    expected, _ = evaluated(tmp_path / "one", rows, "folds", monkeypatch, classifiers=["fisher", "naive-bayes"])
+    limits.pooled_bytes = 0
+    found, pooled = evaluated(tmp_path / "two", rows, "folds", monkeypatch, classifiers=["fisher", "naive-bayes"])
+    assert found == expected and pooled == {False}
+
+
+def plan_of(tmp_path, shape, limits, direct_bytes, **evaluation):
+    """Return the plan of an evaluation of rows that are there by their shape alone."""
+    n, d, n_classes = shape
+    path = tmp_path / "rows.npz"
+    np.savez(path, X=np.zeros((n, d), np.float16), y=np.arange(n) % n_classes)
+    limits.direct_bytes = direct_bytes
+    compute = {"workers": 2, "memory_limit": "1GiB"}
+    settings = {"classifiers": ["fisher"], "margins": False, **evaluation}
+    return preview_evaluation(
+        config_of(tmp_path / "out", path, methods=["pca", "fisher"], compute=compute, evaluation=settings)
+    )
+
+
+@pytest.mark.parametrize(("shape", "direct_bytes"), [((60_000, 60, 20_000), 1 << 30), ((60_000, 128, 20_000), 0)])
+@pytest.mark.parametrize("splits", [{"splits": "folds", "folds": 2}, {"splits": "shares", "count": 1}])
+def test_twenty_thousand_classes_are_planned(shape, direct_bytes, splits, limits, tmp_path):
+    plan = plan_of(tmp_path, shape, limits, direct_bytes, **splits)
+    plan.refuse_if_too_large()
+    assert plan.memory < 1.5 * (1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        ({"splits": "folds", "folds": 3}, r"qda.*Fewer folds \(evaluation\.folds\) need less\.$"),
+        ({"splits": "shares", "count": 1}, r"The scatter of each class is for 'qda': fisher and lda .* their sum\.$"),
+    ],
+)
+def test_a_plan_that_is_too_large_for_its_classes_says_so(splits, told, limits, tmp_path):
+    plan = plan_of(tmp_path, (20_000, 160, 5000), limits, 0, classifiers=["fisher", "qda"], **splits)
+    with pytest.raises(PlanError, match=told) as refused:
+        plan.refuse_if_too_large()
+    assert "or fewer classes: most of it is for the 5,000 there are." in str(refused.value)
+    assert "chunks" not in str(refused.value)

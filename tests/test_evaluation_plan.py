@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.evaluating import clusters, config_of, scored, store
@@ -115,11 +116,22 @@ def test_splits_and_fits_are_told_and_no_time(splits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(100, ""), (101, "101 times, every method is fitted anew: for fewer, lower count.")]
-)
-def test_more_than_a_hundred_splits_are_named(count, told, tmp_path):
-    uri = store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
-    config = config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": count})
+    ("splits", "told"),
+    [
+        ({"splits": "shares", "count": 100}, ""),
+        ({"splits": "shares", "count": 101}, "Every method is fitted 101 times: for fewer, lower count."),
+        ({"folds": 101}, "Every method is fitted 101 times: for fewer, lower folds."),
+        ({"splits": "groups", "column": "key", "folds": 101},
+         "Every method is fitted 101 times: for fewer, lower folds."),
+        ({"splits": "time", "column": "key", "windows": 101},
+         "Every method is fitted 101 times: for fewer, lower windows."),
+    ],
+)  # fmt: skip
+def test_more_than_a_hundred_splits_are_named(splits, told, tmp_path):
+    X, y = labelled(300, 6, 2, seed=1)
+    uri = str(tmp_path / "rows.npz")
+    np.savez(uri, X=X, y=y, key=np.arange(300))
+    config = config_of(tmp_path / "out", uri, evaluation=splits)
     assert preview_evaluation(config).note == told
 
 

@@ -16,13 +16,15 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.column_splits import as_column, given_splits
-from mmpca_dist.evaluation.folds import moments_by_fold
-from mmpca_dist.evaluation.splits import fold_splits, share_splits
+from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, time_splits
+from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
+from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
+from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
 
@@ -36,8 +38,8 @@ def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None
     watched = {name: options.pop(name) for name in ("progress", "on_pass") if name in options}
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     splits = make(rows, *arguments, **how)
-    parts, medians = moments_by_fold(replace(rows, **watched), splits, precision=precision, **options)
-    return parts, medians, splits
+    found = moments_by_fold(replace(rows, **watched), splits, precision=precision, **options)
+    return found.parts, found.medians, splits
 
 
 def assert_training(training, X, y, keep, precision):
@@ -169,3 +171,79 @@ def test_a_value_that_is_not_finite_is_found_where_it_is():
     X[41, 2] = np.inf
     with pytest.raises(InputError, match="Found inf in row 41, column 2"):
         take_folds(ArrayDataset(X, y), fold_splits, 3)
+
+
+def splitting(kind, y, seed):
+    """Return what splits rows: into three folds, a share, windows of time, or parts of other sizes for every class."""
+    if kind == "folds":
+        return lambda rows: fold_splits(rows, 3)
+    if kind == "share":
+        return lambda rows: share_splits(rows, "2/3", n_splits=1)
+    rng, n = np.random.default_rng(seed), len(y)
+    if kind == "windows":
+        times = rng.integers(1, 40, n)
+        times[np.unique(y, return_index=True)[1]] = 0  # every class trains in the first window
+        return lambda rows: time_splits(rows, TimesInMemory(times, "times"), windows=3)
+    names = np.where(rng.random(n) < 0.9 * y / y.max(), 0, rng.integers(1, 4, n))
+    for part in (1, 2):  # no part holds all rows of a class
+        names[[np.flatnonzero(y == label)[part] for label in np.unique(y)]] = part
+    return lambda rows: given_splits(rows, as_column(names, "names"))
+
+
+@pytest.mark.parametrize("weightings", [(), (ClassWeighting.OTHERS,)])
+@pytest.mark.parametrize("kind", ["folds", "share", "windows", "given"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_pooled_scatters_of_what_trains_are_those_of_the_definition(precision, kind, weightings):
+    """Weights of m-pca0 are the counts of what trains, which no two of the parts share."""
+    X, y = labelled(900, 4, 30, seed=9)
+    y[:120] = np.arange(120) % 30
+    rows = Rows.of(ArrayDataset(X, y), Threads(2))
+    spans = spans_of(np.asarray(even_edges(900, 37)))
+    splits = splitting(kind, y, 10)(rows)
+    found = moments_by_fold(replace(rows, spans=spans), splits, precision=precision, pooled=True, weightings=weightings)
+    codes, trained = splits.codes(0, 900, y)[0], list(found.training())
+    assert len(trained) == len(splits.held_out)
+    for part, (training, _) in zip(splits.held_out, trained, strict=True):
+        keep = splits.trains(part)[codes]
+        counts, means, scatters = exact_class_moments(X[keep], y[keep], np.unique(y))
+        np.testing.assert_array_equal(training.counts, counts)
+        np.testing.assert_allclose(training.means, means, rtol=1e-5 if precision == "single" else 1e-12)
+        assert training.scatters.shape == (1 + len(weightings), 4, 4)
+        for weights in [np.ones(30), keep.sum() - counts][: 1 + len(weightings)]:
+            expected = np.tensordot(weights, scatters, axes=1)
+            allowed = 4 * product_bound(expected, 900, precision)  # as both ends of a difference are rounded
+            assert (np.abs(training.scatter(weights) - expected) <= allowed).all()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_pooled_scatters_have_the_same_bits_for_any_workers(precision):
+    X, y = labelled(900, 4, 30, seed=11)
+    y[:120] = np.arange(120) % 30
+    found = []
+    for threads in (1, 2, 5):
+        rows = Rows.of(ArrayDataset(X, y), Threads(threads))
+        splits = fold_splits(rows, 4)
+        rows = replace(rows, spans=spans_of(np.asarray(even_edges(900, 37))))
+        of_parts = moments_by_fold(rows, splits, precision=precision, pooled=True, weightings=list(ClassWeighting))
+        found.append([moments for moments, _ in of_parts.training()])
+    assert same_bits(found[0], found[1]) and same_bits(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "classifiers", "weightings", "scatters"),
+    [
+        (100, ["fisher", "svm"], (), 3),
+        (100, ["fisher"], (ClassWeighting.OTHERS,), 6),
+        (16, ["fisher"], (ClassWeighting.OTHERS,), 48),  # a row would be in four products, for an eighth of the memory
+        (17, ["fisher"], (ClassWeighting.OTHERS,), 6),
+        (2, ["fisher"], (), 6),
+        (100, ["fisher", "qda"], (), 300),
+        (100, ["naive-bayes"], (), 300),
+    ],
+)
+def test_scatters_are_pooled_where_that_saves_much_and_serves_all(n_classes, classifiers, weightings, scatters, limits):
+    specs = [ClassifierSection(name=name) for name in classifiers]
+    sizes = PartSizes(counts=np.full((1, n_classes, 3), 9), held_out=(0, 1, 2))
+    assert scatters_of_parts(sizes, 5, weightings, specs) == 3 * n_classes
+    limits.pooled_bytes = 0
+    assert scatters_of_parts(sizes, 5, weightings, specs) == scatters

@@ -14,6 +14,7 @@ from mmpca_dist.statistics.medians import (
     MedianCounter,
     MedianCounts,
     brackets_from_sample,
+    median_rows,
     median_sets,
     settle,
 )
@@ -272,3 +273,11 @@ def test_thinning_keeps_every_second_value_of_each_median(n, piece, monkeypatch)
     new_keys, new_values = medians._halved(keys, values)
     expected = [(key, value) for key in range(40) for value in values[keys == key][::2]]
     assert list(zip(new_keys.tolist(), new_values.tolist(), strict=True)) == expected
+
+
+def test_sets_of_classes_and_their_rows():
+    assert median_sets(10**9) is None  # nothing of the order of C x C is made
+    counts = np.asarray([3, 5, 1])
+    for pairings in ((), ("one-vs-rest",), ("one-vs-one",), ("one-vs-rest", "one-vs-one")):
+        sets = median_sets(3, *pairings)
+        assert median_rows(counts, pairings) == (0 if sets is None else (sets @ counts).sum())

@@ -30,6 +30,7 @@ from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import measured, run_stage
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.stages import stages_of
 
@@ -44,7 +45,8 @@ def peaks_of(content, purpose):
         return peaks, job.results["plan"]["memory"]
 
 if __name__ == "__main__":
-    few, rows, purpose = json.loads(sys.argv[1])
+    few, rows, purpose, limits = json.loads(sys.argv[1])
+    vars(LIMITS).update(limits)
     peaks_of(few, purpose)
     gc.collect()
     start = psutil.Process().memory_info().rss
@@ -55,6 +57,8 @@ if __name__ == "__main__":
 
 EVALUATION = {"classifiers": ["fisher"], "splits": "folds", "folds": 3}
 SHARES = {"classifiers": ["fisher"], "splits": "shares", "count": 2}
+MERGED = {"limits": {"direct_bytes": 0}}
+"""Moments are merged, as they are of rows that do not fit in memory."""
 
 
 def scored(**changes):
@@ -101,6 +105,17 @@ GRID = {
     # evaluations
     "margins": ((40_000, 500, 3), scored(), "samples of the rows held out, and scatters of all columns"),
     "margins of 500 classes": ((60_000, 60, 500), scored(), "scores of every class for each sampled row"),
+    "20,000 classes, no margins": (
+        (80_000, 60, 20_000), {"methods": ["pca", "fisher"], **scored(folds=2, margins=False)},
+        "scores of every class for blocks of the rows held out"),
+    "20,000 classes, merged": (
+        (80_000, 60, 20_000), {"methods": ["pca", "m-pca0", "fisher"], **MERGED, **scored(folds=2, margins=False)},
+        "class means of every fold"),
+    "20,000 classes, a share of many columns": (
+        (60_000, 512, 20_000), {"methods": ["fisher"], **MERGED, "evaluation": {**SHARES, "margins": False}},
+        "class means of two parts are more than the rows"),
+    "5,000 classes, margins": ((20_000, 60, 5000), {**MERGED, **scored(folds=2)},
+        "classifiers of every class in the original columns"),
     "no margins": ((40_000, 400, 6), scored(margins=False), "moments of the folds"),
     "margins of 1,000 columns": ((3_000, 1_000, 3), scored(), "scatters of all columns and folds"),
     "margins of few rows": ((500, 3_000, 3), {"evaluation": SHARES}, "rows are rotated to their span"),
@@ -172,7 +187,7 @@ def settings_of(folder, shape, sparse=0, split=None, dataset=(), **settings):
     return content
 
 
-def measured(tmp_path, shape, **settings):
+def measured(tmp_path, shape, limits=(), **settings):
     """Return what data a run in a process of its own holds, by stage, and what was planned, in bytes.
 
     The process runs over few rows before: what it imports, compiles and starts is no part of the data.
@@ -181,7 +196,7 @@ def measured(tmp_path, shape, **settings):
     rows = settings_of(tmp_path / "rows", shape, **settings)
     (tmp_path / "measure.py").write_text(MEASURE)
     purpose = "evaluation" if "evaluation" in settings else "run"
-    command = [sys.executable, str(tmp_path / "measure.py"), json.dumps([few, rows, purpose])]
+    command = [sys.executable, str(tmp_path / "measure.py"), json.dumps([few, rows, purpose, dict(limits)])]
     return json.loads(subprocess.check_output(command).splitlines()[-1])
 
 

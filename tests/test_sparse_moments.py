@@ -155,3 +155,18 @@ def test_products_of_values_in_one_loop():
     totals = np.zeros((2, 12))
     add_rows(X.data, X.indices, X.indptr, np.arange(50) % 2, totals)
     np.testing.assert_allclose(totals, [X.toarray()[::2].sum(axis=0), X.toarray()[1::2].sum(axis=0)], atol=1e-13)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize(("start", "step"), [(1.6e9, 1.0), (1.6e9, 10.0), (0.1, 1e-9), (1e10, 100.0)])
+def test_columns_far_from_zero_keep_what_they_vary_by(start, step, pooled):
+    """Sums of squares cancel to zero, and the rows are made dense."""
+    rng, m = np.random.default_rng(0), 2
+    X, y = np.zeros((60, 60)), np.repeat(np.arange(30), m)
+    X[:, 0] = start + step * (np.arange(60) % 2)
+    X[np.arange(60), 1 + rng.integers(0, 59, 60)] = 1
+    weights = np.ones((1, 30)) if pooled else None
+    found = take(csr_array(X), y, weights=weights)
+    expected = exact_class_moments(X, y, np.unique(y))[2]
+    expected = expected.sum(axis=0)[None] if pooled else expected
+    np.testing.assert_allclose(found.scatters[:, 0, 0], expected[:, 0, 0], rtol=1e-6)

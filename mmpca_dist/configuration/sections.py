@@ -214,7 +214,7 @@ class EvaluationConfig(Section):
         description="Of time: how many windows of later and later rows are held out in turn, while all rows before "
         "them train",
     )
-    boundary: str | float | None = setting(
+    boundary: str | int | float | None = setting(
         None,
         values="a number, date or time",
         example="2024-01-31",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,12 @@ def _first_time(boundary: str | float, dtype: np.dtype, where: str) -> Any:
         first = date.astype(dtype)
         return first + 1 if first < date else first
     try:
-        number = float(boundary)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+        number = Decimal(str(boundary))  # exact, beyond 2^53 too
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite():
         raise InputError(f"The boundary {boundary!r} is no number, and {where} holds numbers.")
-    return number if dtype.kind == "f" else math.ceil(number)
+    return float(number) if dtype.kind == "f" else math.ceil(number)
 
 
 def _as_date(boundary: str | float) -> np.datetime64 | None:

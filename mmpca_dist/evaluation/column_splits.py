@@ -141,7 +141,7 @@ def _refuse_untrained(splits: Splits, where: str, remedy: str) -> None:
 def _count_names(rows: Rows, column: Dataset) -> tuple[NDArray, csr_array]:
     """Return the sorted names in a column, shape (G,), and the rows of each class under each name, shape (G, C)."""
     _check_length(rows, column)
-    counted = count_labels(column, make_spans(column), replace(rows, progress=None))
+    counted = count_labels(column, make_spans(column), replace(rows, progress=None), kind="groups")
     check_missing_labels(column, counted)
     task = _CountNames(rows.dataset, column, rows.census.classes, counted.classes)
     return counted.classes, rows.reduce(task, operator.add, "parts", kept=False)
@@ -215,7 +215,7 @@ def time_splits(
         held_out=tuple(range(1, len(thresholds) + 1)), forward=True, column=column, thresholds=thresholds,
     )  # fmt: skip
     counts = rows.reduce(_CountParts(dataset, key_of), np.add, "parts", kept=False)
-    if not counts.sum(axis=0).all():
+    if not counts.sum(axis=0).all() or (boundary is not None and key < 0):
         raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
     splits = replace(key_of, counts=counts[None])
     _refuse_untrained(splits, f"times of {uri}", "Let earlier rows train longer, or leave the class out.")

@@ -64,6 +64,8 @@ def evaluate_split(
     train, test = splits.trains(held_out)[parts], parts == held_out
     statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings, meter)
+    if statistics.moments.pooled:  # in few columns the scatter of each class may fit
+        reductions = reductions.without_moments()
     meter.turn(ERRORS)
     part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)

@@ -20,6 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
+from mmpca_dist.predictors.costs import scored_rows
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
@@ -76,11 +77,28 @@ def signed_distances(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | N
     if parts is None or not _separates(parts[0]):
         return None
     coef, codes = parts[0], encode(y, fitted.classes, "the labels")
-    scores = _scores(fitted, Z, parts)
     if len(coef) == 1:
-        return np.where(codes == 1, scores[:, 0], -scores[:, 0]) / np.linalg.norm(coef)
+        scores = _scores(fitted, Z, parts)[:, 0]
+        return np.where(codes == 1, scores, -scores) / np.linalg.norm(coef)
     distances = np.empty(len(codes))
-    for code in range(len(coef)):
+    for block in _blocks(codes, len(coef)):
+        distances[block] = _smallest_distances(_scores(fitted, Z[block], parts), codes[block], coef)
+    return distances
+
+
+def _blocks(codes: NDArray[np.intp], n_classes: int) -> list[Any]:
+    """Return rows whose scores fit in memory together: all, or a few in the order of their classes."""
+    size = scored_rows(n_classes)
+    if len(codes) <= size:
+        return [slice(None)]
+    return np.split(np.argsort(codes, kind="stable"), range(size, len(codes), size))
+
+
+def _smallest_distances(
+    scores: NDArray[np.float64], codes: NDArray[np.intp], coef: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    distances = np.empty(len(codes))
+    for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         lengths = np.linalg.norm(coef[code] - coef, axis=1)
         # Classes with the same coefficients have no hyperplane between them.

@@ -1,6 +1,6 @@
 """Evaluate folds out of core: one pass for moments, one for errors.
 
-Linear classifiers of all methods and sizes are scored by one matrix product.
+Linear classifiers of all methods and sizes are scored by one matrix product, unless classes are many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.folds import moments_by_fold
+from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
@@ -30,9 +30,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moment
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
-from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
-from mmpca_dist.statistics.fold_moments import earlier_moments, training_moments
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scratch import open_scratch
@@ -41,6 +39,9 @@ from mmpca_dist.statistics.units import read_units
 
 BLOCK_ROWS = 4096
 """Rows that are scored at once."""
+MOST_DECISIONS = 4096
+"""Decisions on a row that one product of all columns makes. With more classes, products of the reduced rows are far
+smaller."""
 
 
 def evaluate_parts(
@@ -101,7 +102,7 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
     One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
     """
     needs = settings.needs()
-    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, settings, needs, meter))
+    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, settings, meter))
     if not needs.searches:
         yield from statistics
         return
@@ -117,21 +118,25 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
     yield from statistics
 
 
-def _merged_statistics(rows: Rows, splits: Splits, settings: Any, needs: Needs, meter: Meter) -> Iterator[Statistics]:
-    sets = median_sets(len(splits.classes), *needs.medians)
-    parts, medians = moments_by_fold(rows, splits, precision=settings.precision, medians_of=sets)
+def _merged_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter) -> Iterator[Statistics]:
+    needs, precision, specs = settings.needs(), settings.precision, settings.evaluation.classifiers
+    by_part = moments_by_fold(
+        rows,
+        splits,
+        precision=precision,
+        medians_of=median_sets(len(splits.classes), *needs.medians),
+        pooled=scatters_of_parts(splits, rows.dataset.n_features, needs.scatters, specs) < splits.counts[0].size,
+        weightings=needs.scatters,
+    )
     meter.turn(MOMENTS)  # whatever passes came last
-    training = enumerate(earlier_moments(parts), 1) if splits.forward else enumerate(training_moments(parts))
-    for part, moments in training:
-        if part in splits.held_out:
-            of_part = None if medians is None else medians[splits.held_out.index(part)]
-            by_class = by_pairing(of_part, needs.medians)
-            yield tall_statistics(moments, by_class, precision=settings.precision, standardize=settings.standardize)
+    for moments, medians in by_part.training():
+        by_class = by_pairing(medians, needs.medians)
+        yield tall_statistics(moments, by_class, precision=precision, standardize=settings.standardize)
 
 
 @dataclass(frozen=True)
-class _Curved:
-    """A rule that is not linear: its number among all, the columns of reduced rows that it takes, and itself."""
+class _OfReduced:
+    """A rule for reduced rows: its number among all, the columns of reduced rows that it takes, and itself."""
 
     number: int
     columns: NDArray[np.intp]
@@ -146,16 +151,16 @@ class Head:
     scored: Sequence[tuple[Reduction, ClassifierSection]]
     """R of them."""
     linear: list[int]
-    """Numbers of those that are linear, L of them."""
+    """Numbers of those that one product scores, L of them: linear ones, for few classes."""
     centre: NDArray[np.float64]
     weights: NDArray
     """Shape (d, L u); linear decisions are ``(x - centre) @ weights + offsets``, u = 1 for two classes, else C."""
     offsets: NDArray[np.float64]
-    curved: list[_Curved]
+    of_reduced: list[_OfReduced]
     """The others, for reduced rows ``projected(x, matrix, mean)``."""
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
-    n_classes: int
+    classes: NDArray
 
     def count_errors(self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return how many of the rows ``held_out`` of X every classifier gets wrong, shape (R,)."""
@@ -165,18 +170,18 @@ class Head:
             rows, true = X[block], codes[block]
             if self.linear:
                 errors[self.linear] += self._linear_errors(rows, true)
-            if self.curved:
+            if self.of_reduced:
                 Z = projected(rows, self.matrix, self.mean, np.dtype(np.float64))
-                for curved in self.curved:
-                    named = curved.rule.predict(Z[:, curved.columns])
-                    errors[curved.number] += np.count_nonzero(named != curved.rule.classes[true])
+                for each in self.of_reduced:
+                    named = each.rule.predict(Z[:, each.columns])
+                    errors[each.number] += np.count_nonzero(named != self.classes[true])
         return errors
 
     def _linear_errors(self, rows: NDArray, true: NDArray[np.intp]) -> NDArray[np.int64]:
         decisions = centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets
-        if self.n_classes == 2:
+        if len(self.classes) == 2:
             return np.count_nonzero((decisions > 0) != (true == 1)[:, None], axis=0)
-        by_class = decisions.reshape(len(rows), -1, self.n_classes)
+        by_class = decisions.reshape(len(rows), -1, len(self.classes))
         return np.count_nonzero(np.argmax(by_class, axis=2) != true[:, None], axis=0)
 
 
@@ -189,12 +194,13 @@ def make_head(
 ) -> Head:
     """Combine all classifiers from moments, of every method and size."""
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
-    centre = statistics.mean
-    weights, offsets, linear, curved = [np.empty((len(centre), 0))], [np.empty(0)], [], []
+    centre, classes = statistics.mean, statistics.moments.classes
+    n_decisions = len(scored) * (1 if len(classes) == 2 else len(classes))
+    weights, offsets, linear, of_reduced = [np.empty((len(centre), 0))], [np.empty(0)], [], []
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
-        if parts is None:
-            curved.append(_Curved(number, item.columns, rule))
+        if parts is None or n_decisions > MOST_DECISIONS:
+            of_reduced.append(_OfReduced(number, item.columns, rule))
             continue
         coef, intercept = parts
         A = reductions.matrix[:, item.columns]
@@ -203,8 +209,8 @@ def make_head(
         offsets.append(coef @ (A.T @ middle) + intercept)
         linear.append(number)
     return Head(
-        part, scored, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
-        reductions.matrix, reductions.mean, len(statistics.moments.classes),
+        part, scored, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets),
+        of_reduced, reductions.matrix, reductions.mean, classes,
     )  # fmt: skip
 
 

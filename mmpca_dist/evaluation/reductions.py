@@ -105,7 +105,7 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     """
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
-    exact = statistics.approximation is None and not statistics.moments.pooled
+    exact = statistics.approximation is None
     for method in settings.labels:
         with meter.charging(method):
             for size, reducer in _sizes(partial(settings.reducer, method), statistics, settings.n_components):

@@ -47,7 +47,9 @@ def plan_of_evaluation(job: Job) -> Plan:
     request = request_of(job)
     plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
     plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
-    return replace(plan, note=" ".join(filter(None, [many_splits(splits), note_ahead(config, job.dataset)])))
+    return replace(
+        plan, note=" ".join(filter(None, [many_splits(config.evaluation, splits), note_ahead(config, job.dataset)]))
+    )
 
 
 def preview_evaluation(config: RunConfig) -> Plan:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.configuration.sections import BY_COLUMN
+from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.readers.formats import open_column
@@ -20,7 +20,7 @@ from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, group_splits, time_splits
-from mmpca_dist.evaluation.splits import ColumnSplits, Splits, fold_splits, share_splits
+from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
@@ -57,13 +57,15 @@ def _draw(job: Job) -> Splits:
     return given_splits(rows, column, section.held_out)
 
 
-def many_splits(splits: Splits) -> str:
+def many_splits(section: EvaluationConfig, splits: Splits) -> str:
     """Return a sentence on a number of fits that one would not expect, or nothing."""
     n_held_out = splits.n_splits * len(splits.held_out)
     if n_held_out <= MANY:
         return ""
-    fewer = "splits: groups deals its names into folds" if isinstance(splits, ColumnSplits) else "lower count"
-    return f"{n_held_out:,} times, every method is fitted anew: for fewer, {fewer}."
+    fewer = {"given": "splits: groups deals the names in the column into folds", "time": "lower windows"}.get(
+        section.splits, "lower count" if splits.n_splits > 1 else "lower folds"
+    )
+    return f"Every method is fitted {n_held_out:,} times: for fewer, {fewer}."
 
 
 def describe(config: RunConfig, n_splits: int) -> str:

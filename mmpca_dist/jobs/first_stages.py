@@ -13,7 +13,7 @@ from mmpca_dist.jobs.records import CountRecord, PlanRecord
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.medians import median_sets
+from mmpca_dist.statistics.medians import median_rows
 
 
 def _count(job: Job) -> CountRecord:
@@ -61,14 +61,13 @@ def request_of(job: Job) -> Request:
         section.label: section.method.n_blocks(config.largest, len(census.classes), job.dataset.n_features)
         for section in config.methods
     }
-    sets = median_sets(len(census.classes), *needs.medians)
     return Request(
         counts=census.counts,
         needs=needs,
         n_methods=sum(blocks.values()),
         n_projected=sum(blocks[label] for label in config.projected),
         formats=len(set(config.project.format)),
-        median_rows=0 if sets is None else int((sets @ census.counts).sum()),
+        median_rows=median_rows(census.counts, needs.medians),
         resources=resources_of(config, config.output),
         standardize=config.standardize,
         solver=config.solver.options(),

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
-from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS
+from mmpca_dist.errors import some_names
+from mmpca_dist.evaluation.folds import scatters_of_parts
+from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
+from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.planning.evaluation_request import EvaluationRequest
@@ -28,18 +31,18 @@ from mmpca_dist.planning.run_plan import (
     wide_rank,
 )
 from mmpca_dist.predictors.classifiers import is_from_moments
-from mmpca_dist.predictors.costs import liblinear_bytes
+from mmpca_dist.predictors.costs import liblinear_bytes, linear_bytes, scoring_bytes
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
+from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
-SCORE_BYTES = 3 * 8
-"""Bytes of the scores of a row for one class, during predictions and measurements of distances."""
 COLUMN_SCATTERS = 6
 """Scatters of all columns that coexist while a classifier is made from one of them."""
 CHOICE = "choose: "
@@ -69,6 +72,7 @@ def plan_run(
         kept=max(choice.kept, fit.kept),
         search=sum_searches([search for search in (choice.search, fit.search) if search is not None]),
         fits=choice.fits,
+        remedy=(choice if choice.memory > fit.memory else fit).remedy,
         advice=fit.advice + (advice if choice.memory > fit.memory else ""),
     )
 
@@ -79,8 +83,23 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     The passes of classifiers that learn block by block are not foreseeable, and not in the plan.
     """
     make = _merging if evaluation.merged else _in_memory
-    plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
+    rows = RowPasses(dataset, spans, request.resources)
+    plan = make(rows, request, evaluation)
+    if plan.memory > plan.memory_limit:
+        few = make(rows, *_with_two_classes(request, evaluation))
+        if few.memory - few.base < (plan.memory - plan.base) / 2:
+            plan = replace(plan, remedy=f"or fewer classes: most of it is for the {evaluation.n_classes:,} there are")
     return replace(plan, fits=evaluation.fits, classifier_fits=evaluation.all_fits)
+
+
+def _with_two_classes(request: Request, evaluation: EvaluationRequest) -> tuple[Request, EvaluationRequest]:
+    """Return what is asked for with all classes but the first as one."""
+    parts, counts = evaluation.parts, np.add.reduceat(request.counts, [0, 1])
+    sizes = PartSizes(
+        counts=np.add.reduceat(parts.counts, [0, 1], axis=1), held_out=parts.held_out, forward=parts.forward
+    )
+    median_rows = min(request.median_rows, 2 * int(counts.sum()))
+    return replace(request, counts=counts, median_rows=median_rows), replace(evaluation, parts=sizes)
 
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
@@ -93,7 +112,7 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     all_rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
     margins = _margin_bytes(dataset, request, evaluation, all_rows)
     split = all_rows + 8 * n * (evaluation.width + 2 * request.largest) + 8 * d * evaluation.width
-    split += _model_bytes(evaluation, n) + SCORE_BYTES * evaluation.tested * evaluation.n_classes
+    split += _model_bytes(evaluation, n) + scoring_bytes(evaluation.tested, evaluation.n_classes)
     split += max(fit_bytes, statistics + margins)
     if evaluation.nested:  # folds of the reduced rows, and of the original rows for margins
         split += 8 * n * 2 * request.largest + (all_rows + 8 * n * d if evaluation.margins else 0)
@@ -158,8 +177,12 @@ def _model_bytes(evaluation: EvaluationRequest, n_rows: int) -> int:
     """Return the bytes of fitted classifiers of all methods and sizes, and of the moments of the largest size."""
     n_classes, sizes, classifiers = evaluation.n_classes, evaluation.sizes, evaluation.classifiers
     models = sum(spec.classifier.kept_bytes(n_rows, size, n_classes) for spec in classifiers for size in sizes)
-    moments = 3 * 8 * n_classes * max(sizes) ** 2 if len(evaluation.from_rows) < len(classifiers) else 0
-    return evaluation.n_methods * models + moments
+    if len(evaluation.from_rows) == len(classifiers):
+        return evaluation.n_methods * models
+    scatters = max(scatter_bytes(n_classes, size) for size in sizes)
+    if evaluation.merged and evaluation.each_scatter:
+        scatters = 8 * n_classes * max(sizes) ** 2
+    return evaluation.n_methods * models + 3 * scatters
 
 
 def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequest, rows: int) -> int:
@@ -186,7 +209,9 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     # Training rows in all sets of classes that need medians, together, of all parts.
     median_rows = math.ceil(request.median_rows * int(evaluation.parts.n_train.sum(axis=1).max()) / dataset.n_rows)
     passes, more_passes = rows.moments(0, median_rows=median_rows, n_classes=cells)
-    summary = summary_bytes(cells, d, cells)
+    scatters = scatters_of_parts(evaluation.parts, d, request.needs.scatters, evaluation.classifiers)
+    trained = len(request.needs.scatters | {ClassWeighting.EQUAL}) if scatters < cells else request.n_classes
+    summary = summary_bytes(cells, d, scatters)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
     together = not request.standardize and not evaluation.parts.forward and n_parts >= LIMITS.fewest_together
@@ -197,10 +222,11 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         if together:  # the tables keep the nearest row of another part, too
             slots = request.n_classes if need.pairing == "one-vs-one" else 1
             search_bytes += 40 * search.queries * slots
-    moments = rows.reducing(cells, scatters=cells, medians=median_rows > 0)
+    moments = rows.reducing(cells, scatters=scatters, medians=median_rows > 0)
     memory = max(moments, _scoring(rows, request, evaluation), search_bytes)
     if request.resources.in_process:  # moments of the parts and merged moments, a fit, and the models of each part
-        solving = 2 * summary + (4 * request.n_classes + 5) * d * d * 8 + _reduction_bytes(dataset, evaluation)
+        solving = 2 * summary + summary_bytes(8 * request.n_classes, d, 4 * trained + 5)
+        solving += _reduction_bytes(dataset, evaluation)
         memory = max(memory, solving + search_bytes)
     score_passes = _score_passes(rows, evaluation)
     kept += len(score_passes) * most_kept(dataset.n_bytes, len(rows.spans), _result_bytes(dataset, evaluation))
@@ -208,12 +234,24 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         rows,
         (passes + score_passes) * n_splits,
         memory,
-        advice=" Fewer folds (evaluation.folds) need less.",
+        advice=_advice(evaluation, scatters == cells and use_pooled(cells, d)),
         more_passes=more_passes * n_splits,
         solver=f"dense, {d} x {d}, of merged parts",
         kept=kept * n_splits,
         search=sum_searches(searches, at_once=together),
     )
+
+
+def _advice(evaluation: EvaluationRequest, large: bool) -> str:
+    """Return how to need less; ``large`` is whether there are more scatters than are kept unless a classifier asks."""
+    advice = ""
+    if large and evaluation.each_scatter:
+        names = some_names(evaluation.each_scatter)
+        advice = f" The scatter of each class is for {names}: fisher and lda need no more than their sum."
+    if evaluation.n_held_out == 1:
+        return advice
+    what = "windows (evaluation.windows)" if evaluation.parts.forward else "folds (evaluation.folds)"
+    return f"{advice} Fewer {what} need less."
 
 
 def _score_passes(rows: RowPasses, evaluation: EvaluationRequest) -> list[PassPlan]:
@@ -238,9 +276,15 @@ def _sample_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
 
 def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of reductions and classifiers of all parts."""
-    from_moments = replace(evaluation, classifiers=evaluation.grouped.from_moments)
-    linear = dataset.n_features * (evaluation.decisions + evaluation.width) * 8
-    return evaluation.n_held_out * (linear + _model_bytes(from_moments, 0))
+    d, from_moments = dataset.n_features, replace(evaluation, classifiers=evaluation.grouped.from_moments)
+    columns = evaluation.width + _decisions(evaluation)
+    before = sum(is_from_moments(spec) for spec in evaluation.measuring) * linear_bytes(0, d, evaluation.n_classes)
+    return evaluation.n_held_out * (8 * d * columns + before + _model_bytes(from_moments, 0))
+
+
+def _decisions(evaluation: EvaluationRequest) -> int:
+    """Return how many decisions on a row one product of all columns makes."""
+    return evaluation.decisions if evaluation.decisions <= MOST_DECISIONS else 0
 
 
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
@@ -254,19 +298,20 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     """Return the bytes of a process that counts errors, or gathers reduced rows and fits classifiers to them."""
     dataset, resources, d = rows.dataset, request.resources, rows.dataset.n_features
     unit_rows, unit = largest_unit(dataset, rows.spans)
-    columns = evaluation.decisions + evaluation.width
+    columns, n_classes = _decisions(evaluation) + evaluation.width, evaluation.n_classes
     block = BLOCK_ROWS * (d * (dataset.dtype.itemsize + 8 + resources.item) + 3 * 8 * columns)
+    block += scoring_bytes(BLOCK_ROWS, n_classes)
     counting = resources.process_threads * (unit + 32 * unit_rows + block) + _reduction_bytes(dataset, evaluation)
     counting += (4 if evaluation.nested else 3) * _sample_bytes(dataset, evaluation)
-    tested = min(evaluation.tested, LIMITS.margin_rows) if evaluation.margins else 0
-    counting += SCORE_BYTES * tested * evaluation.n_classes
+    if evaluation.margins:  # scores, and differences of the coefficients of two classes
+        counting += scoring_bytes(LIMITS.margin_rows, n_classes) + 4 * 8 * n_classes * d
     if not evaluation.from_rows:
         return counting
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
     share = min(8 * unit_rows * evaluation.width * evaluation.n_held_out, gathered)
     fitting = (5 if evaluation.nested else 4) * gathered
     fitting += _model_bytes(replace(evaluation, classifiers=evaluation.from_rows), dataset.n_rows)
-    fitting += liblinear_bytes(dataset.n_rows, request.largest) + SCORE_BYTES * evaluation.tested * evaluation.n_classes
+    fitting += liblinear_bytes(dataset.n_rows, request.largest) + scoring_bytes(evaluation.tested, n_classes)
     return max(counting, resources.process_threads * (unit + 2 * share) + fitting)
 
 

@@ -68,6 +68,11 @@ class EvaluationRequest:
         return self.grouped.from_rows
 
     @property
+    def each_scatter(self) -> list[str]:
+        """The classifiers that need the scatter of each class."""
+        return [spec.label for spec in self.classifiers if spec.classifier.each_scatter]
+
+    @property
     def nested(self) -> bool:
         """Whether some of them choose a penalty within the rows that train."""
         return any(spec.C == "nested" for spec in self.from_rows)

@@ -98,7 +98,8 @@ class Plan:
     output: int = 0
     search: SearchCosts | None = None
     choice: Choice | None = None  # the solver and its reason
-    advice: str = ""  # how to need less
+    remedy: str = "smaller chunks or fewer columns"  # of what fewer would need less
+    advice: str = ""  # how else to need less
     kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
     states: int = 0  # of rows between sweeps, likewise
     fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
@@ -210,7 +211,7 @@ class Plan:
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
-                f"compute.threads_per_worker, smaller chunks or fewer columns{solver}.{self.advice}"
+                f"compute.threads_per_worker, {self.remedy}{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
             search = " of the search for m-pca2" if self.scratch > max(self.kept, self.states) else ""

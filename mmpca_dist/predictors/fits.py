@@ -22,7 +22,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.specification import Training
+from mmpca_dist.predictors.specification import Training, in_blocks
 from mmpca_dist.statistics.coordinates import column_units, in_units
 from mmpca_dist.statistics.group_folds import deal_groups, group_table, groups_of_classes
 
@@ -49,7 +49,10 @@ class FittedRows:
             For rows that the classifier cannot use.
         """
         with _refusals(self.label), single_blas_thread():
-            return self.classes[np.asarray(self.model.predict(Z)).astype(np.intp)]
+            return self.classes[in_blocks(self._predicted_codes, Z, len(self.classes))]
+
+    def _predicted_codes(self, Z: Any) -> NDArray[np.intp]:
+        return np.asarray(self.model.predict(Z)).astype(np.intp)
 
 
 def fit_rows(

@@ -153,6 +153,7 @@ QDA = Classifier(
     "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     rule=quadratic_discriminant,
     check_options=partial(check_options, "qda", QDA_OPTIONS),
+    each_scatter=True,
     kept_bytes=lambda n_rows, n_columns, n_classes: (16 + 8 * n_columns) * n_classes * n_columns,
 )
 
@@ -161,4 +162,5 @@ NAIVE_BAYES = Classifier(
     "Gaussian classes with independent columns; options var_smoothing and ddof",
     rule=naive_bayes,
     check_options=partial(check_options, "naive-bayes", BAYES_OPTIONS),
+    each_scatter=True,
 )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.costs import linear_bytes
+from mmpca_dist.predictors.costs import linear_bytes, scored_rows
 from mmpca_dist.registry import Registry
 
 
@@ -68,8 +68,19 @@ class Rule(ABC):
 
     def predict(self, Z: NDArray) -> NDArray:
         """Return the class of the largest score, the first of equal ones, for each of the rows ``Z``, shape (n,)."""
+        return self.classes[in_blocks(self._predicted_codes, Z, len(self.classes))]
+
+    def _predicted_codes(self, Z: NDArray) -> NDArray[np.intp]:
         scores = self.decision_function(Z)
-        return self.classes[(scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+
+
+def in_blocks(predict: Callable[[Any], NDArray], Z: Any, n_classes: int) -> NDArray:
+    """Return what ``predict`` returns for rows ``Z`` (n, K), block by block: not all scores need to fit in memory."""
+    n, size = np.shape(Z)[0], scored_rows(n_classes)
+    if n <= size:
+        return predict(Z)
+    return np.concatenate([predict(Z[start : start + size]) for start in range(0, n, size)])
 
 
 DEFAULT_C = 1.0
@@ -137,6 +148,8 @@ class Classifier:
         Whether it gives way to a method's own classifier, where the method has one.
     rotatable : bool
         Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated.
+    each_scatter : bool
+        Whether its rule needs the scatter of each class, and not only their sum.
     summed_scores : bool
         Whether a pass over the rows computes its scores by matrix products: it is listed first.
     kept_bytes : callable
@@ -155,6 +168,7 @@ class Classifier:
     out_of_core: bool = False
     prefers_own: bool = False
     rotatable: bool = False
+    each_scatter: bool = False
     summed_scores: bool = False
     kept_bytes: Callable[[int, int, int], int] = linear_bytes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Census:
 @dataclass(frozen=True)
 class _CountLabels:
     dataset: Dataset
+    kind: str
     labels_only = True
 
     def __call__(self, span: Span) -> Census:
@@ -41,7 +43,7 @@ class _CountLabels:
         for start, stop in span.units:
             classes, counts = _unique(y[start - span.start : stop - span.start])
             units.append((start, stop, classes, counts))
-        return _union(units)
+        return _union(units, self.kind)
 
 
 def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
@@ -55,25 +57,25 @@ def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
     return np.unique(y, return_counts=True)
 
 
-def _union(units: list[tuple[int, int, NDArray, NDArray]]) -> Census:
+def _union(units: list[tuple[int, int, NDArray, NDArray]], kind: str = "classes") -> Census:
     all_classes = np.concatenate([unit[2] for unit in units])
     classes, inverse = np.unique(all_classes, return_inverse=True)
-    if len(classes) > LIMITS.max_classes:
-        raise InputError(
-            f"The labels take more than {LIMITS.max_classes} values: they look like measurements, not classes."
-        )
+    most = LIMITS.max_groups if kind == "groups" else LIMITS.max_classes
+    if len(classes) > most:
+        what = "The column of groups takes" if kind == "groups" else "The labels take"
+        raise InputError(f"{what} more than {most} values: they look like measurements, not {kind}.")
     counts = np.zeros(len(classes), np.int64)
     np.add.at(counts, inverse, np.concatenate([unit[3] for unit in units]))
     return Census(classes, counts, tuple(units))
 
 
-def _merge(left: Census, right: Census) -> Census:
-    return _union([*left.units, *right.units])
+def _merge(left: Census, right: Census, kind: str) -> Census:
+    return _union([*left.units, *right.units], kind)
 
 
-def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
-    """Count the rows of every class. A single class is allowed."""
-    return tasks.run(_CountLabels(dataset), spans, _merge, "count")
+def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks, kind: str = "classes") -> Census:
+    """Count the rows of every class, or of every one of "groups". A single one is allowed."""
+    return tasks.run(_CountLabels(dataset, kind), spans, partial(_merge, kind=kind), "count")
 
 
 def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:

@@ -128,10 +128,15 @@ class ChunkAdder:
             return self._add_products(self._sums.scatters[labels[0]], panel, scale)
         finite = True
         for scatter, weights in zip(self._sums.scatters, self._sums.weights[:, labels], strict=True):
-            weighted = panel
+            counting = np.flatnonzero(weights)
+            if not len(counting):
+                continue
+            inside = slice(counting[0], counting[-1] + 1)  # of pooled parts, the rows of one
+            weights, edges = weights[inside], block.edges[counting[0] : counting[-1] + 2]
+            weighted = panel[edges[0] : edges[-1]]
             if not np.all(weights == 1):
-                weighted = panel * np.sqrt(np.repeat(weights, np.diff(block.edges)))[:, None].astype(panel.dtype)
-            finite = finite and self._add_products(scatter, weighted, scale)
+                weighted = weighted * np.sqrt(np.repeat(weights, np.diff(edges)))[:, None].astype(panel.dtype)
+            finite = self._add_products(scatter, weighted, scale) and finite
         return finite
 
     def _add_products(self, scatter: NDArray, panel: NDArray, scale: NDArray | None) -> bool:
@@ -156,8 +161,9 @@ class ChunkAdder:
             if sums.weights is not None:
                 # Together, what is left out is no more than a rounding of the scatter: of classes of a few rows, which
                 # are centred on their mean from the start, and are many.
-                squares = sums.weights[:, block, None] * offsets**2
-                counting = (squares > floors[:, None]).any(axis=(0, 2))
+                squares, counting = offsets**2, np.zeros(len(block), bool)
+                for weights, floor in zip(sums.weights[:, block], floors, strict=True):
+                    counting |= (weights[:, None] * squares > floor).any(axis=1)
                 block, offsets = block[counting], offsets[counting]
             add_outer_products(sums, block, offsets, self._panel.dtype, sign=-1)
         del self._centres

@@ -79,8 +79,9 @@ def reducing(
     span_rows = max(span.stop - span.start for span in spans)
 
     def summary(n_spans: int) -> int:
-        """Pooled moments know the classes that their rows have, the others all."""
-        return summary_bytes(min(c, n_spans * span_rows) if scatters < c else c, d, scatters)
+        """Pooled moments know the classes that their rows have, and their weights, the others all."""
+        seen = min(c, n_spans * span_rows)
+        return summary_bytes(seen, d, scatters) + 8 * scatters * seen if scatters < c else summary_bytes(c, d, scatters)
 
     # Sums and centres of each thread; a result of every depth of the merge tree, and what the last two merge into.
     adding = threads * (summary(1) + min(c, span_rows) * d * 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,14 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_folds import Folds
-from mmpca_dist.statistics.moments import ClassMoments, join_moments
+from mmpca_dist.statistics.moments import (
+    DOUBLE,
+    ClassMoments,
+    add_outer_products,
+    class_blocks,
+    join_moments,
+    pooled_weights,
+)
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.statistics.units import locator, read_units
@@ -31,7 +38,7 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
 
 @dataclass(frozen=True)
 class _ReadFolds:
-    """The task: the moments of every class and fold, in this order."""
+    """The task: the moments of every fold and class, in this order."""
 
     dataset: Dataset
     classes: NDArray
@@ -50,17 +57,68 @@ class _ReadFolds:
         return adder.moments()
 
     def _cells(self, labels: NDArray, start: int) -> NDArray[np.intp]:
-        """Return the position of each row's class and fold."""
+        """Return the position of each row's fold and class."""
         codes = encode(labels, self.classes, self.dataset.uri)
-        return codes * self.folds.n_folds + self.folds.of_rows(codes, start)
+        return self.folds.of_rows(codes, start) * len(self.classes) + codes
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:
-    """Return the moments of each of P parts, given those of every class and part, class by class."""
-    return [
-        ClassMoments(classes, cells.counts[part::n_parts], cells.means[part::n_parts], cells.scatters[part::n_parts])
-        for part in range(n_parts)
-    ]
+    """Return the moments of each of P parts, given those of every part and class, part by part.
+
+    Pooled ones have the sum of the scatters of the part alone: the first P of ``cells``, as of `weights_of_parts`.
+    """
+    at = [slice(part * len(classes), (part + 1) * len(classes)) for part in range(n_parts)]
+    if cells.pooled:
+        ones, scatters = np.ones((1, len(classes))), [cells.scatters[p : p + 1] for p in range(n_parts)]
+        return [
+            ClassMoments(classes, cells.counts[a], cells.means[a], s, ones) for a, s in zip(at, scatters, strict=True)
+        ]
+    return [ClassMoments(classes, cells.counts[a], cells.means[a], cells.scatters[a]) for a in at]
+
+
+def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by_counts: bool) -> NDArray[np.float64]:
+    """Return the weights of scatters that are pooled over the classes, by part and class, shape (k, P C).
+
+    The first P sum up the scatters of each part. H more, for m-pca0, sum up those of what trains while each of H parts
+    is held out, by its class counts: as these differ from part to part, no sums of single parts would do.
+
+    Parameters
+    ----------
+    trains : array of shape (H, P)
+        Which parts train.
+    counts : array of shape (C, P)
+        Rows of every class in every part.
+    by_counts : bool
+        Whether m-pca0 needs the sums.
+    """
+    n_classes, n_parts = counts.shape
+    sums = np.repeat(np.eye(n_parts), n_classes, axis=1)
+    if not by_counts:
+        return sums
+    training = (counts @ trains.T).T
+    return np.concatenate([sums, (trains[:, :, None] * training[:, None, :]).reshape(len(trains), -1)])
+
+
+def with_counted_scatter(
+    training: ClassMoments, parts: Sequence[ClassMoments], scatter: NDArray[np.float64]
+) -> ClassMoments:
+    """Return pooled moments of what trains with their second scatter, which class counts weight.
+
+    Parameters
+    ----------
+    parts : sequence of ClassMoments
+        The parts that train.
+    scatter : array of shape (d, d)
+        Sum of n_c G_cp over their classes c and parts p, with n_c the rows of the class in all of these parts.
+    """
+    weights = pooled_weights(training.counts)
+    between = replace(training, scatters=scatter.copy()[None], weights=weights[1:])
+    for part in parts:
+        for block in class_blocks(np.flatnonzero(part.counts), training):
+            offsets = (part.means[block] - training.means[block]) * np.sqrt(part.counts[block])[:, None]
+            with single_blas_thread():
+                add_outer_products(between, block, offsets, DOUBLE)
+    return replace(training, scatters=np.concatenate([training.scatters, between.scatters]), weights=weights)
 
 
 def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:

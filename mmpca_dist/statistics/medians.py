@@ -8,7 +8,7 @@ side on which it missed. Every round narrows the brackets, so the last one is ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,8 +38,15 @@ def median_sets(n_classes: int, *pairings: str) -> NDArray[np.bool_] | None:
 
     For every pairing these are the complements of the classes (one-vs-rest), or the classes (one-vs-one).
     """
+    if not pairings:
+        return None
     each = np.eye(n_classes, dtype=bool)
-    return np.concatenate([~each if pairing == "one-vs-rest" else each for pairing in pairings]) if pairings else None
+    return np.concatenate([~each if pairing == "one-vs-rest" else each for pairing in pairings])
+
+
+def median_rows(counts: NDArray[np.int64], pairings: Iterable[str]) -> int:
+    """Return the rows of all sets of `median_sets` together."""
+    return sum(int(counts.sum()) * (len(counts) - 1 if pairing == "one-vs-rest" else 1) for pairing in pairings)
 
 
 def by_pairing(medians: NDArray[np.float64] | None, pairings: Sequence[str]) -> dict[str, NDArray[np.float64]]:

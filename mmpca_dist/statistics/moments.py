@@ -265,7 +265,10 @@ def add_outer_products(
             moments.scatters[at] += signed[:, :, None] * rows[:, None, :]
             return
         for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
-            weighted = rows if np.all(weights == 1) else rows * np.sqrt(weights)[:, None]
+            counting = np.flatnonzero(weights)  # of pooled parts, those of one
+            weighted = rows if len(counting) == len(rows) else rows[counting]
+            if not np.all(weights[counting] == 1):
+                weighted = weighted * np.sqrt(weights[counting])[:, None]
             scatter += sign * _symmetric_product(weighted, work)
 
 

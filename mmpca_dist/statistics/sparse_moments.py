@@ -27,6 +27,10 @@ LEFT = {"single": 2.0**-24, "double": 2.0**-10}
 """What is left of the sum of squares of a column once the mean is subtracted, at least: rounding of that sum, in double
 precision, is then still below that of products of centred rows, or a thousand times as large in double precision."""
 
+EXACT = 2.0**32
+"""Of whole numbers with a smaller sum of squares, in up to 2^17 classes, rounding cannot hide a scatter: it is zero, or
+a half or more."""
+
 
 def multiplies_stored(dataset: Dataset) -> bool:
     """Tell whether the moments of a table come from its stored values alone."""
@@ -48,14 +52,16 @@ def sparse_moments(
     from mmpca_dist.statistics.sparse_products import add_rows  # compiled: slow to import
 
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
+    whole = np.ones(dataset.n_features, bool)
     every = codes_of(dataset.read_labels(span.start, span.stop), span.start)
     sums.counts[:] = np.bincount(every, minlength=n_classes)
     for start, X in read_units(dataset, span, sparse=True):
+        whole[X.indices[X.data != np.rint(X.data)]] = False
         codes = every[start - span.start : start - span.start + X.shape[0]]
         with np.errstate(over="ignore", invalid="ignore"):
             add_rows(X.data, X.indices, X.indptr, codes, sums.means)
             _add_products(sums, X, X.data, codes)
-    return _centred(sums, LEFT[precision])
+    return _centred(sums, whole, LEFT[precision])
 
 
 def _add_products(sums: ClassMoments, rows: csr_array, others: NDArray, codes: NDArray[np.intp]) -> None:
@@ -76,8 +82,11 @@ def _add_products(sums: ClassMoments, rows: csr_array, others: NDArray, codes: N
         add_products(weighted, *places, np.flatnonzero(counting), scatter)
 
 
-def _centred(sums: ClassMoments, left: float) -> ClassMoments | None:
-    """Subtract the products of the means in place; return None where too little is left of a column."""
+def _centred(sums: ClassMoments, whole: NDArray[np.bool_], left: float) -> ClassMoments | None:
+    """Subtract the products of the means in place; return None where too little is left of a column.
+
+    Nothing is left of a column of ``whole`` numbers that is constant within classes.
+    """
     from mmpca_dist.statistics.sparse_products import mirror
 
     refuse_too_large(sums.scatters, DOUBLE)
@@ -93,10 +102,11 @@ def _centred(sums: ClassMoments, left: float) -> ClassMoments | None:
         else:
             _add_products(sums, csr_array(-totals), means[totals != 0], block)
     rest = np.einsum("kii->ki", sums.scatters)
-    if ((rest != 0) & (rest < left * raw)).any():
+    constant = (rest == 0) & whole & (raw < EXACT)
+    if ((rest < left * raw) & ~constant).any():
         return None
-    for scatter, constant in zip(sums.scatters, (rest == 0) & (raw != 0), strict=True):
-        scatter[:, constant] = 0
-        scatter[constant] = 0
+    for scatter, columns in zip(sums.scatters, constant & (raw != 0), strict=True):
+        scatter[:, columns] = 0
+        scatter[columns] = 0
         mirror(scatter)
     return sums.of_seen(seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("config", help="a YAML file, such as conf/paper/zhang-schneider-boston.yaml")
     parser.add_argument("--runs", help="number of random choices of training rows, in place of the configuration's")
     options = parser.parse_args(arguments)
+    warnings.filterwarnings("ignore", message="ProjectionPenalty.* value that was tried")  # the grid is the paper's
     try:
         load_table(options.config, options.runs).compare()
     except MmpcaError as error:
