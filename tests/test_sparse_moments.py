@@ -170,3 +170,13 @@ def test_columns_far_from_zero_keep_what_they_vary_by(start, step, pooled):
     expected = exact_class_moments(X, y, np.unique(y))[2]
     expected = expected.sum(axis=0)[None] if pooled else expected
     np.testing.assert_allclose(found.scatters[:, 0, 0], expected[:, 0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("density", [0.005, 0.04])
+def test_sums_over_some_of_the_classes(density, never_dense):
+    """Rows of classes with weight zero are in no product, as of pooled parts."""
+    X, y = sparse_rows(600, 60, 4, density=density, seed=8)
+    weights = np.asarray([[1.0, 1, 0, 0], [0, 0, 1, 1], [0, 3, 0, 5]])
+    found, scatters = take(X, y, weights=weights), exact_class_moments(X.toarray(), y, np.unique(y))[2]
+    expected = np.einsum("kc,cij->kij", weights, scatters)
+    np.testing.assert_allclose(found.scatters, expected, rtol=0, atol=1e-12 * expected.max())

@@ -389,19 +389,3 @@ class BlockReducer(MomentReducer):
 
     def _solver_options(self) -> SolverOptions:
         return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)
-
-
-class ColumnSelection(MomentReducer):
-    """Base of the reducers whose components are single columns: unit vectors, the best column first."""
-
-    @property
-    def columns_(self) -> NDArray[np.intp]:
-        """Positions of the columns that are chosen, in the order of the components, shape (K,)."""
-        return np.argmax(self.components_, axis=1)
-
-
-def unit_vectors(columns: NDArray[np.intp], n_features: int) -> NDArray[np.float64]:
-    """Return components that pick single columns, shape (K, d)."""
-    components = np.zeros((len(columns), n_features))
-    components[np.arange(len(columns)), columns] = 1
-    return components

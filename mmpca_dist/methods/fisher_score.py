@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base import ColumnSelection, unit_vectors
+from mmpca_dist.methods.column_selection import ColumnSelection, unit_vectors
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.needs import Needs

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base import ColumnSelection, unit_vectors
+from mmpca_dist.methods.column_selection import ColumnSelection, unit_vectors
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path

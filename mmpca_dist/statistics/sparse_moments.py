@@ -9,13 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.statistics.moments import (
-    DOUBLE,
-    ClassMoments,
-    class_blocks,
-    class_groups,
-    refuse_too_large,
-)
+from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, class_blocks, class_groups, refuse_too_large
 from mmpca_dist.statistics.units import read_units
 
 DENSITY = 0.05
@@ -28,7 +22,7 @@ LEFT = {"single": 2.0**-24, "double": 2.0**-10}
 precision, is then still below that of products of centred rows, or a thousand times as large in double precision."""
 
 EXACT = 2.0**32
-"""Of whole numbers with a smaller sum of squares, in up to 2^17 classes, rounding cannot hide a scatter: it is zero, or
+"""Of whole numbers with a smaller sum of squares, in up to 2^19 classes, rounding cannot hide a scatter: it is zero, or
 a half or more."""
 
 
@@ -78,8 +72,10 @@ def _add_products(sums: ClassMoments, rows: csr_array, others: NDArray, codes: N
             add_products(rows.data, *places, chosen[counting[chosen]], sums.scatters[label])
         return
     for scatter, weights in zip(sums.scatters, sums.weights[:, codes], strict=True):
-        weighted = rows.data if np.all(weights == 1) else rows.data * np.repeat(weights, np.diff(rows.indptr))
-        add_products(weighted, *places, np.flatnonzero(counting), scatter)
+        chosen = np.flatnonzero(counting & (weights != 0))  # of pooled parts, the rows of one
+        is_plain = np.all(weights[chosen] == 1)
+        weighted = rows.data if is_plain else rows.data * np.repeat(weights, np.diff(rows.indptr))
+        add_products(weighted, *places, chosen, scatter)
 
 
 def _centred(sums: ClassMoments, whole: NDArray[np.bool_], left: float) -> ClassMoments | None:
@@ -98,7 +94,8 @@ def _centred(sums: ClassMoments, whole: NDArray[np.bool_], left: float) -> Class
         if sums.weights is not None and np.count_nonzero(totals) > DENSITY * totals.size:
             totals[counts[:, 0] == 1] = 0
             for scatter, weights in zip(sums.scatters, sums.weights[:, block], strict=True):
-                scatter -= (totals * weights[:, None]).T @ means
+                counting = weights != 0
+                scatter -= (totals[counting] * weights[counting, None]).T @ means[counting]
         else:
             _add_products(sums, csr_array(-totals), means[totals != 0], block)
     rest = np.einsum("kii->ki", sums.scatters)

@@ -14,12 +14,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
-from mmpca_dist.statistics.moments import (
-    DOUBLE,
-    ClassMoments,
-    join_moments,
-    work_type,
-)
+from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, join_moments, work_type
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
