@@ -89,7 +89,8 @@ class ChunkAdder:
 
         Its scatter is then zero.
         """
-        due = self._sums.counts[runs.labels] + np.diff(runs.edges) >= GROWTH * self._centred[runs.labels]
+        sizes, centred = np.diff(runs.edges), self._centred[runs.labels]
+        due = (sizes > 0) & (self._sums.counts[runs.labels] + sizes >= GROWTH * centred)
         for labels, picks, edges in _sampled(runs.labels[due], runs.edges[:-1][due], runs.edges[1:][due]):
             sample = X[runs.order[picks]].astype(self._centres.dtype)
             counts, more = self._sums.counts[labels, None], runs.sizes_of(labels)[:, None]
@@ -116,14 +117,11 @@ class ChunkAdder:
     def _add_block(self, raw: NDArray, block: _Runs, scale: NDArray | None) -> bool:
         """Add a block of rows in the order of their classes; tell whether their squares are finite."""
         panel, labels = self._panel[: len(raw)], block.labels
-        centres = self._centres[labels]
-        if len(labels) > 1:
-            centres = np.repeat(centres, np.diff(block.edges), axis=0)
-        np.subtract(raw, centres, out=panel, casting="same_kind")
+        np.subtract(raw, self._centres_of(block, panel), out=panel, casting="same_kind")
         if scale is not None:
             panel *= scale
         sums = sums_of_runs(panel, block.edges)
-        self._sums.means[labels] += sums if scale is None else sums / scale.astype(np.float64)
+        self._sums.means[block.classes] += sums if scale is None else sums / scale.astype(np.float64)
         if self._sums.weights is None:
             return self._add_products(self._sums.scatters[labels[0]], panel, scale)
         finite = True
@@ -138,6 +136,14 @@ class ChunkAdder:
                 weighted = weighted * np.sqrt(np.repeat(weights, np.diff(edges)))[:, None].astype(panel.dtype)
             finite = self._add_products(scatter, weighted, scale) and finite
         return finite
+
+    def _centres_of(self, block: _Runs, panel: NDArray) -> NDArray:
+        """Return the centre of each row's class, in the panel itself if it has their type."""
+        if len(block.labels) == 1:
+            return self._centres[block.labels]
+        codes = np.repeat(block.labels, np.diff(block.edges))
+        out = panel if panel.dtype == self._centres.dtype else None
+        return np.take(self._centres, codes, axis=0, out=out, mode="clip")
 
     def _add_products(self, scatter: NDArray, panel: NDArray, scale: NDArray | None) -> bool:
         np.matmul(panel.T, panel, out=self._product)
@@ -179,7 +185,7 @@ class _Runs:
     ----------
     order : int array of shape (n,)
     labels : int array of shape (m,)
-        The classes that have rows.
+        The classes that have rows; where those are most, all.
     edges : int array of shape (m + 1,)
         Where the rows of each begin in ``order``.
     """
@@ -194,7 +200,15 @@ class _Runs:
         # 16-bit keys are sorted by radix, in linear time.
         keys = codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes
         labels = np.flatnonzero(counts)
+        if 2 * len(labels) > len(counts):
+            labels = np.arange(len(counts))
         return cls(np.argsort(keys, kind="stable"), labels, np.append(0, np.cumsum(counts[labels])))
+
+    @property
+    def classes(self) -> slice | NDArray[np.intp]:
+        """The classes as a slice where they follow each other: it is added to in place."""
+        first, last = self.labels[[0, -1]]
+        return slice(first, last + 1) if last - first + 1 == len(self.labels) else self.labels
 
     def blocks(self, *, apart: bool) -> Iterator[tuple[int, int]]:
         """Yield where blocks of rows begin and end; with classes ``apart`` a block has rows of one."""
