@@ -222,7 +222,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         if together:  # the tables keep the nearest row of another part, too
             slots = request.n_classes if need.pairing == "one-vs-one" else 1
             search_bytes += 40 * search.queries * slots
-    moments = rows.reducing(cells, scatters=scatters, medians=median_rows > 0)
+    moments = rows.reducing(cells, scatters=scatters, median_rows=median_rows)
     memory = max(moments, _scoring(rows, request, evaluation), search_bytes)
     if request.resources.in_process:  # moments of the parts and merged moments, a fit, and the models of each part
         solving = 2 * summary + summary_bytes(8 * request.n_classes, d, 4 * trained + 5)

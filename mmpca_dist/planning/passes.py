@@ -77,6 +77,11 @@ class RowPasses:
         return PassPlan(name, size, operations, seconds / min(resources.busy_threads, len(self.spans)))
 
     @property
+    def _bracketing_rows(self) -> int:
+        """Rows of the sample behind the first brackets of medians."""
+        return min(sample_rows(self.dataset.row_bytes), self._sampled_rows)
+
+    @property
     def _sampled_rows(self) -> int:
         """Rows of the reading units that a sample comes from."""
         units = [unit for span in self.spans for unit in span.units]
@@ -105,7 +110,7 @@ class RowPasses:
         values = rows * dataset.n_features
         if values * entry <= LIMITS.kept_bytes:
             return [], [], 0
-        sampled = min(sample_rows(dataset.row_bytes), self._sampled_rows)
+        sampled = self._bracketing_rows
         bracketing = values * sampled // dataset.n_rows
         if sampled == dataset.n_rows:
             return [self.sample(bracketing)], [], 0
@@ -114,14 +119,15 @@ class RowPasses:
         max_rounds = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
         return [self.sample(bracketing)], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
 
-    def reducing(self, n_classes: int, *, scatters: int, medians: bool) -> int:
-        """Return what a process holds of data and sums while it takes moments, and medians if asked."""
+    def reducing(self, n_classes: int, *, scatters: int, median_rows: int = 0) -> int:
+        """Return what a process holds of data and sums while it takes moments, and medians of sets of so many rows."""
         return reducing(
             self.dataset,
             self.spans,
             n_classes=n_classes,
             scatters=scatters,
-            medians=medians,
+            median_rows=median_rows,
+            all_sampled=self._bracketing_rows == self.dataset.n_rows,
             item=self.resources.item,
             threads=self.resources.process_threads,
         )

@@ -84,7 +84,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         of_classes, left = class_work(rows.spans, n_classes, d, scatters)
         operations += of_classes
         passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes, left=left)
-        memory = rows.reducing(n_classes, scatters=scatters, medians=request.median_rows > 0)
+        memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
         node = stored = summary_bytes(n_classes, d, scatters)
@@ -204,7 +204,7 @@ def plan_moments(
     for dataset, spans, n_own_classes in parts:
         rows = RowPasses(dataset, spans, resources)
         scatters = 1 if pooled else n_own_classes
-        reducing = rows.reducing(n_own_classes, scatters=scatters, medians=False)
+        reducing = rows.reducing(n_own_classes, scatters=scatters)
         memory = max(memory, reducing + dataset.resident_bytes)
         of_classes, left = class_work(spans, n_own_classes, d, scatters)
         passes.append(rows.plan("moments", dataset.n_rows * d * d + of_classes, left=left))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmpca_dist.datasets.dataset import Dataset, Span, join_spans
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.medians import PIECE_VALUES
+from mmpca_dist.statistics.medians import PIECE_VALUES, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS, CLASS_ROWS
 from mmpca_dist.statistics.rows import SAMPLE_BYTES
 
@@ -57,7 +57,15 @@ def census_bytes(n_classes: int, spans: list[Span]) -> int:
 
 
 def reducing(
-    dataset: Dataset, spans: list[Span], *, n_classes: int, scatters: int, medians: bool, item: int, threads: int
+    dataset: Dataset,
+    spans: list[Span],
+    *,
+    n_classes: int,
+    scatters: int,
+    item: int,
+    threads: int,
+    median_rows: int = 0,
+    all_sampled: bool = False,
 ) -> int:
     """Return the bytes that a process holds while it takes moments, and medians if asked for.
 
@@ -69,6 +77,10 @@ def reducing(
         Bytes of a number in products.
     threads : int
         That share the process.
+    median_rows : int
+        Rows in all sets of classes that need medians, together.
+    all_sampled : bool
+        Whether the sample behind the brackets has all rows: then no values lie inside them.
     """
     d, c = dataset.n_features, n_classes
     unit_rows, unit = largest_unit(dataset, spans)
@@ -88,13 +100,14 @@ def reducing(
     depth = (len(spans) - 1).bit_length()
     waiting = sum(summary(2**level) for level in range(depth)) + summary(len(spans))
     reducing = threads * (unit + indices + kernel) + adding + waiting + census_bytes(c, spans)
-    if not medians:
+    if not median_rows:
         return reducing
     waiting = depth + 3
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
     members = 3 * c * c  # which classes each set has, while it is made
     # Where the last two halves meet, both are held beside their union, which is as large as both, and a thinner one.
-    values = c * d * dataset.n_rows  # a row is in no more sets than there are classes
-    kept = 6 * min(LIMITS.kept_bytes, 16 * values) + threads * 40 * min(PIECE_VALUES, values)
+    values, entry = median_rows * d, key_type(c, d).itemsize + dataset.dtype.itemsize
+    inside = 0 if all_sampled and values * entry > LIMITS.kept_bytes else min(LIMITS.kept_bytes, values * entry)
+    kept = 6 * inside + threads * 40 * min(PIECE_VALUES, values)
     sampling = threads * unit + 3 * SAMPLE_BYTES
     return max(reducing + (threads + waiting) * sets + members + kept, sampling)
