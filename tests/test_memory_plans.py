@@ -130,6 +130,10 @@ GRID = {
     "sparse, wide, few train": (
         (20_000, 8_000, 4), {"sparse": 0.005, "evaluation": {**SHARES, "train": "1/60", "margins": False}},
         "few hundred rows that train, where all would make a scatter of 8,000 x 8,000"),
+    "sparse, wide, all columns": (
+        (3_000, 20_000, 4), {"sparse": 0.005, "methods": ["pca", "all-columns"],
+                             "evaluation": {**SHARES, "train": "1/30", "margins": False}},
+        "the span of few rows in place of all columns"),
     "sparse, wide, margins": ((1_500, 6_000, 4), {"sparse": 0.01, "evaluation": {**SHARES, "classifiers": ["svm"]}},
                               "classifiers of sparse rows in their original columns"),
     "bm2pca evaluated": ((6_000, 200, 5), {"methods": ["bm2pca"], "evaluation": SHARES}, "fits by sweeps in memory"),

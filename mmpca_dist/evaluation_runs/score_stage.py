@@ -83,6 +83,11 @@ def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_f
     for section in config.methods:
         if reason := section.reducer(None)._unevaluable:
             raise InputError(f"{section.label}: {reason}.")
+    n_train, needs = int(parts.n_train.max()), config.needs()
+    if not merged and not choose_solver(config.solver.options(), n_train, n_features, needs).in_passes:
+        n_features = min(
+            n_features, n_train + n_classes * len(needs.medians)
+        )  # all columns are coordinates in the span
     return EvaluationRequest(
         parts,
         merged,
