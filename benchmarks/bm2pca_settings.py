@@ -33,10 +33,10 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import BayesianMarginPCA, FisherDiscriminant, open_dataset
 from mmpca_dist.evaluation.splits import share_splits
-from mmpca_dist.statistics import margin_sweep
-from mmpca_dist.statistics.margin_posterior import ORDER
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.models.bayesian_margin import sweep as margin_sweep
+from mmpca_dist.models.bayesian_margin.posterior import ORDER
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 
 FILES = {"orl": "orl_32x32.npz", "yale": "yale_32x32.npz", "newsgroups": "newsgroups20_tfidf.npz"}
 TRAIN = {"orl": "1/5", "yale": "3/11"}

@@ -58,7 +58,7 @@ def one_fit(path: Path) -> dict[str, float]:
 
 
 def cross_validation(path: Path) -> dict[str, float]:
-    from mmpca_dist.evaluation_runs.stages import evaluate
+    from mmpca_dist.runs.evaluation_stages import evaluate
 
     wanted = {"splits": "folds", "folds": FOLDS, "classifiers": ["fisher"]}
     watch = Stages()
@@ -67,7 +67,7 @@ def cross_validation(path: Path) -> dict[str, float]:
 
 
 def many_classes(path: Path) -> dict[str, float]:
-    from mmpca_dist.evaluation_runs.stages import evaluate
+    from mmpca_dist.runs.evaluation_stages import evaluate
 
     rows = path.parent / "evaluation-classes.npz"
     rng, y = np.random.default_rng(0), np.arange(2414) % 38
@@ -85,7 +85,7 @@ def many_classes(path: Path) -> dict[str, float]:
 
 def ionosphere(path: Path) -> dict[str, float]:
     from mmpca_dist.configuration.schema import load_config
-    from mmpca_dist.evaluation_runs.stages import evaluate
+    from mmpca_dist.runs.evaluation_stages import evaluate
 
     output = path.parent / "evaluation-ionosphere"
     shutil.rmtree(output, ignore_errors=True)
@@ -133,10 +133,10 @@ FUNCTIONS = {
 
 def measure(case: str, path: Path, profile: bool = False) -> dict[str, Any]:
     """Run a case in this process and return its seconds, CPU seconds, peak memory, and CPU seconds by stage."""
-    import mmpca_dist.evaluation_runs.stages
     import mmpca_dist.neighbors.pair_statistics
     import mmpca_dist.report.evaluation_page
-    import mmpca_dist.report.run_page  # noqa: F401
+    import mmpca_dist.report.run_page
+    import mmpca_dist.runs.evaluation_stages  # noqa: F401
 
     profiler = cProfile.Profile()
     begin, spent = time.perf_counter(), time.process_time()

@@ -112,7 +112,7 @@ def _wide(case: str, folder: Path) -> tuple[Any, Any]:
 
 def _fit_stored(path: str, passes: int) -> tuple[np.ndarray, int]:
     from mmpca_dist import MarginPCA, open_dataset
-    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.passes.schedulers import Threads
 
     model = MarginPCA(K, variant="pca", solver="krylov", passes=passes, tolerance=0)
     model._fit_rows(open_dataset(path), Threads(THREADS))
@@ -141,7 +141,7 @@ def _text(case: str, folder: Path) -> tuple[Any, Any]:
     from sklearn.decomposition import PCA
 
     from mmpca_dist import MarginPCA, open_dataset
-    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.passes.schedulers import Threads
 
     path = Path(os.environ.get("MMPCA_DATA", "../shared/data")) / "newsgroups20.npz"
     if not path.exists():

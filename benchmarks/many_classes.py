@@ -45,11 +45,11 @@ def fit(path: str, n_classes: str) -> dict[str, float]:
     import resource
 
     from mmpca_dist import FisherDiscriminant, MarginPCA, open_dataset
-    from mmpca_dist.methods.statistics_for import statistics_for
-    from mmpca_dist.solvers.needs import Needs
-    from mmpca_dist.solvers.options import SolverOptions
-    from mmpca_dist.statistics.rows import Rows
-    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.eigen.needs import Needs
+    from mmpca_dist.eigen.options import SolverOptions
+    from mmpca_dist.methods.base.statistics_for import statistics_for
+    from mmpca_dist.passes.rows import Rows
+    from mmpca_dist.passes.schedulers import Threads
 
     reducers = [MarginPCA(K, "pca"), FisherDiscriminant(min(K, int(n_classes) - 1))]
     needs = Needs.of_all((reducer._needs() for reducer in reducers), K)

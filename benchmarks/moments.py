@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.passes.rows import Rows
 
 D, K, CHUNK = 256, 32, 65_536
 METHODS = ("pca", "m-pca0", "m-pca1a")
@@ -47,11 +47,11 @@ def make_store(path: Path, rows: int) -> None:
 
 def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist import MarginPCA, open_dataset
-    from mmpca_dist.datasets.dataset import make_spans
-    from mmpca_dist.statistics.census import take_census
+    from mmpca_dist.passes.census import take_census
+    from mmpca_dist.passes.schedulers import Threads
+    from mmpca_dist.passes.tree_reduction import Tasks
     from mmpca_dist.statistics.gather import gather_statistics
-    from mmpca_dist.statistics.schedulers import Threads
-    from mmpca_dist.statistics.tree_reduction import Tasks
+    from mmpca_dist.tables.dataset import make_spans
 
     dataset, scheduler = open_dataset(str(path)), Threads(THREADS)
     spans = make_spans(dataset)

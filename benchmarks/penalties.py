@@ -21,14 +21,14 @@ import numpy as np
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test
-from mmpca_dist.evaluation_runs.score_stage import SplitRecords, forgetting
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import GRID, choose_C
+from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES
+from mmpca_dist.runs.score_stage import SplitRecords, forgetting
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
 METHODS = ["pca", "m-pca1a"]

@@ -74,7 +74,7 @@ def measure(case: str, path: Path) -> float:
     import zarr
     from zarr.core.buffer.cpu import NDBuffer
 
-    from mmpca_dist.datasets.readers.zarr_dense import PlainChunks
+    from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
     if case in PIPELINES:
         zarr.config.set({"codec_pipeline.path": PIPELINES[case]})

@@ -10,11 +10,11 @@ import time
 import numpy as np
 from scipy.sparse import random_array
 
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.memory import SparseArray
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import summary
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.memory import SparseArray
 
 
 def seconds(rows: Rows, stored: bool) -> float:

@@ -36,10 +36,10 @@ def moments(path: Path) -> list[float]:
 
 def sweeps(path: Path) -> list[float]:
     from mmpca_dist import BayesianMarginPCA, open_dataset
-    from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
-    from mmpca_dist.solvers.options import SolverOptions
-    from mmpca_dist.statistics.rows import Rows
-    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.eigen.options import SolverOptions
+    from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+    from mmpca_dist.passes.rows import Rows
+    from mmpca_dist.passes.schedulers import Threads
 
     begins: list[float] = []
     model = BayesianMarginPCA(K, C=C, tolerance=0.0, max_sweeps=SWEEPS)

@@ -17,25 +17,25 @@ logger = logging.getLogger(__name__)
 class Registry(Mapping[str, T], Generic[T]):
     """A mapping from names to objects of one kind, which have a ``name``.
 
-    Modules of ``package`` define the built-in ones, alone or in tuples. Installed packages add theirs by entry points
+    Modules of the packages define the built-in ones, alone or in tuples. Installed packages add theirs by entry points
     of the group, whose objects are of the same kind. Names in a configuration never import anything.
 
     Parameters
     ----------
     kind : type
         Of the objects.
-    package : str or None
-        Package of the built-in ones; None where all come by entry points.
+    packages : sequence of str
+        Packages of the built-in ones; none where all come by entry points.
     group : str, optional
-        Of entry points; by default the name of the package.
+        Of entry points; by default the name of the first package.
     order : callable, optional
         Key to sort them by; by default the order of modules.
     """
 
     def __init__(
-        self, kind: type[T], package: str | None, group: str | None = None, order: Callable[[T], Any] | None = None
+        self, kind: type[T], *packages: str, group: str | None = None, order: Callable[[T], Any] | None = None
     ) -> None:
-        self._kind, self._package, self._group, self._order = kind, package, group or package or "", order
+        self._kind, self._packages, self._group, self._order = kind, packages, group or packages[0], order
 
     def __getitem__(self, name: str) -> T:
         return self._objects[name]
@@ -59,10 +59,10 @@ class Registry(Mapping[str, T], Generic[T]):
         return dict(sorted(objects.items(), key=lambda named: self._order(named[1])))  # type: ignore[misc]
 
     def _built_in(self) -> Iterator[T]:
-        package = import_module(self._package) if self._package else None
-        for module in pkgutil.iter_modules(package.__path__, f"{self._package}.") if package else ():
-            for value in vars(import_module(module.name)).values():
-                yield from self._of_kind(value)
+        for package in self._packages:
+            for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
+                for value in vars(import_module(module.name)).values():
+                    yield from self._of_kind(value)
 
     def _installed(self, point: EntryPoint) -> list[T]:
         try:

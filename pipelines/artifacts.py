@@ -22,10 +22,10 @@ from prefect.artifacts import (
 from prefect.logging import get_run_logger
 from prometheus_client import Counter, Gauge
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+from mmpca_dist.stores import storage
 
 from .outbox import Outbox
 

@@ -82,7 +82,7 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
       mmpca plan my.yaml --evaluation
     """
     loaded = load(config, settings, output, {"output": "."})
-    from mmpca_dist.evaluation_runs.stages import preview_evaluation
+    from mmpca_dist.runs.evaluation_stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
     costs = preview_evaluation(loaded) if evaluation else preview(loaded)
@@ -175,8 +175,8 @@ def methods() -> None:
 @click.argument("output")
 def show(output: str) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
-    from mmpca_dist.datasets.stores import storage
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+    from mmpca_dist.stores import storage
 
     run = RunDirectory(storage.normalize(output))
     below = RunDirectory(run.path(EVALUATION))
@@ -252,7 +252,7 @@ def refresh(prefect: bool, **options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh
+    from mmpca_dist.runs.refresh import RefreshConfig, check_refresh
 
     config = RefreshConfig(**options)
     check_refresh(config)
@@ -329,7 +329,7 @@ def ingest(
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
-    from mmpca_dist.datasets.ingest.job import check_ingest
+    from mmpca_dist.ingest.job import check_ingest
 
     check_ingest(
         options["source"],

@@ -184,7 +184,7 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
     """Return the runs in a folder and how far they are, as a table; names are those within the folder."""
     from dask.utils import format_bytes
 
-    from mmpca_dist.datasets.stores import storage
+    from mmpca_dist.stores import storage
 
     root = storage.normalize(folder)
     rows = [
@@ -238,7 +238,7 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
 
 def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.evaluation_runs.summary import comparison, error_rows
+    from mmpca_dist.runs.evaluation_summary import comparison, error_rows
 
     record = comparison(output)
     print_text(console, record["verdict"])

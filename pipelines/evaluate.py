@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.evaluation_runs.score_stage import forgetting
-from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.directory import folder_of
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import COMPARE
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
+from mmpca_dist.runs.score_stage import forgetting
 
 from .artifacts import listeners, publish_evaluation
 from .fit import execute

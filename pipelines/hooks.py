@@ -15,12 +15,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
-from mmpca_dist.datasets.ingest.destination import Destination
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import OutputError
+from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
 from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.transform_rows import discard_unfinished
+from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
     ("ingest", "transform"), "destination"

@@ -11,7 +11,7 @@ from .artifacts import ArtifactCallback
 from .flows import flow_of
 from .ingest_table import IngestConfig, ingest_table, ingested
 from .outbox import Outbox
-from .session import watchers
+from .watching import watchers
 
 
 @flow_of(IngestConfig, "ingest", "Turn a labelled table of any format into chunked, checksummed Zarr.")

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from rich.console import Console
 
 from mmpca_dist.configuration.sections import ColumnNames, ImageShape
-from mmpca_dist.datasets.ingest.destination import Overwrite
-from mmpca_dist.datasets.ingest.job import check_columns, ingest
-from mmpca_dist.datasets.ingest.sources import Selection
+from mmpca_dist.ingest.destination import Overwrite
+from mmpca_dist.ingest.job import check_columns, ingest
+from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.settings import Section, setting
 

@@ -40,7 +40,7 @@ prefect_option = click.option(
 
 def _shown(key: str, text: str) -> str:
     """Return an option as it was given, or its key alone where the value carries credentials."""
-    from mmpca_dist.datasets.stores.addresses import refuse_secrets
+    from mmpca_dist.stores.addresses import refuse_secrets
 
     try:
         refuse_secrets(text)

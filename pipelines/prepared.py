@@ -14,7 +14,7 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 
-from .session import watchers
+from .watching import watchers
 
 
 @dataclass

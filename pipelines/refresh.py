@@ -7,13 +7,13 @@ from prefect.artifacts import create_table_artifact
 from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import REPORT
-from mmpca_dist.refresh.refresh import RefreshConfig, in_words, refresh
+from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
 from mmpca_dist.runs.summary import components, legend
 
 from .artifacts import listeners, publish_report
 from .flows import flow_of
 from .outbox import Outbox
-from .session import watchers
+from .watching import watchers
 
 
 @flow_of(

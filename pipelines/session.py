@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rich.console import Console
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.events import Callback
 
 from . import FAILED, INTERRUPTED
 from .console import ConsoleCallback, print_text
+from .watching import watching
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import Purpose, RunConfig
     from mmpca_dist.jobs.job import Stage
-    from mmpca_dist.refresh.refresh import RefreshConfig
+    from mmpca_dist.runs.refresh import RefreshConfig
     from mmpca_dist.runs.transform_rows import TransformConfig
 
     from .ingest_table import IngestConfig
@@ -54,8 +53,8 @@ class Session:
 
     def evaluate(self, config: RunConfig) -> None:
         """Run every stage of an evaluation; the first ones while the server starts."""
-        from mmpca_dist.evaluation_runs.stages import evaluate, evaluation_stages
         from mmpca_dist.jobs.directory import folder_of
+        from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_stages
 
         folder = folder_of(config, "evaluation").uri
         with self._first_stages(config, "evaluation", evaluation_stages(config)):
@@ -69,7 +68,7 @@ class Session:
 
     def refresh(self, config: RefreshConfig) -> str:
         """Extend a run by new rows, and return what was done in words."""
-        from mmpca_dist.refresh.refresh import in_words, refresh
+        from mmpca_dist.runs.refresh import in_words, refresh
 
         return self._done("refresh", config, lambda: in_words(config, refresh(config, [self.callback])), config.output)
 
@@ -205,21 +204,3 @@ def _interruptible(leave: Any) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         timer.cancel()
-
-
-_watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
-
-
-@contextmanager
-def watching(callback: Callback) -> Iterator[None]:
-    """Let flows that are started within call a callback of this process, such as a terminal's."""
-    token = _watchers.set((callback,))
-    try:
-        yield
-    finally:
-        _watchers.reset(token)
-
-
-def watchers() -> tuple[Callback, ...]:
-    """Return the callbacks for flows that this context starts."""
-    return _watchers.get()

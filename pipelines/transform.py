@@ -9,7 +9,7 @@ from mmpca_dist.runs.transform_rows import TransformConfig, transform, transform
 from .artifacts import ArtifactCallback
 from .flows import flow_of
 from .outbox import Outbox
-from .session import watchers
+from .watching import watchers
 
 
 @flow_of(TransformConfig, "transform", "Project new rows with the methods of a finished run, out of core.")

@@ -217,7 +217,7 @@ def digits_run(tmp_path_factory):
 def merging(monkeypatch):
     """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
 
-    from mmpca_dist.evaluation_runs import score_stage
+    from mmpca_dist.runs import score_stage
 
     def choose(ending):
         monkeypatch.setattr(score_stage, "merges", lambda *given: given[-1].output.endswith(ending))

@@ -7,10 +7,10 @@ import itertools
 
 import pytest
 
-from mmpca_dist.datasets.stores import failures, storage
-from mmpca_dist.datasets.stores.remote_files import PatientFileSystem
-from mmpca_dist.datasets.stores.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError
+from mmpca_dist.stores import failures, storage
+from mmpca_dist.stores.remote_files import PatientFileSystem
+from mmpca_dist.stores.zarr_stores import PatientStore
 
 
 def agreed(read):

@@ -5,27 +5,38 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import mmpca_dist
+import mmpca_pipelines
 
 ROOT = Path(mmpca_dist.__file__).parent
+PIPELINES = Path(mmpca_pipelines.__file__).parent
 LAYERS = (
-    "datasets.stores", "datasets", "datasets.readers", "datasets.ingest", "statistics", "neighbors", "solvers",
-    "methods", "kernels", "predictors", "evaluation", "planning", "configuration", "jobs", "report",
-    "evaluation_runs", "runs", "refresh",
+    "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "methods", "models",
+    "predictors", "evaluation", "planning", "configuration", "jobs", "report", "runs",
 )  # fmt: skip
 SHARED = ("errors", "blas", "registry", "settings", "durations", "limits", "finite", "jit", "compile_notice")
 """Below every layer; they import no layer themselves."""
 SOURCES = sorted(ROOT.rglob("*.py"))
+FAMILIES = sorted(path.name for path in (ROOT / "models").iterdir() if (path / "__init__.py").exists())
+
+
+def module_of(path):
+    """Return the name of the module in a file of the library or of the pipelines, and of the package it lies in."""
+    root, name = (PIPELINES, "mmpca_pipelines") if path.is_relative_to(PIPELINES) else (ROOT, ROOT.name)
+    names = (name, *path.relative_to(root).with_suffix("").parts)
+    package = ".".join(names[:-1])
+    return (package, package) if names[-1] == "__init__" else (".".join(names), package)
 
 
 def imported_modules(path):
     """Return the absolute names of what a file imports, within functions too."""
     tree, found = ast.parse(path.read_text()), set()
-    package = (ROOT.name, *path.relative_to(ROOT).parent.parts)
+    package = module_of(path)[1].split(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -39,9 +50,8 @@ def imported_modules(path):
 
 def layer_of(module):
     """Return the layer of a module's name below the package, or None."""
-    names = module.split(".")[1:] if module.split(".")[0] == ROOT.name else []
-    nested = ".".join(names[:2])
-    return nested if nested in LAYERS else names[0] if names else None
+    names = module.split(".")
+    return names[1] if names[0] == ROOT.name and len(names) > 1 else None
 
 
 def test_the_scan_sees_imports():
@@ -70,8 +80,8 @@ def test_importing_every_module_loads_neither_prefect_nor_the_pipelines():
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_layers_import_leftwards_only(path):
-    own = layer_of(".".join((ROOT.name, *path.relative_to(ROOT).with_suffix("").parts)))
-    if own == "__init__":
+    own = layer_of(module_of(path)[0])
+    if own is None:
         return
     if own in SHARED:
         assert not {layer_of(m) for m in imported_modules(path)} & set(LAYERS), f"{path} is below the layers"
@@ -81,6 +91,23 @@ def test_layers_import_leftwards_only(path):
         target = layer_of(module)
         if target in LAYERS:
             assert LAYERS.index(target) <= LAYERS.index(own), f"{path} imports {module}, to its right"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Neither in the library nor in the pipelines, imports within functions included."""
+    paths = [*SOURCES, *sorted(PIPELINES.rglob("*.py"))]
+    imports = {module_of(path)[0]: imported_modules(path) for path in paths}
+    graph = {module: targets & imports.keys() - {module} for module, targets in imports.items()}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_a_familys_own_folder_names_it(family):
+    own = ROOT / "models" / family
+    for path in [*SOURCES, *sorted(PIPELINES.rglob("*.py"))]:
+        if not path.is_relative_to(own):
+            named = [module for module in imported_modules(path) if module.startswith(f"{ROOT.name}.models.{family}")]
+            assert not named, f"{path} imports {named}"
 
 
 def test_whoever_does_not_search_does_not_wait_for_compiled_code():

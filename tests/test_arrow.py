@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.memory_limits import within
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ColumnError, InputError, MmpcaError
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.memory_limits import within
 
 TYPES = {"a": "f4", "b": "f8", "c": "i2", "d": "?", "e": "u1"}
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from helpers.samples import largest_angle, random_start
 
-from mmpca_dist.solvers.blocks.krylov import KrylovBasis
-from mmpca_dist.solvers.blocks.nystroem import nystroem
-from mmpca_dist.solvers.orthonormal import orthonormal
+from mmpca_dist.eigen.blocks.krylov import KrylovBasis
+from mmpca_dist.eigen.blocks.nystroem import nystroem
+from mmpca_dist.eigen.orthonormal import orthonormal
 
 EPS = float(np.finfo(np.float64).eps)
 D = 30

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.scratch import MemoryScratch, ZarrScratch
+from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch
 
 EXACT = {"precision": "double", "tolerance": 0.0, "max_sweeps": 4}
 
@@ -142,7 +142,7 @@ def test_arrays_sparse_rows_dask_arrays_and_data_sets_give_the_same(n, d, tmp_pa
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_the_same_bits_whatever_the_workers_and_wherever_states_are(in_memory, monkeypatch, limits):
     limits.unit_bytes, limits.smallest_unit_bytes = 40 * 8 * 6, 1
-    monkeypatch.setattr("mmpca_dist.methods.statistics_for.states_fit_memory", lambda *_: in_memory)
+    monkeypatch.setattr("mmpca_dist.methods.base.statistics_for.states_fit_memory", lambda *_: in_memory)
     X, y = labelled(400, 6, 3, seed=5)
     fits = []
     for workers in (1, 2, 4):
@@ -221,15 +221,15 @@ def test_components_that_do_not_matter_are_switched_off():
 @pytest.mark.parametrize("resumed_at", [1, 2, 4])
 def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_at):
     """A sweep that is broken off after some of its states leaves those before it, and nothing is lost."""
-    from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
-    from mmpca_dist.solvers.options import SolverOptions
+    from mmpca_dist.eigen.options import SolverOptions
+    from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+    from mmpca_dist.passes.rows import Rows
+    from mmpca_dist.passes.schedulers import Threads
     from mmpca_dist.statistics.gather import rows_in_memory
-    from mmpca_dist.statistics.rows import Rows
-    from mmpca_dist.statistics.schedulers import Threads
 
     monkeypatch.setattr(LIMITS, "unit_bytes", 25 * 8 * 5)
     monkeypatch.setattr(LIMITS, "smallest_unit_bytes", 1)
-    monkeypatch.setattr("mmpca_dist.datasets.dataset.GRAIN_BYTES", 25 * 8 * 5)
+    monkeypatch.setattr("mmpca_dist.tables.dataset.GRAIN_BYTES", 25 * 8 * 5)
     X, y = labelled(200, 5, 3, seed=10)
     passes = []
     rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), on_pass=lambda name, _: passes.append(name))

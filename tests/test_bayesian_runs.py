@@ -12,13 +12,13 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
-from mmpca_dist.datasets.mapped_rows import mapped
-from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.datasets.row_maps.unit_length import UnitLength
 from mmpca_dist.errors import InputError
+from mmpca_dist.models.bayesian_margin.sweep import MarginSweep
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.statistics.margin_sweep import MarginSweep
+from mmpca_dist.tables.mapped_rows import mapped
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.row_maps.unit_length import UnitLength
 
 pytestmark = pytest.mark.usefixtures("no_report")
 BM2PCA = {"name": "bm2pca", "C": 10, "tolerance": 0, "max_sweeps": 4}

@@ -9,10 +9,18 @@ import pytest
 from naive_bayesian import BayesianMargin, labelled_terms, target_terms
 from scipy.sparse import csr_array
 
-from mmpca_dist.statistics.centred_rows import RowUnits
-from mmpca_dist.statistics.label_terms import Terms
-from mmpca_dist.statistics.margin_posterior import ORDER, Posterior, Setting, Sums, TableSums, evidence_bound, update
-from mmpca_dist.statistics.margin_rows import RowUpdate
+from mmpca_dist.models.bayesian_margin.posterior import (
+    ORDER,
+    Posterior,
+    Setting,
+    Sums,
+    TableSums,
+    evidence_bound,
+    update,
+)
+from mmpca_dist.models.bayesian_margin.row_update import RowUpdate
+from mmpca_dist.passes.centred_rows import RowUnits
+from mmpca_dist.passes.label_terms import Terms
 
 KINDS = ("labels", "some labels", "targets")
 

@@ -19,10 +19,10 @@ from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets import memory_limits
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.tables import memory_limits
 
 BOMB = bytes(50 << 20)
 
@@ -116,7 +116,7 @@ def refused_as_it_is_read(dataset, array):
 @pytest.mark.parametrize("name", V2)
 @given(size=st.integers(0, 3000), seed=st.integers(0, 5), share=st.floats(0, 1))
 def test_whatever_fits_is_unpacked_as_ever(name, size, seed, share):
-    from mmpca_dist.datasets.readers import zarr_bounds
+    from mmpca_dist.tables.readers import zarr_bounds
 
     rng = np.random.default_rng(seed)
     raw = rng.integers(0, 256, size, np.uint8)

@@ -13,15 +13,14 @@ from helpers.runs import Recorder, make_config
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import open_dataset, run
-from mmpca_dist.datasets import changes
-from mmpca_dist.datasets.changes import Watch
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.refresh import extend
-from mmpca_dist.runs import transform_rows
+from mmpca_dist.runs import extend, transform_rows
+from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.checksums import from_json, to_json
+from mmpca_dist.tables import changes
+from mmpca_dist.tables.changes import Watch
 
 pytestmark = pytest.mark.usefixtures("no_report")
 KINDS = ("zarr", "parquet", "npz", "csr")
@@ -103,7 +102,7 @@ def test_what_fails_for_a_change_is_told_by_the_change(tmp_path, monkeypatch):
 
 
 def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, monkeypatch):
-    from mmpca_dist.evaluation_runs import score_stage
+    from mmpca_dist.runs import score_stage
 
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}

@@ -8,13 +8,13 @@ import pytest
 import scipy.sparse
 from helpers.resuming import Killed
 
-from mmpca_dist.datasets.dataset import Span
-from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint
+from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 
 class Task:

@@ -19,21 +19,22 @@ from hypothesis import strategies as st
 from naive_evaluation import one_standard_error as by_hand
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.evaluation.component_rule import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.report.component_choices import tried
 from mmpca_dist.report.run_page import report_contents
+from mmpca_dist.runs import evaluation_stages as stages
+from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.summary import lines
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import make_spans
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]

@@ -21,7 +21,7 @@ from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from mmpca_pipelines.cli import cli

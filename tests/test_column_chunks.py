@@ -11,13 +11,13 @@ from helpers.runs import make_config
 from helpers.samples import labelled
 from helpers.table_files import write_zarr
 
-import mmpca_dist.datasets.ingest.sources as sources
+import mmpca_dist.ingest.sources as sources
 from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.tables.dataset import make_spans
 
 N, D = 120, 10
 LAYOUTS = {

@@ -15,11 +15,11 @@ from helpers.evaluating import config_of
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.datasets.ingest.job import check_columns, ingest
-from mmpca_dist.datasets.ingest.sources import Selection
-from mmpca_dist.datasets.readers.parquet import ParquetDataset
 from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.ingest.job import check_columns, ingest
+from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.tables.readers.parquet import ParquetDataset
 from mmpca_pipelines.__main__ import main
 
 N = 400
@@ -261,7 +261,7 @@ def test_a_heavy_column_is_known_to_the_plan_from_ingest_on(tmp_path):
 def test_the_spread_of_columns_is_that_of_all_rows(sparse, limits):
     from scipy.sparse import csr_array
 
-    from mmpca_dist.datasets import column_scatter
+    from mmpca_dist.tables import column_scatter
 
     limits.spread_bytes = 8 * 5 * 3
     X = 1e4 + np.random.default_rng(2).standard_normal((50, 5)) * np.arange(1, 6)

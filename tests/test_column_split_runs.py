@@ -14,17 +14,17 @@ from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.evaluation_runs.stages import evaluate, preview_evaluation
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.passes import class_folds
+from mmpca_dist.passes.group_folds import deal_groups, group_table
 from mmpca_dist.predictors import fits
 from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.statistics import class_folds
-from mmpca_dist.statistics.group_folds import deal_groups, group_table
 
 X, Y = labelled(240, 5, 3, seed=5, separation=0.6)
 GROUPS = np.random.default_rng(2).integers(24, size=240)
@@ -177,7 +177,7 @@ def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monke
     """C of classifiers, C of bm2pca, and alpha and components of penalties: none takes folds of single rows."""
     monkeypatch.setattr(fits, "StratifiedKFold", lambda *_, **__: pytest.fail("folds of rows"))
     monkeypatch.setattr(class_folds.ClassFolds, "of", lambda *_: pytest.fail("folds of rows"))
-    monkeypatch.setattr("mmpca_dist.statistics.class_folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
+    monkeypatch.setattr("mmpca_dist.passes.class_folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
     dealt = []
     for module in (fits, class_folds):
         monkeypatch.setattr(module, "deal_groups", lambda *given, of=module: dealt.append(of) or deal_groups(*given))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold
 from test_splits import split
 
-from mmpca_dist.datasets.times import order_keys
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, group_splits, time_splits
-from mmpca_dist.statistics.group_folds import deal_groups, group_table
-from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.passes.group_folds import deal_groups, group_table
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.tables.times import order_keys
 
 
 def of_groups(y, names, **options):

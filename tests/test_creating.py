@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.resuming import Killed, die_half_way
 
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.storage import create_bytes
 from mmpca_dist.errors import AccessError
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.storage import create_bytes
 
 SIZE = 200_000
 
@@ -72,7 +72,7 @@ def race(uri, writer, ready, found, environment):
 @pytest.mark.parametrize("place", ["local", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 def test_one_of_eight_processes_wins(place):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mmpca_dist.datasets.stores.storage", __name__])
+    context.set_forkserver_preload(["mmpca_dist.stores.storage", __name__])
     ready, found = context.Barrier(8), context.Queue()
     shared = (ready, found, dict(os.environ))
     processes = [context.Process(target=race, args=(f"{place}/lock", i, *shared)) for i in range(8)]

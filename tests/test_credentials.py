@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import InputError
+from mmpca_dist.stores.addresses import refuse_secrets
 
 SECRET = "hunter2"  # noqa: S105
 NAMES = ["token", "key", "secret", "sig", "signature", "auth", "sas", "code", "password"]

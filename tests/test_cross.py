@@ -13,11 +13,12 @@ import zarr
 from helpers.samples import angle_bound, labelled, largest_angle, with_targets
 
 from mmpca_dist import SupervisedPCA, class_moments
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, cross_moments
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.statistics.target_scatter import CrossMoments, cross_moments
+from mmpca_dist.tables.given_labels import GivenLabels
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 EPS = np.finfo(np.float64).eps
 

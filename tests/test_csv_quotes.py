@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
 
 LABELS = ["plain", 'with "quotes"', "a, comma", "two\nlines", '"', 'six\n\n"lines"\n\n\n', '5" pipe']
 

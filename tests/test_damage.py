@@ -14,13 +14,13 @@ from helpers.resuming import results_hash
 from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.checksums import from_json
 from mmpca_dist.errors import DamageError, MmpcaError
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
 from mmpca_dist.runs import summary
 from mmpca_dist.runs.listing import clean, find_runs
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.checksums import from_json
 
 METHODS = ["pca", "m-pca2"]
 NEW = "synthetic:gaussian?n=40&d=3&seed=2"

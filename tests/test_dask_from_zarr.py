@@ -7,7 +7,7 @@ import zarr
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.passes.dask_rows import dask_rows
 
 N, D = 120, 5
 

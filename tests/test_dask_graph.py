@@ -7,7 +7,7 @@ import pytest
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.passes.dask_rows import dask_rows
 
 D = 6
 

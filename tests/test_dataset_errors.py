@@ -15,15 +15,15 @@ from helpers.samples import labelled
 from helpers.servers import forbidding_server, whole_file_server
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.labels import encode, normalize_labels
-from mmpca_dist.datasets.readers import npy as npy_module
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.labels import encode, normalize_labels
+from mmpca_dist.tables.readers import npy as npy_module
 
 X, Y = labelled(60, 3, 2, seed=1)
 

@@ -20,9 +20,9 @@ from sklearn.datasets import load_iris
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.readers.formats import open_rows
-from mmpca_dist.datasets.readers.zarr_dense import PlainChunks
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62)]
 

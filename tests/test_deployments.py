@@ -11,7 +11,7 @@ from prefect.utilities.callables import parameter_schema
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.transform_rows import TransformConfig

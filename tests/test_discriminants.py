@@ -15,20 +15,20 @@ from helpers.samples import labelled, largest_angle, random_start
 from scipy.stats import spearmanr
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.eigen import block_passes
+from mmpca_dist.eigen.block_passes import statistics_in_passes
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers import block_passes
-from mmpca_dist.solvers.block_passes import statistics_in_passes
-from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.statistics.census import take_census
+from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 CASES = 240
@@ -324,7 +324,7 @@ def test_solvers_look_for_classes_less_one(kind, monkeypatch):
     X, y = labelled(90, 30, 4, seed=4)
     asked = []
     monkeypatch.setattr(
-        "mmpca_dist.methods.statistics_for.statistics_in_passes",
+        "mmpca_dist.methods.base.statistics_for.statistics_in_passes",
         lambda rows, needs, *a, **k: asked.append(needs.n_components) or statistics_in_passes(rows, needs, *a, **k),
     )
     every = FisherDiscriminant(solver=kind).fit(X, y)

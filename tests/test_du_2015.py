@@ -12,7 +12,7 @@ from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.published import published_cells, published_datasets, sources_of
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATIONS = sorted((ROOT / "conf" / "paper").glob("bm2pca-*.yaml"))

@@ -13,10 +13,10 @@ import pytest
 from helpers import emulators
 from helpers.remote_runs import fit, fit_and_die, ingested_table
 
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import lease, storage
-from mmpca_dist.datasets.stores.storage import create_bytes
 from mmpca_dist.errors import AccessError
+from mmpca_dist.stores import lease, storage
+from mmpca_dist.stores.storage import create_bytes
+from mmpca_dist.tables.readers.formats import open_dataset
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,14 @@ import pytest
 from scipy.special import stdtr
 from scipy.stats import binom
 
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.evaluation.comparisons import SIGNIFICANT, corrected_t_test, sign_test
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 DRAWS = 20
 """Of splits; tables take them in turn."""

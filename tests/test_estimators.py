@@ -19,10 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import mmpca_dist
-from mmpca_dist import (
-    MarginPCA,
-    class_moments,
-)
+from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
 
 SKIPPED = {

@@ -11,7 +11,7 @@ from helpers.evaluating import KNN, by_cell, config_of, scored, store
 from helpers.samples import counts_like_text, labelled
 
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.predictors.fits import choose_C
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]

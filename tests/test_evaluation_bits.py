@@ -16,7 +16,7 @@ from mmpca_dist import run
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged_folds
 from mmpca_dist.evaluation.in_memory import read_all
-from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.runs import score_stage
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}

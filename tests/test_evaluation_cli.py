@@ -16,10 +16,11 @@ from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.evaluation_runs import score_stage, stages
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.predictors.specification import CLASSIFIERS
+from mmpca_dist.runs import evaluation_stages as stages
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES, evaluate
 from mmpca_pipelines import cli
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,9 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation import cost_meter as metering
 from mmpca_dist.evaluation import merged_folds, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
-from mmpca_dist.evaluation_runs import score_stage, stages
-from mmpca_dist.evaluation_runs.stages import evaluate, evaluation_of
+from mmpca_dist.runs import evaluation_stages as stages
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_of
 
 FOLDS = {"splits": "folds", "folds": 3, "count": 2}
 

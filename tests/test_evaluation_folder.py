@@ -13,14 +13,14 @@ from helpers.evaluating import config_of, scored
 
 import mmpca_dist
 from mmpca_dist import run
-from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.evaluation_runs.summary import comparison
 from mmpca_dist.jobs.directory import RunDirectory, folder_of
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluation_summary import comparison
 from mmpca_dist.runs.listing import clean, find_runs
+from mmpca_dist.stores.lease import held
 from mmpca_pipelines.cli import cli
 
 EVALUATION = {"folds": 3, "margins": False}

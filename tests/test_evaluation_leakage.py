@@ -12,9 +12,9 @@ from helpers.evaluating import KNN, by_cell, config_of, scored, store
 from helpers.samples import counts_like_text, labelled
 
 from mmpca_dist.evaluation import in_memory, merged_folds, reduced_rows
-from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.neighbors import pair_folds
+from mmpca_dist.runs import score_stage
 
 NESTED = {"name": "svm", "C": "nested", "label": "nested"}
 CLASSIFIERS = ["fisher", "naive-bayes", "svm", NESTED, KNN]

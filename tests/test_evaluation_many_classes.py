@@ -16,9 +16,9 @@ from sklearn.naive_bayes import GaussianNB
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.evaluation import merged_folds
 from mmpca_dist.evaluation.margins import signed_distances
-from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.predictors.linear import rule_of_scores
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
 
 CLASSIFIERS = {
     "lda": LinearDiscriminantAnalysis(),

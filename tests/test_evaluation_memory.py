@@ -14,12 +14,12 @@ import json, sys
 import psutil
 import mmpca_dist.runs.stages  # what a process of any kind imports is no part of the data
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
-from mmpca_dist.evaluation_runs.score_stage import forgetting
+from mmpca_dist.runs.score_stage import forgetting
 
 if __name__ == "__main__":
     start = psutil.Process().memory_info().rss

@@ -8,15 +8,15 @@ from click.testing import CliRunner
 from helpers.evaluating import clusters, config_of, scored, store
 from helpers.samples import labelled
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import PlanError
-from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.evaluation_runs.score_stage import forgetting
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, preview_evaluation
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import measured, run_stage
 from mmpca_dist.planning import run_plan
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES, preview_evaluation
+from mmpca_dist.runs.score_stage import forgetting
+from mmpca_dist.stores import storage
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca1a", "fisher"]

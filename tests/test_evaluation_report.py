@@ -16,16 +16,16 @@ import pytest
 from helpers.evaluations import CLASSIFIERS, evaluation, margin
 from helpers.reports import NASTY, check_page, check_picture
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.report.error_tables import error_grids, standing_rows
 from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections, write_evaluation_report
 from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability
 from mmpca_dist.report.published_comparison import published_words
 from mmpca_dist.report.signed_margins import SignedMargins, margin_grids, signed_margins
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluation_summary import error_rows
+from mmpca_dist.stores import storage
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
 FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}

@@ -9,10 +9,10 @@ from helpers.evaluating import config_of, scored, store, timeless
 from helpers.resuming import KILLS, Killed, Writes
 from helpers.samples import labelled
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError
-from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs import score_stage
+from mmpca_dist.stores import storage
 
 METHODS = ["pca", "m-pca1b", "m-pca2"]
 KINDS = {

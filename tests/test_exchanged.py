@@ -11,8 +11,8 @@ from helpers.stored_objects import settings
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import DamageError
-from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.evaluation_stages import evaluate
 
 METHODS = {"methods": ["pca", "m-pca0"]}
 SHARES = {"evaluation": {"splits": "shares", "count": 4, "margins": False, "classifiers": ["naive-bayes"]}}

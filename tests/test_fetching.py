@@ -19,10 +19,10 @@ from helpers.serving import NAME, section, serving
 from mmpca_dist.configuration.data_location import _between_minus_one_and_one, located
 from mmpca_dist.configuration.schema import parse_config, parse_model
 from mmpca_dist.configuration.sections import DatasetConfig
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, ConfigError, InputError
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.stores import storage
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def watch(event, args):
 sys.path.insert(0, sys.argv[1])
 from mmpca_dist.errors import InputError
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.evaluation_runs.stages import preview_evaluation
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
 from mmpca_dist.runs.stages import preview
 sys.addaudithook(watch)
 for path in sys.argv[2:]:

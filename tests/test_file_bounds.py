@@ -13,9 +13,9 @@ import pytest
 from helpers.table_files import npy
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import memory_limits
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.tables import memory_limits
 
 Y = np.arange(20) % 2
 

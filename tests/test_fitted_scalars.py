@@ -8,7 +8,7 @@ from helpers.samples import labelled
 
 import mmpca_dist
 from mmpca_dist import BayesianMarginPCA, MaximumMarginCriterion, ProjectionPenaltyClassifier, load_model, run
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 
 SCALARS = {
     "alpha_": float, "C_": float, "converged_": bool, "proved_": bool, "fitted_by_fold_": bool, "n_iter_": int,

@@ -13,20 +13,20 @@ from naive import coordinatewise_median, exact_class_moments
 from scipy.sparse import csr_array
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.dataset import make_spans, spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, time_splits
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
-from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.schedulers import Cluster, Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset, rows_in_memory
 
 
 def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None, precision="double", **options):

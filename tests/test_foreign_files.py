@@ -11,16 +11,16 @@ import zarr
 from helpers.stored_objects import objects, settings
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets.ingest.destination import Destination
-from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.zarr_groups import ARRAYS
-from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
+from mmpca_dist.ingest.destination import Destination
+from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.zarr_groups import ARRAYS
 
 
 def put(path):

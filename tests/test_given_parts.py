@@ -15,11 +15,11 @@ from helpers.runs import open_and_close
 from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import load_config, parse_config
-from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.evaluation_runs.stages import evaluate, preview_evaluation
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.open_job import open_run_dataset
+from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
+from mmpca_dist.stores.checksums import from_json, to_json
 
 X, Y = labelled(60, 4, 2, seed=5, separation=0.5)
 PARTS = np.arange(60) % 3

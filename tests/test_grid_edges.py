@@ -12,11 +12,11 @@ from helpers.samples import labelled
 from mmpca_dist import ProjectionPenaltyRegressor
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.evaluation_runs.choice_stage import _choice
-from mmpca_dist.evaluation_runs.stages import _largest_penalties, evaluate
-from mmpca_dist.methods.grid_edges import beyond, edge_remark, least
-from mmpca_dist.methods.penalized_model import ProjectionPenalty
+from mmpca_dist.methods.base.grid_edges import beyond, edge_remark, least
+from mmpca_dist.models.projection_penalty.base import ProjectionPenalty
 from mmpca_dist.predictors.fits import GRID
+from mmpca_dist.runs.choice_stage import _choice
+from mmpca_dist.runs.evaluation_stages import _largest_penalties, evaluate
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

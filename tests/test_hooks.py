@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from mmpca_dist.datasets.ingest.destination import Destination, Writing
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores.lease import held
-from mmpca_dist.datasets.stores.storage import names_in
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.destination import Destination, Writing
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.stores.lease import held
+from mmpca_dist.stores.storage import names_in
 from mmpca_pipelines import hooks
 from mmpca_pipelines.ingest import ingest_flow
 from mmpca_pipelines.ingest_table import IngestConfig

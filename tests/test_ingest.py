@@ -15,9 +15,9 @@ import zarr
 from helpers.ingested import FORMATS, NAMES, memory_address, read_back, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.tables.readers.formats import open_rows
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_rows_that_do_not_fit_the_disk_are_refused(tmp_path):
 MEASURE = """
 import sys, tracemalloc
 import pyarrow as pa, pyarrow.csv, sklearn.datasets
-from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.ingest.job import ingest
 ingest("bundled:iris", sys.argv[2] + ".warm", chunk_bytes=1 << 16)
 tracemalloc.start()
 ingest(sys.argv[1], sys.argv[2], chunk_bytes=1 << 16, sparse={"dense": False}.get(sys.argv[3]))

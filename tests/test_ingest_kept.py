@@ -13,8 +13,8 @@ from helpers.evaluating import config_of, scored, store
 from helpers.ingested import NAMES, memory_address, small_table
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
 
 X, Y = small_table()
 PATIENTS = np.asarray([f"patient {i % 7}" for i in range(len(Y))])

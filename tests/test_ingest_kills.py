@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from helpers.dying import KilledError, Steps, ingest_and_die
 
-from mmpca_dist.datasets.ingest.destination import Destination
-from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import AccessError, InputError, OutputError
+from mmpca_dist.ingest.destination import Destination
+from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.listing import clean
+from mmpca_dist.stores import failures, storage
+from mmpca_dist.tables.readers.formats import open_dataset
 
 OLD, NEW = (f"synthetic:gaussian?n=40&d=4&seed={seed}" for seed in (1, 2))
 """Tables of one shape, so that chunks of the one would pass for chunks of the other."""
@@ -45,7 +45,7 @@ def state_of(place):
 def killed(last, place, overwrite):
     """Ingest the new table in another process, and tell whether that was killed after so many steps."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mmpca_dist.datasets.ingest.job", "mmpca_dist.datasets.readers.built_in_tables"])
+    context.set_forkserver_preload(["mmpca_dist.ingest.job", "mmpca_dist.tables.readers.built_in_tables"])
     process = context.Process(target=ingest_and_die, args=(last, NEW, place, overwrite, dict(os.environ)))
     process.start()
     process.join()

@@ -14,8 +14,8 @@ import pytest
 from helpers.ingested import NAMES, memory_address, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
 
 
 @pytest.fixture

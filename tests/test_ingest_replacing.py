@@ -15,16 +15,16 @@ from click.testing import CliRunner
 from helpers.stored_objects import objects, settings
 
 from mmpca_dist import run
-from mmpca_dist.datasets.ingest.destination import Destination
-from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.zarr_groups import TABLE
-from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.datasets.stores.lease import held
-from mmpca_dist.datasets.stores.overlaps import canonical, lies_within
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh, refresh
+from mmpca_dist.ingest.destination import Destination
+from mmpca_dist.ingest.job import check_ingest, ingest
+from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, check_transform, transform
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.lease import held
+from mmpca_dist.stores.overlaps import canonical, lies_within
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.zarr_groups import TABLE
 from mmpca_pipelines.cli import cli
 
 

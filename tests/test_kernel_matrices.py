@@ -23,8 +23,8 @@ from mmpca_dist import (
     OrthogonalLaplacianProjection,
     ProjectionPenaltyClassifier,
 )
-from mmpca_dist.datasets.memory_limits import within
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.memory_limits import within
 
 KINDS = [GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection, KernelProjectionPenaltyClassifier]
 RBF = {"kernel": "rbf", "gamma": 0.2}

@@ -16,13 +16,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
-from mmpca_dist import (
-    GeneralizedDiscriminantAnalysis,
-    KernelProjectionPenaltyClassifier,
-    ProjectionPenaltyClassifier,
-)
-from mmpca_dist.kernels import margin_solvers
-from mmpca_dist.kernels.margin_problem import MarginProblem, Point
+from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, ProjectionPenaltyClassifier
+from mmpca_dist.models.projection_penalty.kernel import margin_solvers
+from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Point
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import FisherDiscriminant, GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection
 from mmpca_dist.errors import InputError
-from mmpca_dist.kernels.orthogonal_laplacian import orthogonal_minimisers
+from mmpca_dist.models.projection_penalty.kernel.orthogonal_laplacian import orthogonal_minimisers
 
 POLY = {"kernel": "poly", "degree": 2, "gamma": 0.3, "coef0": 1.0}
 SHAPES = {"tall": (60, 3, 3), "square": (20, 4, 4), "wide": (12, 9, 3)}

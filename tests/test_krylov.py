@@ -12,19 +12,19 @@ from helpers.samples import even_edges, labelled, largest_angle, random_start
 from sklearn.base import clone
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.eigen import block_passes, pair_passes
+from mmpca_dist.eigen.block_passes import statistics_in_passes
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.methods.margin_pca import VARIANTS
-from mmpca_dist.solvers import block_passes, pair_passes
-from mmpca_dist.solvers.block_passes import statistics_in_passes
-from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 EPS = float(np.finfo(np.float64).eps)
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": EPS}

@@ -10,12 +10,12 @@ import pytest
 import zarr
 
 from mmpca_dist import MarginPCA, class_moments, open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.labels import normalize_labels, unite
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows
+from mmpca_dist.tables.labels import normalize_labels, unite
 
 X = np.arange(24.0).reshape(8, 3) ** 1.5
 TWO = ["a", "a\0"] * 4

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mmpca_dist
-from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.labels import normalize_labels
 
 X, Y = np.random.default_rng(0).standard_normal((40, 4)), np.arange(40) % 2
 MIXED = ["a", 1] * 20

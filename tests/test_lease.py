@@ -17,17 +17,17 @@ import pytest
 from helpers.leases import late_beats, write_owner
 from helpers.runs import make_config
 
-import mmpca_dist.datasets.stores.lease as lease_module
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import Owner, held, holder
+import mmpca_dist.stores.lease as lease_module
 from mmpca_dist.errors import AccessError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Owner, held, holder
 
 HOLD = """
 import sys, time
-from mmpca_dist.datasets.stores.lease import held
+from mmpca_dist.stores.lease import held
 with held(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

@@ -9,10 +9,10 @@ from helpers.runs import make_config
 from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.runs.listing import clean, find_runs, state_of
+from mmpca_dist.stores.lease import held
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import zarr
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables.readers.formats import open_dataset
 
 NAMES = ["x[12]", "x?", "**", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x*", "x[!a]"))]
 NEIGHBOURS = ["x1", "x2", "x10", "x", "x[12]1", "x?.more", "y", "x1/deep"]

@@ -10,12 +10,12 @@ from helpers.samples import even_edges, product_bound, take
 from naive import exact_class_moments
 
 from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
-from mmpca_dist.datasets.dataset import Span, join_spans, spans_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import chunk_adder, gather, moments
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import class_work
 from mmpca_dist.statistics.moments import add_outer_products, pooled_weights
+from mmpca_dist.tables.dataset import Span, join_spans, spans_of
 
 
 def many(n_classes, n_more, d=3, seed=0, text=False):

@@ -11,19 +11,14 @@ from helpers.evaluating import config_of, store
 from helpers.samples import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start
 
-from mmpca_dist import (
-    BayesianMarginPCA,
-    BayesianMarginRegressor,
-    load_model,
-    run,
-)
+from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, load_model, run
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.margin_fit import MOST_STEPS
-from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
-from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.models.bayesian_margin.fit import MOST_STEPS
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.gather import rows_in_memory
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
 
 EXACT = {"precision": "double", "tolerance": 0.0, "max_sweeps": 4}
 PRIOR = {

@@ -13,24 +13,24 @@ from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part, score
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 NAMES = np.array(["a", "b", "c", "d"])
 

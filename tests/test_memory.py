@@ -11,13 +11,13 @@ import zarr
 MEASURE = """
 import json, sys
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.jobs.run_stage import watched_memory
-from mmpca_dist.statistics.census import take_census
+from mmpca_dist.passes.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 import psutil
 
 dataset, scheduler = open_dataset(f"synthetic:gaussian?n={sys.argv[1]}&d=128&seed=3"), Threads(2)

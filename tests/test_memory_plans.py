@@ -25,8 +25,8 @@ MEASURE = """
 import gc, json, sys
 import psutil
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.evaluation_runs.score_stage import forgetting
-from mmpca_dist.evaluation_runs.stages import evaluation_stages
+from mmpca_dist.runs.score_stage import forgetting
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import measured, run_stage

@@ -13,13 +13,13 @@ from naive_judging import signed_distance, wasserstein
 
 from mmpca_dist.evaluation.sampled_margins import Sampling
 from mmpca_dist.evaluation.scores import Classifiers
-from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.linear import fisher_linear
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import concatenated
+from mmpca_dist.runs import score_stage
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
 
@@ -200,10 +200,10 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
 
 
 def dealt(y):
-    from mmpca_dist.datasets.dataset import make_spans
-    from mmpca_dist.datasets.readers.memory import rows_in_memory
     from mmpca_dist.evaluation.splits import fold_splits
-    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.passes.schedulers import Threads
+    from mmpca_dist.tables.dataset import make_spans
+    from mmpca_dist.tables.readers.memory import rows_in_memory
 
     dataset, scheduler = rows_in_memory(np.zeros((len(y), 1)), y, "rows"), Threads(1)
     spans = make_spans(dataset)

@@ -10,11 +10,11 @@ from helpers.samples import labelled, largest_angle
 from mmpca_dist import MarginPCA, RidgeDirections, load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.jobs.directory import Identity
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluation_summary import error_rows
 from mmpca_dist.runs.summary import components, legend, lines
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 

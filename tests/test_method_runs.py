@@ -13,14 +13,14 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from mmpca_dist import LassoSelection, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.summary import components
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions, choose_solver
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 

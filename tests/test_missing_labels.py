@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from helpers.runs import Recorder, make_config
 
 from mmpca_dist import class_moments, open_dataset, run
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.evaluation_runs.summary import comparison
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluation_summary import comparison
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.stores import storage
 
 N, CHUNK = 100, 10
 X = np.random.default_rng(0).standard_normal((N, 4))

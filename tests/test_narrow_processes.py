@@ -113,7 +113,7 @@ def test_other_errors_are_unforeseen_in_spite_of_a_limit(error, limited):
 
 
 def test_rows_that_do_not_fit_are_not_called_damaged():
-    from mmpca_dist.datasets.dataset import readable
+    from mmpca_dist.tables.dataset import readable
 
     with pytest.raises(MemoryError), readable("rows 0 to 9"):
         raise MemoryError("Unable to allocate 7.63 MiB")

@@ -15,15 +15,15 @@ import scipy.stats
 from distributed import Client, LocalCluster
 from helpers.samples import entangled, even_edges, find
 
-from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.statistics.schedulers import Cluster, Threads
-from mmpca_dist.statistics.scratch import MemoryScratch, ZarrScratch
+from mmpca_dist.tables.readers.formats import open_dataset
 
 URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"
 EDGES = even_edges(2000, 217)

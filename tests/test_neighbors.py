@@ -31,8 +31,8 @@ from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors.cells import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import queries_from, queries_of, search_queries
+from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.statistics.scratch import ZarrScratch
 
 
 @st.composite

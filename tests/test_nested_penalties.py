@@ -8,9 +8,9 @@ from helpers.evaluating import config_of, scored, store
 from helpers.samples import labelled
 
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import choose_C
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
 
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 
@@ -53,7 +53,7 @@ def test_the_choice_is_that_of_the_rows_that_train():
 
 
 def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
-    from mmpca_dist.evaluation_runs import stages
+    from mmpca_dist.runs import evaluation_stages as stages
 
     found, build = [], stages.evaluation_of
 
@@ -62,7 +62,7 @@ def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(stages, "evaluation_of", keep)
-    from mmpca_dist.evaluation_runs.stages import evaluate
+    from mmpca_dist.runs.evaluation_stages import evaluate
 
     evaluate(config_of(tmp_path / "out", "bundled:iris", evaluation={"classifiers": NESTED[:1], "margins": False}))
     assert found[0].classifiers == {"svm": "svm, C nested"}

@@ -12,10 +12,10 @@ from helpers.evaluating import config_of, store
 from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.datasets.column_scatter import heavy_columns, heavy_note
-from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.summary import legend
+from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
 from mmpca_pipelines.cli import cli
 
 

@@ -21,14 +21,14 @@ from zarr.storage import WrapperStore
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.datasets.stores.remote_files import Bucket
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.statistics.scratch import ZarrScratch
+from mmpca_dist.passes.scratch import ZarrScratch
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.remote_files import Bucket
+from mmpca_dist.tables.readers.formats import open_dataset
 from mmpca_pipelines.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_report")

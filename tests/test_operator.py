@@ -12,10 +12,10 @@ from helpers.samples import Shuffled, even_edges, labelled
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist import LOL, MarginPCA
-from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.tables.readers.formats import open_dataset
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

@@ -12,13 +12,13 @@ from helpers.evaluating import KNN, by_cell, config_of, scored, timeless
 from helpers.resuming import small_units
 from helpers.samples import labelled
 
-from mmpca_dist.datasets.readers.zarr_dense import ZarrDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
+from mmpca_dist.runs import score_stage
+from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
 ROWS, CHUNK = 400, 90

@@ -13,18 +13,18 @@ from helpers.part_samples import assert_training, difference_rows, find_all, mak
 from helpers.samples import counts_like_text, even_edges, labelled, write_csr
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Cluster, Threads
-from mmpca_dist.statistics.scratch import MemoryScratch, open_scratch
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.dask_rows import dask_rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.scratch import MemoryScratch, open_scratch
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -14,8 +14,6 @@ from helpers.samples import entangled, even_edges, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mmpca_dist.datasets.dataset import make_spans, spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
@@ -25,12 +23,14 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
 from mmpca_dist.neighbors.search import queries_of, search_queries
-from mmpca_dist.statistics.census import take_census
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch, open_scratch
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.scratch import MemoryScratch, ZarrScratch, open_scratch
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 EPS = float(np.finfo(np.float64).eps)
 SINGLE = float(np.finfo(np.float32).eps)

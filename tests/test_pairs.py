@@ -16,8 +16,8 @@ from mmpca_dist import MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, sum_pairs
+from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.statistics.scratch import ZarrScratch
 
 SINGLE = float(np.finfo(np.float32).eps)
 

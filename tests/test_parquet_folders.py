@@ -14,10 +14,10 @@ import pytest
 from helpers.samples import labelled
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.readers.formats import open_column, open_rows
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.refresh.arrivals import arrivals
+from mmpca_dist.runs.arrivals import arrivals
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.readers.formats import open_column, open_rows
 
 
 def frame(n=60, seed=0):
@@ -50,7 +50,7 @@ def test_the_order_is_part_of_the_fingerprint(tmp_path, monkeypatch):
     """A run that began with the files in another order must not go on with these."""
     dd.from_pandas(frame(110), npartitions=11, sort=False).to_parquet(tmp_path / "a", write_index=False)
     natural = open_dataset(tmp_path / "a").fingerprint()
-    monkeypatch.setattr("mmpca_dist.datasets.readers.parquet_folders.natural_sort_key", lambda name: name)
+    monkeypatch.setattr("mmpca_dist.tables.readers.parquet_folders.natural_sort_key", lambda name: name)
     assert open_dataset(tmp_path / "a").fingerprint() != natural
 
 
@@ -142,7 +142,7 @@ def test_moving_rows_to_a_folder_of_another_value_changes_the_fingerprint(tmp_pa
 
 
 def test_ingest_keeps_columns_in_names_of_folders(tmp_path):
-    from mmpca_dist.datasets.ingest.job import ingest
+    from mmpca_dist.ingest.job import ingest
 
     table = frame().assign(year=np.arange(60) % 3 + 1)
     ingest(str(hive(tmp_path / "a", ["year"], table)), str(tmp_path / "b.zarr"), keep=["year"])

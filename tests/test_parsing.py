@@ -11,8 +11,8 @@ import pytest
 from helpers.evaluating import store
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.readers.npy import READINGS, NpyHeader, read_again
-from mmpca_dist.statistics.serialization import decode, encode
+from mmpca_dist.passes.serialization import decode, encode
+from mmpca_dist.tables.readers.npy import READINGS, NpyHeader, read_again
 
 MISMATCH = SystemError("AST constructor recursion depth mismatch (before=75, after=72)")
 

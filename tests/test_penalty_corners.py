@@ -18,12 +18,12 @@ from sklearn.linear_model import Ridge
 from mmpca_dist import MarginPCA, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
-from mmpca_dist.methods.fold_grid import FoldGrid
-from mmpca_dist.methods.penalty_results import Choice
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.linear_models import relative_gaps
-from mmpca_dist.solvers.penalized_squares import Squares
-from mmpca_dist.solvers.penalties import SubspacePenalty
+from mmpca_dist.methods.base.fold_grid import FoldGrid
+from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.models.projection_penalty.results import Choice
+from mmpca_dist.optimise.linear_models import relative_gaps
+from mmpca_dist.optimise.penalized_squares import Squares
+from mmpca_dist.optimise.penalties import SubspacePenalty
 
 SHAPES = [(6, 15), (40, 5)]
 """Of labelled rows: with eight rows of P, more than rows less one, and more than columns."""

@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist import ProjectionPenaltyClassifier
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods import penalty_minima
-from mmpca_dist.solvers.penalties import SparsePenalty
-from mmpca_dist.statistics.centred_rows import CentredRows
-from mmpca_dist.statistics.hinge_sums import HingeInterior
-from mmpca_dist.statistics.loss_sums import SumLosses
-from mmpca_dist.statistics.losses import LOSSES as LOSSES_BY_NAME
+from mmpca_dist.models.projection_penalty import minima as penalty_minima
+from mmpca_dist.optimise.hinge_sums import HingeInterior
+from mmpca_dist.optimise.loss_sums import SumLosses
+from mmpca_dist.optimise.losses import LOSSES as LOSSES_BY_NAME
+from mmpca_dist.optimise.penalties import SparsePenalty
+from mmpca_dist.passes.centred_rows import CentredRows
 
 
 def test_losses_of_the_twin_are_those_of_the_issue():

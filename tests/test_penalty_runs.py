@@ -14,12 +14,12 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.optimise.interior_point import HingeSweep
+from mmpca_dist.optimise.linear_models import ModelSweep
+from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
+from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.solvers.interior_point import HingeSweep
-from mmpca_dist.solvers.linear_models import ModelSweep
-from mmpca_dist.statistics.scratch import ZarrScratch
 
 PENALTY = {"name": "projection-penalty", "alpha": 5.0}
 

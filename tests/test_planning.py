@@ -9,15 +9,15 @@ from helpers.runs import make_config
 
 import mmpca_dist.planning.run_plan as planning_module
 from mmpca_dist import open_dataset, run
-from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.neighbors.layout_size import row_bytes
+from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
-from mmpca_dist.statistics.scratch import ZarrScratch
+from mmpca_dist.tables.dataset import make_spans
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
 

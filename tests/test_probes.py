@@ -8,18 +8,19 @@ import pytest
 import scipy.linalg
 
 from mmpca_dist import MarginPCA
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.eigen import block_passes
+from mmpca_dist.eigen import certificate as ritz
+from mmpca_dist.eigen.block_passes import leading_start, statistics_in_passes
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays, save_statistics
-from mmpca_dist.solvers import block_passes, ritz
-from mmpca_dist.solvers.block_passes import leading_start, statistics_in_passes
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.approximation import FORMER_SEED, probe_seed, probes
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 D, K, OVERSAMPLING = 70, 4, 4
 SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0

@@ -14,7 +14,7 @@ from mmpca_pipelines.console import ProgressLines
 SCRIPT = """
 import sys
 from rich.console import Console
-from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.limits import LIMITS
 from mmpca_pipelines.console import ConsoleCallback
 

@@ -26,7 +26,7 @@ from mmpca_dist.evaluation.published import (
     side_by_side,
 )
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 

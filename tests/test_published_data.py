@@ -8,8 +8,8 @@ from helpers.samples import SCATTERS, largest_angle
 
 from mmpca_dist import FisherDiscriminant, load_model, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.methods.base.registry import METHODS
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -12,10 +12,10 @@ from helpers.sheets import drawn_sheet
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.report.reconstructions import Reconstructions, example_rows
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 CONFIG = Path(__file__).parents[1] / "conf" / "digits.yaml"
 SIZES = [2, 8, 20]

@@ -11,17 +11,17 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 
 def statistics_of(X, y, *, standardize=False):

@@ -21,8 +21,8 @@ from mmpca_dist import (
     class_moments,
 )
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import VARIANTS
-from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.medians import PAIRINGS
 

@@ -16,16 +16,16 @@ from helpers.samples import Shuffled, even_edges
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import _controller, single_blas_thread
-from mmpca_dist.datasets.dataset import Span, make_spans, spans_of, unit_edges
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.census import take_census
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Cluster, Threads, run_span
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import median_sets
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Cluster, Threads, run_span
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Span, make_spans, spans_of, unit_edges
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 URI = "synthetic:clusters?n=20000&d=12&k=6&classes=3&seed=7"
 EDGES = even_edges(20000, 617)

@@ -13,10 +13,10 @@ from helpers.refreshing import X, Y, bits, fill, fit, no_pictures, refreshed, wr
 from helpers.transforming import write_npz
 
 from mmpca_dist import load_model
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.stores import storage
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_a_kill_during_the_first_refresh(small, tmp_path):
 KILL = """
 import os, signal, sys
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 
 class Kill(Callback):
     def on_pass(self, stage, name):

@@ -31,8 +31,8 @@ from naive import exact_class_moments, mpca0_rows
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 

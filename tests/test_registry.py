@@ -12,20 +12,20 @@ from helpers.samples import labelled
 
 from mmpca_dist import registry, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.readers.formats import FORMATS
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.jobs.finished_runs import load_model
-from mmpca_dist.methods.registry import METHODS, Method
+from mmpca_dist.methods.base.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
-from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluation_summary import error_rows
+from mmpca_dist.tables.readers.formats import FORMATS
 
 PLUGIN = """
-from mmpca_dist.methods.parameters import Option
+from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.margin_pca import MarginPCA
-from mmpca_dist.methods.registry import Method
+from mmpca_dist.methods.base.registry import Method
 
 class Reversed(MarginPCA):
     _options = {"times": Option(gt=0, example=2.0, description="What eigenvalues are multiplied by")}
@@ -42,10 +42,10 @@ ANOTHER_PCA = Method("pca", "Not PCA", "elsewhere", "nothing", "d", Reversed)
 PARTS = """
 from dataclasses import replace
 import numpy as np
-from mmpca_dist.datasets.readers.formats import Format
-from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.formats import Format
+from mmpca_dist.tables.readers.memory import ArrayDataset
 from mmpca_dist.predictors.liblinear import SVM
-from mmpca_dist.solvers.blocks.krylov import KRYLOV
+from mmpca_dist.eigen.blocks.krylov import KRYLOV
 
 SOLVER = replace(KRYLOV, name="again")
 CLASSIFIER = replace(SVM, name="machine")

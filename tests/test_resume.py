@@ -10,10 +10,10 @@ from helpers.samples import labelled
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import run
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
+from mmpca_dist.stores import storage
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher"]
 APPROXIMATE = {"search": "approximate", "recall": 0.9, "max_queries": 250}

@@ -13,21 +13,22 @@ from helpers.samples import largest_angle
 from scipy.stats import binom
 
 from mmpca_dist import MarginPCA
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.eigen import block_passes
+from mmpca_dist.eigen import certificate as ritz
+from mmpca_dist.eigen.block_passes import statistics_in_passes
+from mmpca_dist.eigen.certificate import _subspace_sizes, norm_bound
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.margin_pca import margin_scatter
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers import block_passes, ritz
-from mmpca_dist.solvers.block_passes import statistics_in_passes
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.ritz import _subspace_sizes, norm_bound
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import approximation
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 D, K = 36, 4
 CASES = 1000

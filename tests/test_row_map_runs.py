@@ -21,16 +21,16 @@ from sklearn.pipeline import make_pipeline
 import mmpca_dist.jobs.row_map_stage as row_map_stage
 from mmpca_dist import load_maps, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.jobs.open_job import open_run_dataset
-from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs import stages
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview, stages_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.mapped_rows import MappedRows
 
 FOURIER = {"name": "fourier", "n_components": 24}
 NYSTROEM = {"name": "nystroem", "n_components": 20}
@@ -284,9 +284,9 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
 
 
 def in_memory(dataset, count, seed):
-    from mmpca_dist.statistics.row_map_fits import spread_sample
-    from mmpca_dist.statistics.schedulers import Threads
-    from mmpca_dist.statistics.tree_reduction import Tasks
+    from mmpca_dist.passes.row_map_fits import spread_sample
+    from mmpca_dist.passes.schedulers import Threads
+    from mmpca_dist.passes.tree_reduction import Tasks
 
     return spread_sample(Tasks(scheduler=Threads(1)), dataset, count, seed)
 

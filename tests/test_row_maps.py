@@ -20,19 +20,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import MarginPCA, NystroemFeatures, RandomFourierFeatures
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.mapped_rows import BLOCK_ROWS, MappedRows, mapped
-from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.datasets.row_maps.fourier import Fourier, draw_frequencies
-from mmpca_dist.datasets.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
-from mmpca_dist.datasets.row_maps.sampling import by_chunk, sample_plan
-from mmpca_dist.datasets.row_maps.specification import ROW_MAPS
-from mmpca_dist.datasets.row_maps.unit_length import UnitLength
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.row_map_fits import fit_row_maps, spread_sample
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.mapped_rows import BLOCK_ROWS, MappedRows, mapped
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
+from mmpca_dist.tables.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
+from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
+from mmpca_dist.tables.row_maps.specification import ROW_MAPS
+from mmpca_dist.tables.row_maps.unit_length import UnitLength
 
 X, Y = labelled(300, 7, 3, seed=1)
 

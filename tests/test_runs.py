@@ -13,13 +13,13 @@ from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.stored_arrays import load_statistics
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -276,7 +276,7 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
 
 
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
-    from mmpca_dist.datasets.readers.built_in_tables import BundledDataset
+    from mmpca_dist.tables.readers.built_in_tables import BundledDataset
 
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))

@@ -9,8 +9,8 @@ from helpers.samples import SCATTERS, angle_bound, even_edges, labelled, largest
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import margin_scatter
-from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics.coordinates import tall_statistics, wide_statistics
 from mmpca_dist.statistics.medians import PAIRINGS, by_pairing, median_sets
 from mmpca_dist.statistics.moments import pooled_weights

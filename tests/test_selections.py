@@ -14,7 +14,7 @@ from sklearn.linear_model import Lasso, lars_path
 
 from mmpca_dist import FisherScore, LassoSelection, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.solvers.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
+from mmpca_dist.optimise.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
 
 SHAPES = [(60, 8), (15, 25)]
 

@@ -8,8 +8,8 @@ import zarr
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.zarr_dense import PlainChunks
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from helpers.samples import labelled
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import LARGEST_DUAL, SolverOptions, choose_solver, solver_names
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import LARGEST_DUAL, SolverOptions, choose_solver, solver_names
 
 WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
 """Columns of 1,000 rows that are just kept."""

@@ -17,16 +17,16 @@ from naive import dense_rows
 
 import mmpca_dist.runs.projection as projection
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets.dataset import make_spans
-from mmpca_dist.datasets.readers.csr import SparseRows
-from mmpca_dist.datasets.readers.formats import open_rows
-from mmpca_dist.datasets.readers.zarr_sparse import _Stretches
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.readers.csr import SparseRows
+from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.readers.zarr_sparse import _Stretches
 
 N, D = 103, 9
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (51, 52)]
@@ -214,7 +214,7 @@ def test_the_plan_counts_stored_bytes_and_holds(tmp_path):
 def test_text_of_twenty_newsgroups(real_path, tmp_path):
     """15,935 x 62,061: a unit of dense rows is all that is ever made dense; the words that most use make a table."""
     from mmpca_dist import MarginPCA
-    from mmpca_dist.datasets.ingest.job import ingest
+    from mmpca_dist.ingest.job import ingest
 
     manifest = ingest(real_path("newsgroups20.npz"), tmp_path / "a.zarr")
     assert manifest["sparse"] and manifest["classes"] == 20

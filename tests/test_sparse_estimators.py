@@ -12,9 +12,9 @@ from helpers.samples import counts_like_text
 from sklearn.base import clone
 
 from mmpca_dist import MarginPCA, NearestOpposite, SupervisedPCA, class_moments
-from mmpca_dist.datasets.readers.csr import SparseRows
-from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.readers.csr import SparseRows
+from mmpca_dist.tables.readers.memory import SparseArray
 
 N, D = 90, 7
 PARTS, X, Y = counts_like_text(N, D, 3, seed=3, dtype="float64")

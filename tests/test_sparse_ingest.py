@@ -15,8 +15,8 @@ from sklearn.datasets import dump_svmlight_file
 from zarr.codecs import Crc32cCodec, ShardingCodec
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.ingest.job import ingest
 
 N, D = 120, 40
 PARTS, X, Y = counts_like_text(N, D, 3, seed=0, share=0.05)

@@ -9,12 +9,12 @@ import zarr
 from helpers.samples import counts_like_text, write_csr
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.dataset import MissingLabels
-from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import MissingLabels
+from mmpca_dist.tables.readers.formats import open_rows
 
 N, D = 60, 9
 PARTS, X, Y = counts_like_text(N, D, 3, seed=0)
@@ -225,7 +225,7 @@ def test_missing_chunks_of_categories_are_the_first_one(tmp_path):
     (tmp_path / "a.zarr" / "obs" / "kind" / "codes" / "c" / "1").unlink()
     dataset = open_dataset(uri, label="obs/kind")
     assert dataset.missing_labels == MissingLabels(20, ((20, 40),), "ant")
-    from mmpca_dist.datasets.dataset import make_spans
+    from mmpca_dist.tables.dataset import make_spans
 
     census = take_census(dataset, make_spans(dataset), Tasks(scheduler=Threads(1)))
     assert census.counts[0] == 20 + np.sum(np.delete(Y, np.s_[20:40]) == 0)

@@ -9,17 +9,17 @@ from naive import exact_class_moments
 from scipy.sparse import csr_array, random_array
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.datasets.readers.memory import ArrayDataset, SparseArray
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.census import count_labels
+from mmpca_dist.passes.class_folds import folds_of
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import summary
-from mmpca_dist.statistics.census import count_labels
-from mmpca_dist.statistics.class_folds import folds_of
 from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.readers.memory import ArrayDataset, SparseArray
 
 
 def sparse_rows(n, d, n_classes, density=0.04, seed=0, dtype=np.float64):

@@ -12,13 +12,13 @@ from helpers.samples import even_edges, labelled
 
 from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.memory import SparseArray
+from mmpca_dist.eigen.costs import sparse_unit
 from mmpca_dist.errors import InputError
-from mmpca_dist.solvers.costs import sparse_unit
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.memory import SparseArray
 
 SUMS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 

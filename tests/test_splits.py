@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_judging import fold_sizes, parts_by_hash, splitmix64
 
-from mmpca_dist.datasets.dataset import make_spans, spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
 from mmpca_dist.evaluation.column_splits import as_column, given_splits
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Cluster, Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.dask_rows import dask_rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 
 def split(make, y, *arguments, edges=None, scheduler=None, dataset=None, **options):

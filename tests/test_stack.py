@@ -17,9 +17,9 @@ from helpers.stack import answers, stack_at_work
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.readers.formats import open_dataset
 
 pytestmark = pytest.mark.server
 

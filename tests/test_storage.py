@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.stores import failures, storage
 
 
 def of(package, name, base=Exception, **attributes):

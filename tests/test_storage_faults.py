@@ -12,9 +12,9 @@ import pytest
 from helpers.faulty_s3 import FAULTS, KEYS
 from helpers.remote_runs import fit, ingested_table
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, ConfigError
-from mmpca_dist.statistics.scratch import ZarrScratch
+from mmpca_dist.passes.scratch import ZarrScratch
+from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +124,7 @@ def test_an_outage_in_the_middle_of_a_run(table, bucket, s3_proxy, quick, monkey
 
 def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick):
     """A chunk that fails its checksum however often it is read is no fault of the transfer."""
-    from mmpca_dist.datasets.readers.formats import open_dataset
+    from mmpca_dist.tables.readers.formats import open_dataset
 
     fs, path = storage.filesystem(f"{table}/X/c/0/0")
     data = bytearray(fs.cat_file(path))
@@ -137,7 +137,7 @@ def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick)
 
 
 def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
-    from mmpca_dist.datasets.readers.formats import open_dataset
+    from mmpca_dist.tables.readers.formats import open_dataset
 
     s3_proxy.reset(dict.fromkeys(range(15), "slowdown"))  # the client's own attempts are six
     with caplog.at_level(logging.WARNING, "mmpca_dist"):
@@ -152,7 +152,7 @@ def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick
 @pytest.mark.parametrize("value", ["soon", "-1", "0", "nan", "inf"])
 @pytest.mark.parametrize("name", ["MMPCA_STORAGE_PATIENCE", "MMPCA_STORAGE_TIMEOUT"])
 def test_limits_must_be_seconds(name, value, monkeypatch):
-    from mmpca_dist.datasets.stores import failures
+    from mmpca_dist.stores import failures
 
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mmpca_dist.neighbors.search import Work
+from mmpca_dist.passes.serialization import decode, encode, is_contiguous, size_of
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatter_operator import Sums
-from mmpca_dist.statistics.serialization import decode, encode, is_contiguous, size_of
 from mmpca_dist.statistics.summary import PassResult
 
 

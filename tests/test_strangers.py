@@ -22,16 +22,16 @@ from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.parsing import read_yaml
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.datasets import labels, memory_limits
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers import parquet_pages
-from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import as_fraction
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables import labels, memory_limits
+from mmpca_dist.tables.readers import parquet_pages
 from mmpca_pipelines.ingest_table import IngestConfig
 from mmpca_pipelines.options import image_shape_of
 
@@ -143,7 +143,7 @@ def test_labels_that_repeat_a_long_text(kind, pool, tmp_path):
 @pytest.mark.parametrize("features", ["columns", "list"])
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
 def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.readers.parquet.unpacks_little", lambda *_: False)
+    monkeypatch.setattr("mmpca_dist.tables.readers.parquet.unpacks_little", lambda *_: False)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((500, 4)).astype("f4"), [f"class {i % 7}" for i in range(500)]
     lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 4)

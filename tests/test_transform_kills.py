@@ -14,12 +14,12 @@ from helpers.leases import late_beats, write_owner
 from helpers.transforming import X, Y, fit, projected, write_npz, write_zarr
 
 from mmpca_dist import load_model, open_dataset
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import Owner, held
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.projection import UNFINISHED
 from mmpca_dist.runs.transform_rows import TransformConfig, discard_unfinished, transform
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Owner, held
 
 ROWS = np.tile(X, (40, 1))
 

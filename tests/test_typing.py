@@ -14,7 +14,7 @@ import pytest
 
 from mmpca_dist import load_model
 from mmpca_dist.jobs import finished_runs
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -9,8 +9,8 @@ import pytest
 import zarr
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.job import ingest
 
 X = np.arange(80, dtype=np.float32).reshape(40, 2).repeat(3, axis=1)
 Y = np.arange(40) % 2

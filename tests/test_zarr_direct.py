@@ -10,8 +10,8 @@ import pytest
 import zarr
 from zarr.codecs import Crc32cCodec
 
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.zarr_dense import PlainChunks
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.stores.addresses import refuse_secrets
 
 CLUSTERS = "MMPCA_CLUSTERS"
 OPTIONS = "MMPCA_CLUSTER_OPTIONS"

@@ -20,10 +20,10 @@ from dask.utils import format_bytes, parse_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.sections import DatasetConfig
-from mmpca_dist.datasets.memory_limits import refuse_larger
-from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import failures, storage
+from mmpca_dist.tables.memory_limits import refuse_larger
 
 VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 """An environment variable at the beginning of a folder."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmpca_dist.configuration.parsing import as_yaml
 from mmpca_dist.errors import did_you_mean
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.settings import as_list
 
 FORMER: dict[str, tuple[str, Any]] = {

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
 from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.registry import METHODS, Method, MethodOptions, title_of
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import METHODS, Method, MethodOptions, title_of
 
 LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,62}[A-Za-z0-9+])?")
 """Labels name folders, files and columns."""

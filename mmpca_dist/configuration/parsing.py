@@ -14,9 +14,9 @@ import yaml
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema
 
-from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from mmpca_dist.settings import values_of
+from mmpca_dist.stores.addresses import refuse_secrets
 
 MOST_BYTES = 1 << 20
 MOST_DEPTH = 30

@@ -6,8 +6,8 @@ import textwrap
 
 from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
-from mmpca_dist.datasets.row_maps.specification import ROW_MAPS
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.tables.row_maps.specification import ROW_MAPS
 
 WIDTH = 80
 

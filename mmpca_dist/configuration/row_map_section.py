@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
 from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
-from mmpca_dist.datasets.mapped_rows import stored_form
-from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
+from mmpca_dist.tables.mapped_rows import stored_form
+from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
 
 class RowMapSection(BaseModel):

@@ -23,12 +23,12 @@ from mmpca_dist.configuration.sections import (
     ProjectConfig,
     SolverConfig,
 )
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.component_rule import COMPONENT_COUNTS, candidates, fewest_training
-from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.settings import Section, as_list, setting
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.stores import storage
 
 Purpose = Literal["run", "evaluation"]
 """What a configuration is used for: the same one serves both."""

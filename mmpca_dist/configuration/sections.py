@@ -12,15 +12,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.configuration.row_map_section import RowMapSetting
-from mmpca_dist.datasets.memory_limits import MAX_BYTES
-from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
-from mmpca_dist.datasets.stores.addresses import refuse_secrets
+from mmpca_dist.eigen.options import SolverOptions, check_solver, solver_names
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting, is_from_moments
 from mmpca_dist.settings import Section, as_list, setting
-from mmpca_dist.solvers.options import SolverOptions, check_solver, solver_names
+from mmpca_dist.stores.addresses import refuse_secrets
+from mmpca_dist.tables.memory_limits import MAX_BYTES
+from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
 SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
 MOST_SECONDS = 7 * 24 * 3600

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
-from mmpca_dist.datasets.labels import encode
-from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.datasets.times import as_times, key_before, order_keys
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
-from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
-from mmpca_dist.statistics.group_folds import deal_groups, draw_groups, group_table, groups_of_classes
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
+from mmpca_dist.passes.group_folds import deal_groups, draw_groups, group_table, groups_of_classes
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, make_spans
+from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.times import as_times, key_before, order_keys
 
 
 def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> ColumnSplits:

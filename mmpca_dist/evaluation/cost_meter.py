@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from mmpca_dist.statistics.tree_reduction import OnPass
+from mmpca_dist.passes.tree_reduction import OnPass
 
 Item = TypeVar("Item")
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Relabelled
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.splits import PartSizes, Splits
+from mmpca_dist.passes.census import Census, count_labels
+from mmpca_dist.passes.rows import Rows
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.fold_moments import (
     earlier_moments,
     moments_of_parts,
@@ -22,9 +21,10 @@ from mmpca_dist.statistics.fold_moments import (
     with_counted_scatter,
 )
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
-from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.tables.dataset import Dataset, Relabelled
+from mmpca_dist.tables.labels import encode
 
 
 class CellLabels(Relabelled):

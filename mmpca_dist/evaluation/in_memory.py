@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from mmpca_dist.datasets.dataset import Dataset, make_spans
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part, score
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.passes.rows import Rows, collect_rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.rows import Rows, collect_rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from scipy.sparse import issparse
 from scipy.stats import wasserstein_distance
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part
@@ -26,6 +25,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
+from mmpca_dist.tables.labels import encode
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
@@ -24,18 +22,20 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductio
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
 from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.transform import centred, projected
+from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.scratch import open_scratch
+from mmpca_dist.passes.tree_reduction import concatenated
+from mmpca_dist.passes.units import read_units
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.scratch import open_scratch
-from mmpca_dist.statistics.tree_reduction import concatenated
-from mmpca_dist.statistics.units import read_units
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 BLOCK_ROWS = 4096
 """Rows that are scored at once."""

@@ -134,7 +134,7 @@ class PublishedFigures:
     reasons: Callable[[], Sequence[Reason]]
 
 
-FIGURES = Registry(PublishedFigures, None, group="mmpca_dist.published")
+FIGURES = Registry(PublishedFigures, group="mmpca_dist.published")
 
 
 def published_datasets() -> list[str]:

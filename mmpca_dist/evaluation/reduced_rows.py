@@ -17,22 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part, Scores, error_line, fit_notes, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.transform import projected
+from mmpca_dist.methods.base.transform import projected
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
+from mmpca_dist.passes.tree_reduction import concatenated
+from mmpca_dist.passes.units import read_unit, read_units
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads
-from mmpca_dist.statistics.tree_reduction import concatenated
-from mmpca_dist.statistics.units import read_unit, read_units
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 DOUBLE = np.dtype(np.float64)
 

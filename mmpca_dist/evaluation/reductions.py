@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.transform import projected
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.coordinates import Statistics, in_units

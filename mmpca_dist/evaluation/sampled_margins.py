@@ -25,10 +25,10 @@ from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.transform import projected
+from mmpca_dist.methods.base.transform import projected
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.serialization import storable
 
 LEAST_ROWS = 64
 """Of a part that is measured, and of a class that is fitted to, however wide the rows are."""

@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.thresholds import HashesOfRows, find_thresholds, row_hashes, row_mixes, split_keys
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import encode
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
 """Of larger exponents Python would write out every digit."""

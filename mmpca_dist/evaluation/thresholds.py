@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 LEAST_STEP = 4
 """Bits that a pass finds at least, whatever the counts take: with 100,000 classes and 50 splits, 640 MB."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.jobs.allocator import return_freed_arrays
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
 from mmpca_dist.planning.plan import WORKER_BASE
-from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
+from mmpca_dist.stores import storage
 
 PAUSED = 0.8
 """Share of its memory limit from which on Dask gives a worker no work: Dask's default."""

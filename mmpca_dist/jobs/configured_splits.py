@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import notes_on_missing_labels
-from mmpca_dist.datasets.readers.formats import open_column
-from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, group_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
+from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.readers.formats import open_column
+from mmpca_dist.tables.readers.npy import NpyHeader, read_again
 
 SHARE = "4/5"
 """Of the rows of each class that train in shares."""

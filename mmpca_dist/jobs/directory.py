@@ -10,13 +10,13 @@ from importlib.metadata import version
 from typing import Any, cast
 
 from mmpca_dist.configuration.schema import SECTIONS, Purpose, RunConfig, stored_config
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.checksums import to_json
-from mmpca_dist.datasets.stores.lease import is_lease
-from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT, MAPS, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.checksums import to_json
+from mmpca_dist.stores.lease import is_lease
+from mmpca_dist.stores.zarr_stores import reading_own
 
 FORMAT = 1
 EVALUATION = "evaluation"

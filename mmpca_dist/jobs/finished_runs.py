@@ -10,12 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.mapped_rows import mapped
-from mmpca_dist.datasets.readers.formats import open_rows
-from mmpca_dist.datasets.row_maps.specification import Arrays
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
@@ -34,25 +28,33 @@ from mmpca_dist.jobs.records import (
 )
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.jobs.stored_maps import load_fits
-from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
-from mmpca_dist.methods.row_features import StoredRowMaps
+from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
+from mmpca_dist.methods.base.row_features import StoredRowMaps
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.mapped_rows import mapped
+from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.row_maps.specification import Arrays
 
 if TYPE_CHECKING:
-    from mmpca_dist.methods.all_columns import AllColumns
-    from mmpca_dist.methods.bayesian_margin_pca import BayesianMarginPCA
-    from mmpca_dist.methods.fisher_discriminant import FisherDiscriminant
-    from mmpca_dist.methods.fisher_score import FisherScore
-    from mmpca_dist.methods.lasso import LassoSelection
-    from mmpca_dist.methods.lol import LOL
-    from mmpca_dist.methods.margin_pca import MarginPCA
-    from mmpca_dist.methods.maximum_margin_criterion import MaximumMarginCriterion
-    from mmpca_dist.methods.pls import PLS
-    from mmpca_dist.methods.projection_penalty import ProjectionPenaltyClassifier
-    from mmpca_dist.methods.random_projection import RandomProjection
-    from mmpca_dist.methods.ridge import RidgeDirections
-    from mmpca_dist.methods.supervised_pca import SupervisedPCA
+    from mmpca_dist import (
+        LOL,
+        PLS,
+        AllColumns,
+        BayesianMarginPCA,
+        FisherDiscriminant,
+        FisherScore,
+        LassoSelection,
+        MarginPCA,
+        MaximumMarginCriterion,
+        ProjectionPenaltyClassifier,
+        RandomProjection,
+        RidgeDirections,
+        SupervisedPCA,
+    )
 
 STATISTICS = "statistics.zarr"
 

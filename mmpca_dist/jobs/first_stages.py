@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.labels import notes_on_missing_labels
-from mmpca_dist.datasets.mapped_rows import MappedRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import CountRecord, PlanRecord
+from mmpca_dist.passes.census import take_census
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.medians import median_rows
+from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.mapped_rows import MappedRows
 
 
 def _count(job: Job) -> CountRecord:

@@ -9,10 +9,6 @@ from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.datasets.changes import Watch
-from mmpca_dist.datasets.dataset import Dataset, Span, Table, make_spans
-from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.stores.lease import Lease
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
@@ -20,11 +16,15 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.records import Results, StageName, StageRecord
 from mmpca_dist.jobs.stored_maps import with_stored_fits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.census import Census, take_census
-from mmpca_dist.statistics.checkpoint import Checkpoint
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.tree_reduction import OnPass, PeakMemory, Tasks
+from mmpca_dist.passes.census import Census, take_census
+from mmpca_dist.passes.checkpoint import Checkpoint
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
+from mmpca_dist.stores.lease import Lease
+from mmpca_dist.tables.changes import Watch
+from mmpca_dist.tables.dataset import Dataset, Span, Table, make_spans
+from mmpca_dist.tables.mapped_rows import MappedRows
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import MmpcaError, PlanError, beyond_memory_limit
 from mmpca_dist.jobs.directory import ERRORS, RunDirectory
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.stores import storage
 
 FILE = "events.jsonl"
 PROGRESS_SECONDS = 1.0

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.column_scatter import heavy_columns, heavy_note
-from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.eigen.block_solver import makes_one_pass
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results
 from mmpca_dist.jobs.searches import summaries
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.registry import title_of
-from mmpca_dist.methods.solution import IMPRECISE
-from mmpca_dist.solvers.block_solver import makes_one_pass
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
+from mmpca_dist.tables.dataset import Dataset
 
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."

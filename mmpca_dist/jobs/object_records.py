@@ -12,11 +12,11 @@ from typing import Any
 
 import zarr
 
-from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.datasets.stores.checksums import checksum, extended
-from mmpca_dist.datasets.stores.zarr_stores import block_of, chunks_of, reading_own, refuse_absent_chunks
 from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.records import Objects
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.checksums import checksum, extended
+from mmpca_dist.stores.zarr_stores import block_of, chunks_of, reading_own, refuse_absent_chunks
 
 AGAIN = "Give the command that wrote it again, which does that part anew, or restore it from a copy."
 CONTENT_BYTES = 1 << 30

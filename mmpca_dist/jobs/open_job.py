@@ -9,17 +9,9 @@ import psutil
 
 from mmpca_dist.configuration.data_location import located, variables_named
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.datasets import memory_limits
-from mmpca_dist.datasets.changes import Watch, identity_of
-from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.ingest.scan import checked
-from mmpca_dist.datasets.mapped_rows import MappedRows, mapped
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import held
-from mmpca_dist.datasets.stores.overlaps import refuse_inside
 from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.ingest.scan import checked
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit, refuse_private
 from mmpca_dist.jobs.configured_splits import addresses_of_parts, digest_of_parts
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
@@ -27,6 +19,14 @@ from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.planning.plan import PROCESS_BASE
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import held
+from mmpca_dist.stores.overlaps import refuse_inside
+from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.changes import Watch, identity_of
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.mapped_rows import MappedRows, mapped
+from mmpca_dist.tables.readers.formats import open_dataset
 
 
 def open_run_dataset(config: RunConfig, purpose: Purpose = "run", fetch: bool = True) -> Dataset:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.mapped_rows import MappedRows, name_of
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.jobs.run_stage import PassCounter, measured
 from mmpca_dist.jobs.stored_maps import save_fits
-from mmpca_dist.statistics.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.tables.mapped_rows import MappedRows, name_of
 
 SEES_ALL = (
     "Row maps were fitted to a sample of all rows, without labels, so held-out rows may be among the landmarks and in "

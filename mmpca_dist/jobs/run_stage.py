@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 
 from mmpca_dist import compile_notice
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import PLAN, StageRecord
-from mmpca_dist.statistics.schedulers import Cluster, Threads
-from mmpca_dist.statistics.tree_reduction import PeakMemory
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.tree_reduction import PeakMemory
+from mmpca_dist.stores import storage
 
 
 @contextmanager

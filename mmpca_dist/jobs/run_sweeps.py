@@ -7,13 +7,13 @@ from typing import Any
 
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
 from mmpca_dist.jobs.records import PassesRecord, Results, StageName
-from mmpca_dist.statistics.serialization import decode, encode
-from mmpca_dist.statistics.sweeps import SweptNeed
+from mmpca_dist.passes.serialization import decode, encode
+from mmpca_dist.passes.sweeps import SweptNeed
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
 
 FIRST = StageName[PassesRecord]("sweep")
 """The stage of a run's first fit by sweeps."""

@@ -11,9 +11,6 @@ import zarr
 import zarr.codecs
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.datasets.stores.checksums import extended
-from mmpca_dist.datasets.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
 from mmpca_dist.statistics.approximation import FORMER_SEED, Approximation
 from mmpca_dist.statistics.coordinates import (
@@ -27,6 +24,9 @@ from mmpca_dist.statistics.coordinates import (
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.checksums import extended
+from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
 
 STORED_SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
 """Solvers that are stored by number, one of them of earlier versions; the others are stored by name."""

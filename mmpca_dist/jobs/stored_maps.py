@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import GROUP, objects_in
 from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_arrays
+from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.row_maps.specification import Arrays
 
 
 def _group(number: int) -> str:

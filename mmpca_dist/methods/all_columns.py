@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.registry import Method
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.parameters import Option
-from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
-from mmpca_dist.methods.solution import Solution, class_limit
-from mmpca_dist.solvers.discriminants import discriminants
+from mmpca_dist.eigen.discriminants import discriminants
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import BlockReducer
+from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 

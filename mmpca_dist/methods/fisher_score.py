@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.column_selection import ColumnSelection, unit_vectors
-from mmpca_dist.methods.registry import Method
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vectors
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 

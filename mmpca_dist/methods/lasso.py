@@ -6,11 +6,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.column_selection import ColumnSelection, unit_vectors
-from mmpca_dist.methods.registry import Method
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vectors
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.optimise.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
 from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
 from mmpca_dist.statistics.scatters import class_regression
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.registry import FULL_RANK, Method
-from mmpca_dist.methods.solution import Solution, certificate_of_means, rank_limit
-from mmpca_dist.solvers.dense import Eigenpairs
-from mmpca_dist.solvers.ritz import certify, ritz_pairs
+from mmpca_dist.eigen.certificate import certify, ritz_pairs
+from mmpca_dist.eigen.dense import Eigenpairs
+from mmpca_dist.methods.base.reducer import BlockReducer
+from mmpca_dist.methods.base.registry import FULL_RANK, Method
+from mmpca_dist.methods.base.solution import Solution, certificate_of_means, rank_limit
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_rank
 

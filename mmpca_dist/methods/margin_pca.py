@@ -26,15 +26,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.eigen.certificate import certify, ritz_pairs
+from mmpca_dist.eigen.dense import leading_eigenpairs
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.parameters import Option
-from mmpca_dist.methods.registry import FULL_RANK, Method
-from mmpca_dist.methods.solution import Solution
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import BlockReducer
+from mmpca_dist.methods.base.registry import FULL_RANK, Method
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.solvers.dense import leading_eigenpairs
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.ritz import certify, ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
 from mmpca_dist.statistics.moments import ClassMoments

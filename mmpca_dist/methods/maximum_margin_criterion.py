@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.dense import Eigenpairs
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.dense import Eigenpairs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 

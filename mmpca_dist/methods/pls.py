@@ -6,11 +6,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.registry import FULL_RANK, Method
-from mmpca_dist.methods.solution import Solution, rank_limit
-from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.methods.base.registry import FULL_RANK, Method
+from mmpca_dist.methods.base.solution import Solution, rank_limit
+from mmpca_dist.methods.base.target_reducer import NOTHING_SHARED, TargetReducer
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import class_regression
 from mmpca_dist.statistics.target_scatter import CrossMoments

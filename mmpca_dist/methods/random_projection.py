@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.parameters import Option
-from mmpca_dist.methods.registry import Method
-from mmpca_dist.methods.solution import Solution
-from mmpca_dist.solvers.dense import fix_signs
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.eigen.dense import fix_signs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
 

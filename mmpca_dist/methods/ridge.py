@@ -8,12 +8,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.parameters import Option
-from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
-from mmpca_dist.methods.solution import Solution, class_limit
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import class_regression
 

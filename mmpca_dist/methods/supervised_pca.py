@@ -6,12 +6,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmpca_dist.eigen.dense import leading_low_rank
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
-from mmpca_dist.methods.solution import Solution, certificate_of_means, class_limit
-from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
-from mmpca_dist.solvers.dense import leading_low_rank
-from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.solution import Solution, certificate_of_means, class_limit
+from mmpca_dist.methods.base.target_reducer import NOTHING_SHARED, TargetReducer
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.target_scatter import CrossMoments

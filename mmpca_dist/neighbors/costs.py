@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import cells, kernels, nearest
 from mmpca_dist.neighbors.layout import piece_rows, segment_rows
@@ -17,6 +16,7 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import block_rows, sample_pairs
 from mmpca_dist.neighbors.search import FEWEST_TASKS, most_queries
 from mmpca_dist.statistics.costs import largest_unit
+from mmpca_dist.tables.dataset import Dataset, Span
 
 PAIR_RATE = 5e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""

@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_header, check_rows, labels_of
-from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import queries_from, search_queries
-from mmpca_dist.statistics.dask_rows import lazy_rows
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Scheduler, Threads
-from mmpca_dist.statistics.scratch import open_scratch
-from mmpca_dist.statistics.tree_reduction import Progress, Tasks, concatenated
-from mmpca_dist.statistics.units import read_unit
+from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.scratch import open_scratch
+from mmpca_dist.passes.tree_reduction import Progress, Tasks, concatenated
+from mmpca_dist.passes.units import read_unit
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
+from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
+from mmpca_dist.tables.labels import encode, label_array, normalize_labels
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 BLOCK_QUERIES = 4096
 

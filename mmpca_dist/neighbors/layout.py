@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, not_finite
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.scratch import Scratch
-from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
-from mmpca_dist.statistics.units import read_units
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.scratch import Scratch
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import Tasks, concatenated
+from mmpca_dist.passes.units import read_units
+from mmpca_dist.tables.dataset import Dataset, Span, not_finite
+from mmpca_dist.tables.labels import encode
 
 MIN_SEGMENTS = 32
 """Few rows make smaller segments, so that there are tasks for all threads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset
 
 MAX_FIRST, MAX_SECOND = 63, 255
 """Most axes of the matrix products, and of the second bound."""

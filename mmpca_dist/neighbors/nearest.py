@@ -11,17 +11,17 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.stores.storage import digest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells, train_frame
 from mmpca_dist.neighbors.layout import Layout, Membership, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import SearchSegments, Tables, Work, is_among
-from mmpca_dist.statistics.dask_rows import BlockScheduler
-from mmpca_dist.statistics.rows import Rows, draw_sample
-from mmpca_dist.statistics.schedulers import Configured
-from mmpca_dist.statistics.scratch import Scratch
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.passes.dask_rows import BlockScheduler
+from mmpca_dist.passes.rows import Rows, draw_sample
+from mmpca_dist.passes.schedulers import Configured
+from mmpca_dist.passes.scratch import Scratch
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.stores.storage import digest
 
 CONFIDENCE = 0.95
 MAX_ROUNDS = 5

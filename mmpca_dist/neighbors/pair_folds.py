@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout import PARTS, Layout, Members, Membership
 from mmpca_dist.neighbors.nearest import (
@@ -31,10 +30,11 @@ from mmpca_dist.neighbors.nearest import (
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import add_pairs
 from mmpca_dist.neighbors.search import SearchSegments, Tables
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.scratch import Scratch
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.scratch import Scratch
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Dataset, Span
 
 Parts = Any
 """One split of the rows into parts, by `mmpca_dist.evaluation.splits`, which leaves every class a row to train on."""

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import bounds, kernels
 from mmpca_dist.neighbors.cells import Cells, group_radii, relative_rounding
 from mmpca_dist.neighbors.kernels import NO_ROW, Best
 from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout, rows_within
-from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.dataset import Span
 
 LARGEST_GAP = 3
 """Cells that are read though no query must visit them, for the sake of fewer and longer reads."""

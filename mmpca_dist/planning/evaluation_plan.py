@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
+from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import some_names
 from mmpca_dist.evaluation.folds import scatters_of_parts
 from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS, MOST_DECISIONS
@@ -17,6 +17,7 @@ from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
@@ -32,13 +33,12 @@ from mmpca_dist.planning.run_plan import (
 )
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.costs import liblinear_bytes, linear_bytes, scoring_bytes
-from mmpca_dist.solvers.options import choose_solver
-from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows, unit_edges
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.rows import evenly_chosen, sample_rows
 from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.rows import evenly_chosen, sample_rows
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows, unit_edges
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import format_bytes
 
 from mmpca_dist.durations import duration
+from mmpca_dist.eigen.options import Choice
 from mmpca_dist.errors import PlanError, some_names
-from mmpca_dist.solvers.options import Choice
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.run_plan import SLACK
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 
 
 def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Resources) -> Plan:

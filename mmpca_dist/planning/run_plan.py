@@ -12,19 +12,19 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.eigen.costs import PassesCosts, pair_passes_costs, passes_costs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.sweep_plan import plan_sweeps
-from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
-from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import class_work, largest_unit, reading_wide, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts

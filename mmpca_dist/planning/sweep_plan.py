@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Resources
-from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.statistics.sweeps import SweepRound, states_fit_memory, sweep_spans
 
 BLOCK_ROWS = 2048
 """Rows that a task converts at once, at most."""

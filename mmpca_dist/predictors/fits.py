@@ -17,14 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.group_folds import deal_groups, group_table, groups_of_classes
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Training, in_blocks
 from mmpca_dist.statistics.coordinates import column_units, in_units
-from mmpca_dist.statistics.group_folds import deal_groups, group_table, groups_of_classes
+from mmpca_dist.tables.labels import normalize_labels
 
 GRID = tuple(10.0**power for power in range(-3, 3))
 INNER_FOLDS = 5

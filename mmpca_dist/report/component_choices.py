@@ -11,7 +11,7 @@ from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.records import ChoiceRecord
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
 from mmpca_dist.report.error_curves import axis_positions, draw_line, size_axis

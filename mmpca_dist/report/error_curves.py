@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, label, probability, styles

@@ -12,7 +12,7 @@ from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread
 from mmpca_dist.report.pages import DASH, seconds_in_words
 

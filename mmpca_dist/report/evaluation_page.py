@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table
 from mmpca_dist.jobs.records import CompareRecord
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report.drawing import Figure
 from mmpca_dist.report.error_curves import error_curves, split_errors
 from mmpca_dist.report.error_tables import Grid, cost_rows, error_grids, standing_rows
@@ -23,6 +22,7 @@ from mmpca_dist.report.evaluation_words import words
 from mmpca_dist.report.pages import fill, write_page
 from mmpca_dist.report.published_comparison import published_differences, published_rows, published_words
 from mmpca_dist.report.signed_margins import margin_figures, margin_grids
+from mmpca_dist.stores import storage
 
 MARGIN_WORDS = (
     "What the methods named after the margin seek to keep is the distance between the classes. Here it is measured: "

@@ -16,7 +16,7 @@ from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.notes import certificates_of
 from mmpca_dist.jobs.records import SOLVE, Results
-from mmpca_dist.methods.solution import IMPRECISE
+from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.report.drawing import plain
 from mmpca_dist.report.pages import DASH
 
@@ -38,7 +38,7 @@ class MethodResult:
     eigenvalues: NDArray
     residuals: NDArray
     relative_errors: NDArray
-    """All three (K,), as in ``mmpca_dist.methods.solution.Solution``; what is not finite is shown as a dash."""
+    """All three (K,), as in ``mmpca_dist.methods.base.solution.Solution``; what is not finite is shown as a dash."""
     total: float
     """Sum of all eigenvalues of the method's scatter, also of those that were not computed."""
     limit: str

@@ -9,9 +9,9 @@ from typing import Any
 
 import jinja2
 
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.report.drawing import Figure
+from mmpca_dist.stores import storage
 
 DASH = "\N{EN DASH}"
 OPEN_CLASSES, MOST_CLASSES = 12, 20

@@ -14,14 +14,14 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.labels import encode
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, INK, MOST_COLOURS, Figure, plain
 from mmpca_dist.report.method_results import MethodResult, note_of_models
+from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.readers.formats import open_dataset
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""

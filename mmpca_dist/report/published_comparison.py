@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator
 
 from mmpca_dist.evaluation.published import WITHIN, agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, PAGE_WIDTH, Figure, plain
 from mmpca_dist.report.evaluation_words import digits, spread

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.labels import encode
-from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import NAMES_WIDTH, PAGE_WIDTH, Figure, Tile, mosaic, plain, widths
 from mmpca_dist.report.method_results import MethodResult, note_of_models
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import encode
 
 EXAMPLES = 4
 """Rows that are rebuilt; classes beyond so many are represented by some, evenly spaced."""

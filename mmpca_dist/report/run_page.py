@@ -10,7 +10,6 @@ import yaml
 from dask.utils import format_bytes, format_time
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.dataset import Dataset, Table
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, load_model
 from mmpca_dist.jobs.job import asked, sizes_of
@@ -44,6 +43,7 @@ from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.report.projections import ProjectedSample, projections
 from mmpca_dist.report.reconstructions import Reconstructions, reconstructions
 from mmpca_dist.report.spectra import convergence, spectra
+from mmpca_dist.tables.dataset import Dataset, Table
 
 
 @dataclass(frozen=True)

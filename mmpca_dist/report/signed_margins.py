@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
-from mmpca_dist.methods.registry import title_of
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, Figure, plain
 from mmpca_dist.report.error_tables import Entry, Grid

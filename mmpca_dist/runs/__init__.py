@@ -1,1 +1,1 @@
-"""Runs: fit methods, project rows, transform new rows."""
+"""Runs and evaluations as jobs, transforms of new rows, and refreshes of finished runs."""

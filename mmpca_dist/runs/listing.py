@@ -8,14 +8,14 @@ from pathlib import Path
 
 from dask.utils import format_bytes
 
-from mmpca_dist.datasets.ingest.destination import Destination, is_work
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
-from mmpca_dist.evaluation_runs.stages import evaluation_stages
+from mmpca_dist.ingest.destination import Destination, is_work
 from mmpca_dist.jobs.directory import EVALUATION, Generations, RunDirectory
 from mmpca_dist.jobs.records import PUBLISH, TAKE
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Owner, held, holder
 
 MAX_DEPTH = 3
 """How far below a folder runs are looked for."""

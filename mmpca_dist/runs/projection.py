@@ -15,19 +15,19 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.dataset import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.datasets.readers.zarr_groups import ROWS
-from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.methods.transform import projected
+from mmpca_dist.methods.base.transform import projected
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.units import read_units, refuse_not_finite
 from mmpca_dist.planning.passes import output_chunk_rows
-from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import read_units, refuse_not_finite
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.checksums import checksum
+from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
+from mmpca_dist.tables.readers.zarr_groups import ROWS
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""

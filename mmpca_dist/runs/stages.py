@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.schema import RunConfig, as_config
-from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -32,18 +32,18 @@ from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.run_sweeps import RunSweep, sweeps_of
 from mmpca_dist.jobs.searches import RunSearch, searches_of
 from mmpca_dist.jobs.stored_arrays import save_pairs, save_statistics
-from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
+from mmpca_dist.runs.choice_stage import CHOOSE, choice_request
 from mmpca_dist.runs.projection import make_projectors, project_rows
-from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.scratch import open_scratch
 
 
 def _reduce(job: Job) -> ReduceRecord:

@@ -11,7 +11,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import ReportRecord, Results, StageName
 from mmpca_dist.jobs.searches import searches_of, summaries
-from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.base.reducer import MomentReducer
 
 
 def lines(output: str) -> list[str]:

@@ -11,13 +11,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.changes import Watch, identity_of
-from mmpca_dist.datasets.dataset import Dataset, make_spans
-from mmpca_dist.datasets.labels import notes_on_missing_labels
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import Lease, held
-from mmpca_dist.datasets.stores.overlaps import refuse_inside
-from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import RunDirectory, is_claim
@@ -26,12 +19,19 @@ from mmpca_dist.jobs.finished_runs import open_rows_for, open_run, require_metho
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import plan_projection
 from mmpca_dist.runs.projection import Projector, Written, make_projectors, project_rows
 from mmpca_dist.settings import Section, as_list, setting
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Lease, held
+from mmpca_dist.stores.overlaps import refuse_inside
+from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.changes import Watch, identity_of
+from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.labels import notes_on_missing_labels
 
 RECORD = "transform.json"
 """Says that a destination is complete, and what it holds; written last."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.changes import digest_of_arrays
-from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.stores.storage import digest
+from mmpca_dist.stores.storage import digest
+from mmpca_dist.tables.changes import digest_of_arrays
+from mmpca_dist.tables.dataset import Dataset
 
 FORMER_SEED = 2011
 """Of the probes of statistics that were stored without a seed."""

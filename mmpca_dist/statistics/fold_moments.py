@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
+from mmpca_dist.passes.class_folds import Folds
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.units import locator, read_units
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.class_folds import Folds
 from mmpca_dist.statistics.moments import (
     DOUBLE,
     ClassMoments,
@@ -22,9 +22,9 @@ from mmpca_dist.statistics.moments import (
     join_moments,
     pooled_weights,
 )
-from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
-from mmpca_dist.statistics.units import locator, read_units
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:

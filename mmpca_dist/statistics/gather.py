@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset, make_spans
-from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, labels_of
-from mmpca_dist.datasets.labels import encode, label_array, normalize_labels, warn_of_missing_labels
-from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
+from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
+from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.passes.rows import Rows, collect_rows
+from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
-from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
-from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.target_scatter import GivenLabels
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
+from mmpca_dist.tables.given_labels import GivenLabels
+from mmpca_dist.tables.labels import encode, label_array, normalize_labels, warn_of_missing_labels
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 
 def moments_of(

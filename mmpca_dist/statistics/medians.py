@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.passes.serialization import storable
 
 PAIRINGS = ("one-vs-rest", "one-vs-one")
 """Whether a class faces all others together, or one after the other."""

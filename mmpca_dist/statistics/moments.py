@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.labels import unite
 
 BLOCK_ROWS = 2048
 """Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
@@ -298,17 +298,6 @@ def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:
     """Raise InputError for scatters (k, d, d) that overflowed."""
     if not np.isfinite(np.einsum("kii->k", scatters)).all():
         raise InputError(too_large(work))
-
-
-def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:
-    """Yield each class present and its rows, in order."""
-    # 16-bit keys are sorted by radix, in linear time.
-    keys = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
-    order = np.argsort(keys, kind="stable")
-    counts = np.bincount(codes)
-    ends = np.cumsum(counts)
-    for label in np.flatnonzero(counts):
-        yield int(label), order[ends[label] - counts[label] : ends[label]]
 
 
 def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:

@@ -21,14 +21,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import over_panels, products
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import locator, read_units
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.units import locator, read_units
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 SPARSE_TASKS = 32
 """Most tasks of sparse rows, each of which leaves sums as large as the dense vectors."""

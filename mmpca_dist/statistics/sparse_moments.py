@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, class_blocks, class_groups, refuse_too_large
-from mmpca_dist.statistics.units import read_units
+from mmpca_dist.passes.rows import class_groups
+from mmpca_dist.passes.units import read_units
+from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, class_blocks, refuse_too_large
+from mmpca_dist.tables.dataset import Dataset, Span
 
 DENSITY = 0.05
 """Share of stored values up to which they are multiplied, and rows are not made dense. For units of 64 MiB with 2,000

@@ -8,17 +8,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import locator, read_units
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, join_moments, work_type
-from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
-from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
-from mmpca_dist.statistics.units import locator, read_units
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
 
 
 @storable

@@ -14,16 +14,15 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
-from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.units import locator, read_units
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ClassMoments, explain_not_finite, provisional_centre
-from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import locator, read_units
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 
 
 @storable
@@ -99,39 +98,6 @@ class CrossMoments:
         assert self.rows is not None  # noqa: S101  (asked for)
         explained = 2 * np.einsum("qd,dq->q", coef, self.scatter) - np.einsum("qd,de,qe->q", coef, self.rows, coef)
         return float(np.sum(self.target_squares - explained + self.n_rows * (self.target_mean - at_mean) ** 2))
-
-
-class GivenLabels(Relabelled):
-    """The rows of a data set with labels (n,), or targets (n, q), that are in memory."""
-
-    def __init__(self, rows: Dataset, y: Any) -> None:
-        super().__init__(rows)
-        self._y = label_array(y, "y")
-        if len(self._y) != rows.n_rows:
-            raise InputError(f"{rows.uri} has {rows.n_rows} rows and y {len(self._y)} labels; there must be one a row.")
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(self._y[start:stop], "y")
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the targets of rows ``start`` to ``stop``."""
-        return as_targets(self._y[start:stop], "y")
-
-
-def as_targets(y: Any, where: str) -> NDArray[np.float64]:
-    """Return targets as doubles of shape (n, q).
-
-    Raises
-    ------
-    InputError
-        For targets that are not numbers, or not one row of them a row.
-    """
-    y = np.asarray(y)
-    if y.dtype.kind not in "fiub":
-        raise InputError(f"Targets in {where} have type {y.dtype}; continuous targets must be numbers.")
-    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
-        raise InputError(f"Targets in {where} have shape {y.shape}; they must have shape (n,) or (n, q).")
-    return np.asarray(y.reshape(len(y), -1), dtype=np.float64)
 
 
 def target_units(dataset: Any, spans: Sequence[Span], tasks: Tasks) -> tuple[tuple[float, float], ...]:

@@ -7,8 +7,8 @@ import shutil
 import signal
 from pathlib import Path
 
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.stores import storage
 
 
 class KilledError(Exception):

@@ -6,13 +6,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.evaluation_runs.score_stage import SplitRecords, forgetting
-from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.neighbors import nearest, pair_folds
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
+from mmpca_dist.runs.score_stage import SplitRecords, forgetting
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
 TIMES = ("seconds", "passes", "bytes", "read")

@@ -4,9 +4,9 @@ import itertools
 import time
 from dataclasses import asdict, replace
 
-import mmpca_dist.datasets.stores.lease as lease_module
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.lease import Owner
+import mmpca_dist.stores.lease as lease_module
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Owner
 
 
 def late_beats(monkeypatch):

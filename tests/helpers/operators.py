@@ -6,20 +6,20 @@ import naive
 import numpy as np
 
 from helpers.samples import even_edges
-from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.solvers.block_passes import statistics_in_passes
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.eigen.block_passes import statistics_in_passes
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import scatter_operator as operators
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.moments import provisional_centre
-from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 WORK = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 

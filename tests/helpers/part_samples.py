@@ -5,19 +5,19 @@ from __future__ import annotations
 import naive
 import numpy as np
 
-from mmpca_dist.datasets.dataset import make_spans, spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.evaluation.column_splits import given_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.nearest import make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part
-from mmpca_dist.statistics.census import take_census
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.scratch import MemoryScratch
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.scratch import MemoryScratch
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 
 def make_small(patch):

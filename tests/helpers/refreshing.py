@@ -10,9 +10,9 @@ from helpers.samples import labelled, write_csr
 from helpers.transforming import write_npz, write_parquet, write_zarr
 from mmpca_dist import run
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report import run_page
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
 
 D = 5
 NAMES = [f"feature {j}" for j in range(D)]

@@ -8,12 +8,12 @@ import os
 import numpy as np
 
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.runs.stages import REPORT, stages_of
+from mmpca_dist.stores import storage
 
 from .dying import Steps, kill
 

@@ -10,16 +10,16 @@ import numpy as np
 import scipy.linalg
 import zarr
 
-from mmpca_dist.datasets.dataset import Dataset, spans_of
-from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.statistics.census import Census, count_labels, take_census
-from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.scratch import MemoryScratch
+from mmpca_dist.passes.census import Census, count_labels, take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.scratch import MemoryScratch
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.tables.dataset import Dataset, spans_of
+from mmpca_dist.tables.readers.memory import ArrayDataset
 
 SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
 """Variants of margin PCA that follow from class moments, and medians."""

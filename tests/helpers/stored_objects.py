@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.stores import storage
 
 
 def objects(folder):

@@ -21,11 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
-from mmpca_dist import (
-    GeneralizedDiscriminantAnalysis,
-    KernelProjectionPenaltyClassifier,
-    OrthogonalLaplacianProjection,
-)
+from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, OrthogonalLaplacianProjection
 from mmpca_dist.settings import setting
 
 from .table import Array, Table, stored_arrays

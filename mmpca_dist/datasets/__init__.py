@@ -1,1 +1,0 @@
-"""Labelled tables: what they are, readers for each format, stores, and ingest."""

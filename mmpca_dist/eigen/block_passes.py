@@ -1,0 +1,287 @@
+"""Statistics from passes that apply scatters to blocks of vectors; no d x d matrix is formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import combinations, products, single_blas_thread
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS, Projected
+from mmpca_dist.eigen.certificate import is_contradicted, norm_bound, ritz_pairs
+from mmpca_dist.eigen.dense import Eigenpairs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.eigen.orthonormal import orthonormal, unit_columns
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.census import Census
+from mmpca_dist.passes.rows import Rows, draw_sample
+from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
+from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, refuse_vanished, standard_deviations
+from mmpca_dist.statistics.medians import by_pairing, median_sets
+from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
+from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.summary import take_medians
+from mmpca_dist.tables.dataset import Dataset
+
+SEED = 2015
+
+
+def statistics_in_passes(
+    rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool = False
+) -> SubspaceStatistics:
+    """Return the statistics that methods need, in bases of the leading part of their scatters.
+
+    Parameters
+    ----------
+    needs : Needs
+        The scatter of pairs is not made here.
+    solver : SolverOptions
+        Of a kind that is one of `BLOCK_SOLVERS`.
+
+    Notes
+    -----
+    One basis serves all methods of equal class weights: their scatters differ by what the differences of class means
+    (and medians) span, and these are in it. The basis of another weighting comes from the same passes.
+    """
+    dataset, counts = rows.dataset, rows.census.counts
+    size = block_size(needs, solver, dataset.n_features)
+    sample, codes = draw_sample(rows, max(2 * size, LIMITS.start_rows), LIMITS.start_class_rows)
+    work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
+    centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
+    sums = _sums_type(dataset, sample, precision, standardize)
+    operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums)
+    sets = median_sets(len(counts), *needs.medians)
+    medians = by_pairing(None if sets is None else take_medians(rows, sets), needs.medians)
+    if standardize:
+        operator.apply([])
+        squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2
+        operator.scale = standard_deviations(squares / counts.sum(), operator.mean)
+    start = leading_start(sample, operator.scale, size, kept_type(precision))
+    passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, counts, sample))
+    del sample, codes  # dense rows of many columns
+    # Classes of equal size count the same by either weighting.
+    alike = len(set(counts.tolist())) == 1
+    weightings = {ClassWeighting.EQUAL if alike else weighting for weighting in needs.scatters}
+    with single_blas_thread():
+        if not weightings:
+            statistics = passes.of_means()
+        else:
+            groups = passes.begin([each for each in ClassWeighting if each in weightings], start)
+            del start  # it lives on in the bases
+            statistics = passes.go_on(groups, needs.n_components or 1)
+    refuse_vanished(operator.means - operator.mean, statistics.within_trace() / counts.sum(), precision)
+    if not needs.columns:
+        return statistics
+    return replace(statistics, columns=ColumnSums(operator.means, operator.squares))
+
+
+def block_size(needs: Needs, solver: SolverOptions, n_features: int) -> int:
+    """Return how many vectors a block has."""
+    return min((needs.n_components or 1) + solver.oversampling, n_features)
+
+
+def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype) -> NDArray:
+    """Return the provisional centre of each class, shape (C, d)."""
+    centres = np.empty((len(census.classes), sample.shape[1]), dtype)
+    for label in range(len(centres)):
+        rows = np.flatnonzero(codes == label)
+        with np.errstate(over="ignore"):
+            centres[label] = provisional_centre(sample, rows if len(rows) else None)
+    return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
+
+
+def _sums_type(dataset: Dataset, sample: NDArray, precision: str, standardize: bool) -> np.dtype:
+    """Return the type of sums of products: single for sparse rows, unless sums of squares might overflow or vanish."""
+    if dataset.sparse and precision == "single" and not standardize:
+        with np.errstate(over="ignore"):
+            spread = float(np.ptp(sample, axis=0).max())
+        if 2.0**-SAFE_EXPONENT <= spread <= 2.0**SAFE_EXPONENT:
+            return np.dtype(np.float32)
+    return np.dtype(np.float64)
+
+
+def kept_type(precision: str) -> np.dtype:
+    """Return the type of the bases that are kept."""
+    return np.dtype(np.float32 if precision == "single" else np.float64)
+
+
+def leading_start(
+    sample: NDArray, scale: NDArray[np.float64] | None, size: int, dtype: np.dtype, centre: bool = True
+) -> NDArray:
+    """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size).
+
+    ``dtype`` is that of the basis they begin.
+    """
+    rows = _of_unit_size(sample, dtype)
+    if centre:
+        rows -= rows.mean(axis=0, dtype=np.float64).astype(dtype)
+    if scale is not None:
+        rows = _of_unit_size(rows / scale, dtype)
+    with single_blas_thread():
+        values, turn = scipy.linalg.eigh(products(rows.T, rows.T), check_finite=False)
+        usable = values > len(values) * np.finfo(dtype).eps * values.max(initial=0.0)
+        usable[: max(0, len(usable) - (size - size // 8))] = False  # an eighth is random
+    leading = combinations(rows.T, (turn[:, usable] / np.sqrt(values[usable])).astype(dtype))
+    random = np.random.default_rng(SEED).standard_normal((len(leading), size - leading.shape[1]))
+    return orthonormal(np.concatenate([leading, random], axis=1), np.empty((len(leading), 0), dtype)).astype(dtype)
+
+
+def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
+    """Return rows divided by their largest value, lest their squares overflow or vanish; zero where not finite."""
+    with np.errstate(invalid="ignore"):
+        values = rows.view(np.uint8) if rows.dtype == bool else rows
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+        usable = largest if 0 < largest < np.inf else 1.0
+        scaled = np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
+    return scaled if np.isfinite(largest) else np.nan_to_num(scaled, nan=0, posinf=0, neginf=0, copy=False)
+
+
+class BlockIteration:
+    """A scatter on its way to a basis that holds its leading part.
+
+    Parameters
+    ----------
+    solver : SolverOptions
+        Of a kind that is one of `BLOCK_SOLVERS`.
+    seed : int
+        Of the probes.
+    start, image, probed : arrays of shape (d, b), (d, b) and (d, p)
+        The first block, and what the first pass makes of it and of the probes.
+    others : array of shape (d, m)
+        What is to join the basis.
+    epsilon : float
+        Relative rounding error of the image.
+
+    Attributes
+    ----------
+    basis : Basis
+    done : bool
+        Whether no more passes are needed.
+    """
+
+    def __init__(
+        self, solver: SolverOptions, seed: int, start: NDArray, image: NDArray[np.float64],
+        probed: NDArray[np.float64], others: NDArray[np.float64], epsilon: float,
+    ) -> None:  # fmt: skip
+        self._solver, self._seed, self._probed, self._epsilon = solver, seed, probed, epsilon
+        self._history: list[dict[str, list[float]]] = []
+        kind = BLOCK_SOLVERS[solver.kind]
+        self.basis, self.done = kind.begin(start, image, others, epsilon, solver.passes), kind.one_pass
+
+    def follow(self, pairs: Eigenpairs) -> None:
+        """Record the components after a pass: the iteration is done once all meet the tolerance."""
+        self._history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
+        self.done = bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
+
+    def approximation(self, passes: int, trace: float) -> tuple[Projected, Approximation]:
+        """Return the scatter in the basis, and what is known of the rest after so many passes."""
+        with single_blas_thread():
+            projected = self.basis.projected()
+            error = self._error(projected, trace) if projected.outside is None else None
+        return projected, Approximation(
+            self._solver.kind, passes, trace, projected.outside, self._probed, error, self._history, self._seed
+        )
+
+    def _error(self, projected: Projected, trace: float) -> float:
+        """Return a bound on the norm of the scatter less its sketch, which is positive semidefinite."""
+        probing = probes(len(projected.basis), self._seed)
+        approximate = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
+        bound = norm_bound(np.linalg.norm(self._probed - approximate, axis=0))
+        lacking = trace - float(np.trace(projected.inside))
+        return lacking if is_contradicted(bound, lacking, len(probing), self._epsilon * trace) else bound
+
+
+class _Group(BlockIteration):
+    """A weighted class scatter, and the whole scatter whose components tell when its basis is complete."""
+
+    def __init__(self, weighting: ClassWeighting, weights: NDArray[np.float64], *begun: Any) -> None:
+        super().__init__(*begun)
+        self.scatter, self.weights = weighting.scatter, weights
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """The passes, over all groups at once."""
+
+    operator: ScatterOperator
+    medians: dict[str, NDArray[np.float64]]
+    precision: str
+    solver: SolverOptions
+    seed: int
+
+    def begin(self, weightings: list[ClassWeighting], start: NDArray) -> list[_Group]:
+        """Make the first pass, over the start block and the probes."""
+        operator, size = self.operator, start.shape[1]
+        weights = [weighting.weights(operator.rows.census.counts) for weighting in weightings]
+        both = np.concatenate([start, probes(len(start), self.seed).astype(start.dtype)], axis=1)
+        images = operator.apply([Block(each, both) for each in weights])
+        del both
+        epsilon = max(float(np.finfo(kind).eps) for kind in (operator.work, operator.sums))
+        others, groups = self._others(), []
+        for weighting, each in zip(weightings, weights, strict=True):
+            image = images.pop(0)
+            probed = np.ascontiguousarray(image[:, size:])
+            begun = (self.solver, self.seed, start, image[:, :size], probed, others, epsilon)
+            groups.append(_Group(weighting, each, *begun))
+            del image, begun
+        return groups
+
+    def go_on(self, groups: list[_Group], n_components: int) -> SubspaceStatistics:
+        """Make further passes until so many components of all groups meet the tolerance."""
+        for number in range(2, self.solver.passes + 1):
+            joining = self._others() if number == 2 else None
+            going = [group for group in groups if not group.done and group.basis.grow(joining)]
+            if not going:
+                break
+            images = self.operator.apply([Block(group.weights, group.basis.block) for group in going])
+            for group in going:
+                group.basis.absorb(images.pop(0))  # which lets go of it
+                statistics = self._of(group)
+                group.follow(ritz_pairs(statistics, group.scatter(statistics.moments), n_components))
+        first, *more = [self._of(group) for group in groups]
+        return replace(first, weighted=more[0]) if more else first
+
+    def of_means(self) -> SubspaceStatistics:
+        """Return statistics for methods that need class means alone."""
+        if not self.operator.passes:
+            self.operator.apply([])
+        others = self._others()
+        basis = orthonormal(unit_columns(others), others[:, :0])
+        r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
+        nothing = np.empty((len(basis), 0))
+        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, seed=self.seed)
+        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
+
+    def _others(self) -> NDArray[np.float64]:
+        """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""
+        mean, scale = self.operator.mean, self.operator.scale
+        rows = np.concatenate([self.operator.means - mean, *(rows - mean for rows in self.medians.values())])
+        return (rows if scale is None else rows / scale).T
+
+    def _of(self, group: _Group) -> SubspaceStatistics:
+        """Return the statistics in a group's basis."""
+        projected, approximation = group.approximation(self.operator.passes, self.operator.trace(group.weights))
+        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], approximation)
+
+    def _in_basis(
+        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
+    ) -> SubspaceStatistics:
+        census, mean, scale = self.operator.rows.census, self.operator.mean, self.operator.scale
+
+        def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+            return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
+
+        return SubspaceStatistics(
+            moments=ClassMoments(census.classes, census.counts, along(self.operator.means), scatters, weights),
+            medians={pairing: along(rows) for pairing, rows in self.medians.items()},
+            mean=mean,
+            scale=scale,
+            precision=self.precision,
+            basis=basis,
+            approximation=approximation,
+        )

@@ -1,0 +1,87 @@
+"""The protocol and the registry of solvers in passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.registry import Registry
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A scatter G in a basis Q, shape (d, r), of orthonormal columns.
+
+    Attributes
+    ----------
+    basis : array of shape (d, r)
+    inside : array of shape (r, r)
+        Q^T G Q.
+    outside : array of shape (s, r) or None
+        G Q - Q inside = N outside, with orthonormal columns N; None where it is not known.
+    """
+
+    basis: NDArray
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64] | None
+
+
+class Basis(Protocol):
+    """A basis that grows by the images of its blocks under a scatter."""
+
+    @property
+    def block(self) -> NDArray:
+        """The vectors to which the scatter is applied next, shape (d, b)."""
+
+    def absorb(self, image: NDArray[np.float64]) -> None:
+        """Take in the image of ``block``, which may be overwritten."""
+
+    def grow(self, others: NDArray[np.float64] | None = None) -> bool:
+        """Choose the next block, with ``others`` (d, m) in it; return False if there is none."""
+
+    def projected(self) -> Projected:
+        """Return the scatter in the basis so far."""
+
+
+@dataclass(frozen=True)
+class BlockSolver:
+    """A solver in passes.
+
+    Attributes
+    ----------
+    name : str
+        In configurations.
+    description : str
+        What it does, in words.
+    begin : callable
+        Called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, the relative
+        rounding error of the image, and the limit on passes; returns a `Basis`.
+    basis_bytes : callable
+        Called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
+        bytes of the basis for each column of the table.
+    one_pass : bool
+        Whether it always makes one pass, and knows no residuals.
+    """
+
+    name: str
+    description: str
+    begin: Callable[[NDArray, NDArray[np.float64], NDArray[np.float64], float, int], Basis]
+    basis_bytes: Callable[[int, int, int], int]
+    one_pass: bool = False
+
+    def most_passes(self, passes: int) -> int:
+        """Return how many passes it makes at most, given the limit."""
+        return 1 if self.one_pass else passes
+
+
+BLOCK_SOLVERS = Registry(BlockSolver, "mmpca_dist.eigen.blocks", group="mmpca_dist.solvers")
+"""All solvers in passes, by name."""
+
+
+def makes_one_pass(name: str) -> bool:
+    """Tell whether a solver makes one pass, and so knows no residuals."""
+    return name in BLOCK_SOLVERS and BLOCK_SOLVERS[name].one_pass

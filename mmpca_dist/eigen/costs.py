@@ -1,0 +1,128 @@
+"""Cost of solvers in passes: vectors, operations, memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmpca_dist.eigen.block_passes import block_size
+from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.approximation import PROBES
+from mmpca_dist.statistics.costs import largest_unit
+from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.readers.csr import CSR_ITEM
+
+
+@dataclass(frozen=True)
+class PassesCosts:
+    """Upper limits on the costs of a solver in passes.
+
+    Attributes
+    ----------
+    vectors : list of int
+        That scatters are applied to, for every pass; empty for one that takes class means alone.
+    operations : list of float
+        Multiply-adds of every pass.
+    memory : int
+        Bytes that a process holds, the one with the bases included.
+    sums : int
+        Bytes that a span, or several, leave.
+    """
+
+    vectors: list[int]
+    operations: list[float]
+    memory: int
+    sums: int
+
+
+def passes_costs(
+    dataset: Dataset,
+    spans: list[Span],
+    solver: SolverOptions,
+    needs: Needs,
+    *,
+    n_classes: int,
+    standardize: bool,
+    item: int,
+    threads: int,
+) -> PassesCosts:
+    """Return the costs of `block_passes.statistics_in_passes`.
+
+    Parameters
+    ----------
+    item : int
+        Bytes of a number in products.
+    threads : int
+        That share the process.
+    """
+    d, groups = dataset.n_features, len(needs.scatters)
+    size = block_size(needs, solver, d)
+    between = n_classes * (1 + len(needs.medians))
+    width = min(size + between, d)
+    kind = BLOCK_SOLVERS[solver.kind]
+    n_passes = kind.most_passes(solver.passes)
+    vectors = [groups * (size + PROBES)] + [groups * width] * (n_passes - 1) if groups else [0]
+    if standardize and groups:
+        vectors = [0, *vectors]
+    basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item
+    largest, work = max(vectors), np.dtype("f8" if dataset.sparse else f"f{item}")
+    unit_rows, unit = largest_unit(dataset, spans)
+    centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
+    if dataset.sparse:
+        images, tasks = d * largest * (8 if standardize else item), len(sparse_spans(dataset, spans))
+        task = sparse_unit(dataset, tasks) + images + 3 * moments
+    else:
+        images, tasks = d * largest * 8, len(spans)
+        rows = min(unit_rows, panel_rows(d, work, centres))
+        panels = rows * (panel_bytes(d, work, centres) + 2 * largest * item)
+        task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
+    waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
+    sample = max(2 * size, LIMITS.start_rows) + LIMITS.start_class_rows * n_classes
+    bases = groups * d * basis
+    growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
+    reading = min(threads, tasks) * task + waiting * (images + moments)
+    sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)
+    return PassesCosts(
+        vectors,
+        [2.0 * dataset.nnz * b for b in vectors],
+        bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sampling),
+        images + moments,
+    )
+
+
+def growing_bytes(n_features: int, width: int, item: int) -> int:
+    """Return the bytes a solver needs beside a basis, of numbers of ``item`` bytes, while the basis grows."""
+    return n_features * width * (item * 5 + 8)
+
+
+def pair_passes_costs(
+    n_features: int, solver: SolverOptions, needs: Needs, *, n_classes: int, item: int
+) -> tuple[list[int], int]:
+    """Return the costs of `pair_passes.pairs_in_passes`.
+
+    Returns
+    -------
+    vectors : list of int
+        That the scatter is applied to, for every pass over the pairs.
+    memory : int
+        Bytes of its basis, of that of other scatters, which is there meanwhile, and of what it takes to grow.
+    """
+    d, size = n_features, block_size(needs, solver, n_features)
+    width = min(size + n_classes * (1 + len(needs.medians)), d)
+    kind = BLOCK_SOLVERS[solver.kind]
+    others = len(needs.scatters) * (kind.basis_bytes(solver.passes, width, item) + PROBES * 8)
+    basis = kind.basis_bytes(solver.passes, size, 8) + PROBES * 8
+    return [PROBES] + [size] * kind.most_passes(solver.passes), d * (others + basis) + growing_bytes(d, size, 8)
+
+
+def sparse_unit(dataset: Dataset, tasks: int) -> int:
+    """Return the bytes of the sparse rows that a task holds at once, with their centred form and products."""
+    share = min(1 / tasks, LIMITS.unit_bytes / max(dataset.n_bytes, 1))
+    columns = (2 * dataset.n_rows * share + 4 * dataset.n_features) * SPARSE_COLUMNS * 8
+    return int(dataset.nnz * share * (dataset.dtype.itemsize + CSR_ITEM + 3 * 8) + columns)

@@ -1,0 +1,60 @@
+"""What methods need to know of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.passes.sweeps import SweptNeed
+from mmpca_dist.statistics.scatters import ClassWeighting
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What methods need to know of the rows beside the counts and means of the classes.
+
+    Attributes
+    ----------
+    scatters : frozenset of ClassWeighting
+        Weighted sums of class scatters whose leading eigenvectors, at least, are needed.
+    full_scatter : tuple of str
+        The methods that need all of such a sum, so that no solver in passes can serve.
+    columns : bool
+        Whether means and variances of single columns are needed.
+    medians : tuple of {"one-vs-rest", "one-vs-one"}
+        Pairings of classes whose medians are needed; see `statistics.summary.median_sets`.
+    searches : tuple of Search
+        Searches for nearest rows of other classes.
+    swept : tuple of SweptNeed
+        Fits by sweeps over the rows.
+    n_components : int or None
+        The largest number that is asked for; None for all there are.
+    """
+
+    scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
+    full_scatter: tuple[str, ...] = ()
+    columns: bool = False
+    medians: tuple[str, ...] = ()
+    searches: tuple[Search, ...] = ()
+    swept: tuple[SweptNeed, ...] = ()
+    n_components: int | None = None
+
+    @classmethod
+    def of_all(cls, needs: Iterable[Needs], n_components: int | None = None) -> Needs:
+        """Return the union of the needs of methods, for so many components at most."""
+        needs = list(needs)
+        return cls(
+            frozenset().union(*(each.scatters for each in needs)),
+            tuple(dict.fromkeys(name for each in needs for name in each.full_scatter)),
+            any(each.columns for each in needs),
+            tuple(sorted({pairing for each in needs for pairing in each.medians})),
+            tuple(dict.fromkeys(search for each in needs for search in each.searches)),
+            tuple(dict.fromkeys(fit for each in needs for fit in each.swept)),
+            n_components,
+        )
+
+    @property
+    def only_numbers(self) -> bool:
+        """Whether means and variances of the classes suffice, without a scatter or differences of rows."""
+        return not (self.scatters or self.full_scatter or self.searches)

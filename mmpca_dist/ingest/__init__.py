@@ -1,0 +1,1 @@
+"""Other formats into chunked Zarr with checksums."""

@@ -1,0 +1,286 @@
+"""Ingest: any labelled table into a chunked Zarr group with checksums."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.ingest.destination import Destination, Overwrite
+from mmpca_dist.ingest.group_writer import ZarrWriter
+from mmpca_dist.ingest.row_source import RowSource
+from mmpca_dist.ingest.scan import table_faults
+from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.settings import settings_named
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
+from mmpca_dist.tables.column_faults import ColumnFault, refusal
+from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
+from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.readers.csr import value_type
+
+SUM_BYTES = 4 * 8
+"""Of a column: mean and squares, of a block and of all rows."""
+LISTED_CLASSES = 100
+"""Manifests give the number of rows of each class up to this many classes."""
+
+
+def ingest(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    features: str | None = None,
+    label: str | int | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    unlabelled: bool = False,
+    dtype: str | None = None,
+    image_shape: tuple[int, int] | None = None,
+    chunk_bytes: int | None = None,
+    sparse: bool | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    overwrite: Overwrite = False,
+    missing_chunks: str = "refuse",
+) -> dict[str, Any]:
+    """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
+
+    Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and ``indptr``, as AnnData has it.
+
+    Parameters
+    ----------
+    source, destination : str or path
+        Paths or fsspec URLs. The source is CSV (``.csv``, ``.tsv``) or LIBSVM text (``.libsvm``, ``.svm``,
+        ``.svmlight``, ``.txt``), also compressed (``.gz``, ``.bz2``, ``.xz``), or whatever ``open_dataset`` opens.
+    features : str, optional
+        As for ``open_dataset``; text has no such choice.
+    label : str or int, optional
+        As for ``open_dataset``; for CSV the name or number of a column (default: ``label``, ``y`` or the last).
+    drop : sequence of str
+        Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
+    keep : sequence of str
+        Columns of names or whole numbers that are no features and become arrays beside ``y``, such as the patient of
+        a row, for ``evaluation.column``.
+    unlabelled : bool
+        Take no column of CSV for the labels: its rows are to be projected with an existing model.
+    dtype : {"float32", "float64"}, optional
+        Convert the rows. By default text becomes float32 and everything else keeps its type.
+    image_shape : (int, int), optional
+        Height and width of rows that are images; by default that of the source.
+    chunk_bytes : int, optional
+        Size of a chunk of dense rows, by default 8 MiB; eight make a shard. Chunks of sparse rows have at most 1 MiB.
+    sparse : bool, optional
+        Write sparse rows or dense ones. By default a CSR source stays sparse, and LIBSVM text becomes sparse where
+        that takes at most a quarter of the space.
+    progress : callable, optional
+        Called with how much is read, and of how much: in rows, for text in bytes of the file.
+    note : callable, optional
+        Called with what the user should know.
+    overwrite : bool or "any"
+        Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
+    missing_chunks : {"refuse", "fill"}
+        Whether chunks of a Zarr source that are not stored are an error or fill values, which are then written.
+
+    Returns
+    -------
+    dict
+        For JSON: what was written, its rows of each class, its bytes, and the seconds that it took.
+
+    Raises
+    ------
+    InputError
+        For a source that is not a table of finite numbers with one label a row. Nothing is left at the destination.
+    OutputError
+        When the destination may not be replaced, lies inside a run or a data set, or another ingest writes there.
+    PlanError
+        When the rows do not fit the disk.
+    """
+    started = time.monotonic()
+    origin, target = _addresses(source, destination, label)
+    if chunk_bytes is not None and chunk_bytes < 1:
+        raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
+    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
+    selection.check()
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
+    with _all_columns_named(origin, selection), writing as writer, ExitStack() as stack:
+        rows = selection.open(origin, sparse, stack)
+        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+    return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
+
+
+@contextmanager
+def _all_columns_named(uri: str, selection: Selection) -> Iterator[None]:
+    """Where a column is refused, name all that are, from a reading of the whole table."""
+    try:
+        yield
+    except ColumnError as error:
+        faults = table_faults(uri, selection)
+        if len(faults) > 1:
+            raise refusal(uri, faults) from error
+        raise
+
+
+def _write(
+    rows: RowSource,
+    writer: ZarrWriter,
+    selection: Selection,
+    sparse: bool | None,
+    image_shape: tuple[int, int] | None,
+    progress: Callable[[int, int], None] | None,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write all rows and what belongs to them, and describe what was written."""
+    is_guessed = selection.label is None and rows.labels is not None
+    for line in rows.notes:
+        note(line)
+    if is_guessed:
+        labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
+        note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
+    as_csr = rows.sparse if sparse is None else sparse
+    shape = _image_shape(rows, image_shape)
+    dtype = _stored_type(rows, selection.dtype, as_csr)
+    writer.begin(rows, dtype, sparse=as_csr)
+    heavy = _copy(rows, writer, dtype, as_csr, progress)
+    optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
+    attributes = {name: value for name, value in optional.items() if value is not None}
+    classes, n_bytes = writer.finish(attributes, rows.label_values)
+    warning = heavy_note(heavy, rows.feature_names, rows.n_features)
+    if warning is not None and not selection.unlabelled:
+        note(warning)
+    class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
+    return {
+        "rows": writer.n_rows,
+        "columns": rows.n_features,
+        "dtype": str(dtype),
+        "sparse": as_csr,
+        "labels": rows.labels,
+        "labels_guessed": is_guessed,
+        "kept": selection.keep,
+        "classes": len(classes),
+        **(class_rows if len(classes) <= LISTED_CLASSES else {}),
+        "bytes": n_bytes,
+    }
+
+
+def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
+    """Return height and width where a row is an image, else nothing."""
+    shape = tuple(image_shape or rows.image_shape or ())
+    if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
+        raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")
+    return [int(size) for size in shape]
+
+
+def _stored_type(rows: RowSource, name: str | None, as_csr: bool) -> np.dtype:
+    dtype = np.dtype(name or rows.dtype).newbyteorder("=")
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
+    return value_type(dtype) if as_csr else dtype
+
+
+def _copy(
+    rows: RowSource, writer: ZarrWriter, dtype: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
+) -> list[tuple[int, float]]:
+    """Write all rows, and return the columns that hold nearly all of their scatter."""
+    sums = f"A sum for each of {rows.n_features:,} columns of {rows.uri}"
+    refuse_larger(SUM_BYTES * rows.n_features, sums, "Take fewer columns")
+    spread = ColumnSpread(rows.n_features)
+    for block in rows.blocks():
+        _refuse_not_finite(block.rows, dtype, writer.n_rows, rows)
+        spread.add(block.rows)
+        writer.append(replace(block, rows=csr_array(block.rows.astype(dtype, copy=False))) if as_csr else block)
+        if progress is not None:
+            progress(block.done, max(rows.total, block.done))
+        del block  # before the next one is read
+    return heavy_columns(spread.squares)
+
+
+def check_ingest(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    label: str | int | None = None,
+    overwrite: Overwrite = False,
+    note: Callable[[str], None] | None = None,
+) -> None:
+    """Refuse what can be refused at once, as ``ingest`` does: a file that is absent, a destination that is occupied.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    origin, target = _addresses(source, destination, label)
+    if storage.is_local(origin) and not origin.startswith(storage.NAMED):
+        storage.require(origin)
+    with ZarrWriter(target, overwrite=overwrite, note=note):
+        pass  # nothing is begun
+
+
+def check_columns(
+    source: str | os.PathLike,
+    selection: Selection,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> None:
+    """Refuse in one message all columns of CSV or Parquet that ``ingest`` would refuse; this reads the whole table.
+
+    Other formats, whose columns have no names, pass. ``progress`` is as for ``ingest``; ``note`` is called with a
+    sentence on each column that may be no feature.
+
+    Raises
+    ------
+    ColumnError
+        Which names every column, what is wrong with it and what to type.
+    InputError
+        For what is wrong beside columns.
+    """
+    uri = storage.normalize(source)
+    with settings_named():
+        faults = table_faults(uri, selection, progress=progress, note=note)
+    if faults:
+        raise refusal(uri, faults)
+
+
+def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
+    """Return the addresses; refuse to write where rows or labels are read, or into what is there."""
+    origin, target = storage.normalize(source), storage.normalize(destination)
+    inputs = [origin]
+    if isinstance(label, str) and origin.endswith(".npy"):
+        inputs.append(storage.normalize(label))
+    for uri in inputs:
+        refuse_overlap(uri, target)
+        refuse_overlap(uri, Destination.of(target).work)
+    refuse_inside(target)
+    return origin, target
+
+
+def _refuse_not_finite(rows: Any, dtype: np.dtype, first_row: int, source: RowSource) -> None:
+    if rows.dtype.kind != "f":
+        return
+    values = rows.data if issparse(rows) else rows
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(values if dtype.itemsize >= values.dtype.itemsize else values.astype(dtype))
+    if finite.all():
+        return
+    if issparse(rows):
+        row, column = (int(coordinate[np.argmin(finite)]) for coordinate in rows.tocoo().coords)
+    else:
+        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
+    value = rows[row, column]
+    name = source.feature_names[column] if source.feature_names else str(column)
+    title = f"{column} ({name!r})" if source.feature_names else name
+    fault = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
+    if np.isfinite(value) or (np.isinf(value) and dtype == np.float32):
+        fault += ", too large a number for float32 or infinite,"
+    fault = f"{fault} in {source.where(first_row + row)}"
+    raise ColumnError(
+        f"Feature {title} of {source.uri} has {fault}. Features must be finite numbers: fill it, or drop the row.",
+        [ColumnFault(name, fault, "gap")],
+    )

@@ -1,0 +1,391 @@
+"""``MomentReducer``: the scikit-learn estimator behind all methods."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.solution import IMPRECISE, Solution
+from mmpca_dist.methods.base.statistics_for import statistics_for
+from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
+from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
+from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
+from mmpca_dist.tables.labels import label_array, normalize_labels
+from mmpca_dist.tables.readers.memory import rows_in_memory
+
+BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
+"""Attributes with a row, or a number, a component."""
+
+
+class Mergeable:
+    """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
+
+    def __init__(self, method: Callable) -> None:
+        self._method = method
+
+    def __get__(self, reducer: MomentReducer | None, owner: type | None = None) -> Any:
+        if reducer is not None and reducer._unmergeable is not None:
+            raise AttributeError(f"There is no {self._method.__name__}: {reducer._unmergeable}.")
+        return self._method.__get__(reducer, owner)
+
+
+class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
+    """Base of the reducers that class moments (and medians) determine.
+
+    A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
+    """
+
+    _options: ClassVar[dict[str, Option]] = {}
+    """Of parameters that a configuration may set, or that have bounds."""
+    _by_classes: ClassVar[bool] = False
+    """Whether there are at most as many components as classes less one."""
+    _nested: ClassVar[bool] = True
+    """Whether the components of a smaller fit are the first of these."""
+    _stored: ClassVar[tuple[str, ...]] = ()
+    """Attributes, arrays and finite scalars, that models keep beside those of all reducers."""
+    _kept: Any = None
+    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+
+    def __init__(
+        self, n_components: int | None = None, *,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        self.n_components, self.standardize, self.center = n_components, standardize, center
+        self.precision, self.solver = precision, solver
+
+    def _needs(self) -> Needs:
+        """Return what the method needs to know of the rows; by default the scatter within the classes."""
+        return Needs()
+
+    def _remarks(self) -> list[str]:
+        """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
+        return []
+
+    def _edges(self) -> list[str]:
+        """Return where a choice among values ended on an edge of them, as sentences."""
+        return []
+
+    @abstractmethod
+    def _solve(self, statistics: Statistics) -> Solution:
+        """Return the components that follow from the statistics of the rows."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
+            Blocks of a Dask array may be CSR matrices. Or an xarray ``DataArray`` of two dimensions (rows first), an
+            xarray ``Dataset`` of columns along one dimension, an ``AnnData`` object, whose ``X`` is taken, or a
+            ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece.
+        y : array-like or Dask array of shape (n_samples,)
+            Labels of at least two classes: integers or strings. Of an ``AnnData`` object also the name of a column of
+            ``obs``. Left out, those of a ``Dataset``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For rows that are not finite, fewer than two classes, or more components than there are.
+
+        Notes
+        -----
+        Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
+        for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
+        """
+        self._check_parameters()
+        self._kept = None
+        self._fit_rows(*self._rows(X, y, reset=True))
+        for remark in self._edges():
+            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=2)
+        return self
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        return self.fit_statistics(self._statistics(dataset, scheduler))
+
+    @Mergeable
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
+
+        Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
+        took the model from.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+        classes : array-like, optional
+            All classes that will ever come; otherwise they grow as they come.
+
+        Raises
+        ------
+        InputError
+            Where the fit before kept no moments; the message says why.
+
+        Notes
+        -----
+        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians.
+        """
+        self._check_parameters()
+        stored = self._extendable()
+        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
+        weightings = self._needs().scatters
+        arrived = moments_of(
+            dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
+        )
+        moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
+        if np.count_nonzero(moments.counts) < 2:
+            self.classes_ = moments.classes
+            return self
+        return self._fit_moments(moments, at_most=True)
+
+    @property
+    def moments_(self) -> Any:
+        """``ClassMoments`` of all rows so far, in their own units; those of a stored run are loaded when asked for."""
+        try:
+            moments = self._extendable()
+        except InputError as error:
+            raise AttributeError(str(error)) from error
+        if moments is None:
+            raise AttributeError(f"This {type(self).__name__} has seen no rows yet.")
+        return moments
+
+    def _extendable(self) -> Any:
+        """Return the moments that more rows are merged with, or None where there are no rows yet."""
+        if isinstance(self._kept, str):
+            raise InputError(
+                f"This fit kept no class moments that more rows could extend: {self._kept}. Start with partial_fit, "
+                "or with from_moments(class_moments(X, y)), which keep them."
+            )
+        if callable(self._kept):
+            self._kept = self._kept()
+        return self._kept
+
+    @property
+    def _unmergeable(self) -> str | None:
+        """Why there is no ``partial_fit``, in words."""
+        needs = self._needs()
+        if needs.medians:
+            return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
+        if needs.searches:
+            return "rows that come may be nearer than those found, so all rows must be fitted at once"
+        if needs.swept:
+            return "the fit passes over its rows several times, so all rows must be fitted at once"
+        return None
+
+    @property
+    def _ignores_labels(self) -> bool:
+        """Whether the components are the same for any labels."""
+        return False
+
+    @property
+    def _unevaluable(self) -> str | None:
+        """Why an evaluation cannot score the method with its options, in words."""
+        return None
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
+        """Return the reducer that follows from stored class moments, with no look at the rows."""
+        return cls(n_components=n_components, **parameters)._fit_moments(moments)
+
+    def _fit_moments(
+        self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
+    ) -> Self:
+        self._check_parameters()
+        statistics = tall_statistics(moments, medians, precision=self.precision, standardize=self.standardize)
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = statistics.n_features
+        return self.fit_statistics(statistics, at_most)
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
+        if statistics.approximation is not None:
+            for name in self._needs().full_scatter:
+                raise InputError(
+                    f"{name} needs the whole scatter, and these statistics know the leading part of it only."
+                )
+        with single_blas_thread():
+            solution = self._solve(statistics)
+        if not at_most or not len(solution.eigenvalues):
+            self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
+        self.classes_ = self._classes_among(statistics.moments.classes)
+        self._adopt(solution, statistics.mean, statistics.scale)
+        self._kept = self._unmergeable or statistics.fixed
+        if self._kept is None and isinstance(statistics, ColumnStatistics):
+            self._kept = statistics.raw
+        return self
+
+    def _classes_among(self, labels: NDArray) -> NDArray:
+        """Return the labels that are classes."""
+        return labels
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        count = len(solution.eigenvalues)
+        if count == 0 or (self.n_components is not None and count < self.n_components):
+            raise InputError(
+                f"n_components={self.n_components} is more than the {count} components that {type(self).__name__} "
+                f"finds in {n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up "
+                f"to rounding ({precision} precision)."
+            )
+
+    def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
+        if not np.isfinite(solution.components).all():
+            raise InputError(
+                f"The components of {type(self).__name__} are not finite: numbers overflow. Standardise the columns "
+                "(standardize)."
+            )
+        self.components_ = solution.components
+        self.eigenvalues_ = solution.eigenvalues
+        self.residuals_ = solution.residuals
+        self.relative_errors_ = solution.relative_errors
+        self.total_ = solution.total
+        self.limit_ = solution.limit
+        self.__dict__.pop("certificate_", None)  # that of an earlier fit
+        if solution.certificate is not None:
+            self.certificate_ = solution.certificate
+        self.mean_, self.scale_ = mean, scale
+
+    @property
+    def _directions(self) -> NDArray[np.float64]:
+        """The components one below the other, whatever blocks they come in, shape (K, d)."""
+        return self.components_.reshape(-1, self.components_.shape[-1])
+
+    @property
+    def _n_used(self) -> int:
+        """The number of components, as they are asked for."""
+        return len(self.components_)
+
+    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return coefficients (C, K), or (1, K) for two classes, and intercepts of the method's own classifier."""
+        return None
+
+    def _shorten(self, n_components: int) -> None:
+        """Keep the first components."""
+        for name in BY_COMPONENT:
+            setattr(self, name, getattr(self, name)[:n_components])
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
+
+        Parameters
+        ----------
+        Z : array, or Dask array or data frame, of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Lazy for Dask input.
+        """
+        check_is_fitted(self, "components_")
+        loadings, mean = self.projection()
+        offset = self.mean_ @ loadings if mean is None else 0
+        back = np.linalg.pinv(self.components_).T / self._gain
+        if self.scale_ is not None:
+            back = back * self.scale_
+        Z = as_table(Z)
+        Z = Z.rows if isinstance(Z, ForeignTable) else np.asarray(Z)
+        return (Z - offset) @ back + self.mean_
+
+    @property
+    def imprecise_(self) -> NDArray[np.bool_]:
+        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
+        return self.relative_errors_ > IMPRECISE
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
+        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
+        return statistics_for(rows, needs, solver, precision=self.precision, standardize=self.standardize)
+
+    def _count(self, rows: Rows) -> int | None:
+        """Return how many components to look for; None for all."""
+        if self._by_classes:
+            return self._at_most(max(int(np.count_nonzero(rows.census.counts)) - 1, 1))
+        return self.n_components
+
+    def _at_most(self, limit: int) -> int:
+        """Return how many components to look for where there are at most so many."""
+        return limit if self.n_components is None else min(self.n_components, limit)
+
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver)
+
+    def _check_parameters(self) -> None:
+        self._solver_options()
+        self._needs()
+        k = self.n_components
+        words = self._options.get("n_components", Option()).words
+        is_word = isinstance(k, str) and k in words
+        if k is not None and not is_word and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
+            others = "".join(f", {word!r}" for word in words)
+            raise InputError(f"n_components={k!r} must be a positive whole number{others}, or None for the default.")
+        if self.precision not in ("single", "double"):
+            raise InputError(f"precision={self.precision!r} must be one of single, double.")
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            if name in self._options:
+                self._options[name].check(getattr(self, name), parameter)
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        y, X = labels_of(y, X), as_table(X)
+        if isinstance(X, ForeignTable) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(self._prepared(X.rows, y), y)
+        return self._check_rows(X, y, reset, least), Threads()
+
+    def _prepared(self, X: Any, y: Any) -> Any:
+        """Return rows, in memory or not, as the fit is to see them."""
+        return X
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        y = y if y is None else label_array(y, "y")
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least)
+        check_classification_targets(y)
+        return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class BlockReducer(MomentReducer):
+    """Base of the reducers that solvers in passes serve, with the options of such solvers."""
+
+    def __init__(
+        self, n_components: int | None = None, *,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
+
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)

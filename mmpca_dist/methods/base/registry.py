@@ -1,0 +1,130 @@
+"""``Method``: the specification of a method, and the registry of all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import create_model, model_validator
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
+from mmpca_dist.registry import Registry
+from mmpca_dist.settings import Section, setting
+
+if TYPE_CHECKING:
+    from mmpca_dist.methods.base.reducer import MomentReducer
+
+FULL_RANK, BETWEEN_CLASSES = "min(d, n - 1)", "classes - 1"
+FAMILIES = ("margins", "bayesian", "classes", "regressions", "columns", "baselines")
+"""In the order in which methods are listed."""
+
+
+class MethodOptions(Section):
+    """The options of a method in a configuration. The model of each method is made from its estimator."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method.
+
+    Attributes
+    ----------
+    name : str
+        In configurations.
+    title : str
+        In reports.
+    family : str
+        One of ``FAMILIES``.
+    keeps, limit : str
+        In words: what its components keep, and how many there are at most of n rows with d features.
+    estimator : type of MomentReducer
+    parameters : mapping
+        Parameters that make the estimator this method.
+    settable : tuple of str
+        Parameters of the estimator that a configuration may set, described in its ``_options``.
+    orthonormal, ordered : bool
+        Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
+    scale_free : bool
+        Whether it is the same whatever the units of the columns.
+    values : str
+        What stands in place of eigenvalues, in words; empty for eigenvalues.
+    shares : str
+        What the components have a share of, in words; empty for the scatter that the method is about.
+    blocks : {"one", "by class", "two by class", "all columns"}
+        Whether ``transform`` gives K columns, K for each of more than two classes, two for each model of a class, or as
+        many as there are.
+    reference : bool
+        Whether other methods are compared with it by default.
+    residuals : str
+        What its residuals are, in words; empty for those of eigenvectors.
+    """
+
+    name: str
+    title: str
+    family: str
+    keeps: str
+    limit: str
+    estimator: type[MomentReducer]
+    parameters: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    settable: tuple[str, ...] = ()
+    orthonormal: bool = True
+    ordered: bool = True
+    scale_free: bool = False
+    values: str = ""
+    shares: str = ""
+    residuals: str = ""
+    blocks: str = "one"
+    reference: bool = False
+
+    def n_blocks(self, n_components: int, n_classes: int, n_features: int) -> int:
+        """Return how many blocks of K columns ``transform`` gives."""
+        if self.blocks == "by class" and n_classes > 2:
+            return n_classes
+        if self.blocks == "two by class":
+            return -(-2 * (1 if n_classes == 2 else n_classes) // n_components)
+        return -(-n_features // n_components) if self.blocks == "all columns" else 1
+
+    @cached_property
+    def options(self) -> type[MethodOptions]:
+        """The model of what a configuration may set."""
+
+        def check(options: MethodOptions) -> MethodOptions:
+            try:
+                self.reducer(None, options)._check_parameters()
+            except InputError as error:
+                raise ValueError(str(error).removesuffix(".")) from error
+            return options
+
+        settings: dict[str, Any] = {}
+        parameters = inspect.signature(self.estimator, eval_str=True).parameters if self.settable else {}
+        for name in self.settable:
+            described = setting(parameters[name].default, **self.estimator._options[name].described)
+            settings[name] = (parameters[name].annotation, described)
+        validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
+        return create_model("MethodOptions", __base__=MethodOptions, __validators__=validators, **settings)
+
+    def reducer(self, n_components: int | None, options: MethodOptions, **shared: Any) -> MomentReducer:
+        """Return the estimator with the options of a configuration, and what all methods of it share."""
+        return self.estimator(n_components=n_components, **self.parameters, **options.model_dump(), **shared)
+
+    def needs(self, options: MethodOptions) -> Needs:
+        """Return what the method needs to know of the rows."""
+        return self.reducer(None, options)._needs()
+
+
+METHODS = Registry(
+    Method,
+    "mmpca_dist.methods",
+    "mmpca_dist.models",
+    order=lambda method: (*FAMILIES, method.family).index(method.family),
+)
+
+
+def title_of(label: str) -> str:
+    """Return what reports call a method: its title, or the label that a configuration gives it."""
+    return METHODS[label].title if label in METHODS else label

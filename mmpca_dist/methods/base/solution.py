@@ -1,0 +1,77 @@
+"""The solution of a method: components, eigenvalues, residuals, certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.eigen.dense import Eigenpairs, fix_signs
+from mmpca_dist.statistics.coordinates import Statistics
+
+IMPRECISE = 1e-2
+"""Components whose relative rounding error exceeds this are marked."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Components of one method, the strongest first.
+
+    Attributes
+    ----------
+    components : array of shape (K, d)
+    eigenvalues, residuals, relative_errors : arrays of shape (K,)
+        As in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``; residuals are NaN where components are no
+        eigenvectors.
+    total : float
+        Sum of all eigenvalues.
+    limit : str
+        What bounds the number of components, in words.
+    certificate : dict or None
+        What is proved of components from a solver in passes, and measured of the search behind them (M-PCA2).
+    """
+
+    components: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    relative_errors: NDArray[np.float64]
+    total: float
+    limit: str
+    certificate: dict[str, Any] | None = None
+
+    @classmethod
+    def of_pairs(
+        cls, pairs: Eigenpairs, components: NDArray[np.float64], limit: str, certificate: dict[str, Any] | None = None
+    ) -> Solution:
+        """Return the solution that eigenpairs are, whose vectors in the columns are ``components``, shape (K, d)."""
+        return cls(
+            fix_signs(components), pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate
+        )
+
+    @classmethod
+    def of_directions(
+        cls, components: NDArray[np.float64], values: NDArray[np.float64], relative_errors: NDArray[np.float64],
+        total: float, limit: str,
+    ) -> Solution:  # fmt: skip
+        """Return the solution of components, shape (K, d), that are no eigenvectors, so that they have no residuals."""
+        return cls(fix_signs(components), values, np.full(len(components), np.nan), relative_errors, total, limit)
+
+
+def rank_limit(largest: int) -> str:
+    """Return what bounds the components of methods that find no more than the rows have dimensions."""
+    return f"the rank of its rows, at most min(n_features, n_samples - 1) = {largest}"
+
+
+def class_limit(n_classes: int) -> str:
+    """Return what bounds the components of methods that tell classes apart by a linear function."""
+    return f"the number of classes less one, {n_classes - 1}"
+
+
+def certificate_of_means(statistics: Statistics) -> dict[str, Any] | None:
+    """Return the certificate of components that class means determine; None where there were no passes to doubt."""
+    approximation = statistics.approximation
+    if approximation is None:
+        return None
+    return {"solver": approximation.solver, "passes": approximation.passes, "exact": True}

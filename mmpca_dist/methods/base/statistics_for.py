@@ -1,0 +1,104 @@
+"""From rows and needs to statistics: the one way for estimators, runs and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.eigen.block_passes import statistics_in_passes
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions, choose_solver
+from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.scratch import Scratch, open_scratch
+from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.gather import gather_statistics
+
+
+def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool) -> Statistics:
+    """Return what methods need of the rows, by the solver that fits their shape."""
+    statistics = class_statistics(rows, needs, solver, precision=precision, standardize=standardize)
+    for search in needs.searches:
+        statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+    for need in needs.swept:
+        statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1])
+    return statistics
+
+
+def class_statistics(
+    rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool
+) -> Statistics:
+    """Return what follows from the classes of the rows: all but nearest rows of other classes."""
+    choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
+    if choice.in_passes:
+        options = replace(solver, kind=choice.kind)
+        return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
+    return gather_statistics(
+        rows,
+        precision=precision,
+        pairings=needs.medians,
+        standardize=standardize,
+        columns=needs.columns,
+        weightings=needs.scatters,
+    )
+
+
+def with_nearest_pairs(
+    statistics: Statistics,
+    rows: Rows,
+    search: Search,
+    n_components: int | None,
+    solver: SolverOptions,
+    tables: Scratch | None = None,
+) -> Statistics:
+    """Return statistics with the differences of nearest rows of other classes, which are searched for.
+
+    ``tables`` is where the search lays out the rows; by default memory, or a folder of its own where they do not fit.
+    """
+    from mmpca_dist.neighbors.pair_statistics import with_pairs  # compiles: slow to import
+
+    summarize, approximation = None, statistics.approximation
+    if approximation is not None:
+        from mmpca_dist.eigen.pair_passes import pairs_in_passes
+
+        options = replace(solver, kind=approximation.solver)
+        summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=approximation.seed)
+    if tables is not None:
+        return with_pairs(statistics, rows, search, tables, summarize)
+    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
+    with open_scratch(in_memory, rows.scratch) as scratch:
+        return with_pairs(statistics, rows, search, scratch, summarize)
+
+
+def with_sweeps(
+    statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch | None = None
+) -> Statistics:
+    """Return statistics with the fits of a need by sweeps over the rows, one for each number of components asked for.
+
+    ``tables`` is where states of rows are kept between sweeps; by default memory, or a folder of its own where they do
+    not fit.
+    """
+    if tables is not None:
+        return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
+    n, d = rows.dataset.n_rows, rows.dataset.n_features
+    state = max(need.state_bytes(len(rows.census.classes), min(size, d), min(n, d)) for size in sizes)
+    in_memory = rows.scheduler.in_process and states_fit_memory(n, state)
+    with open_scratch(in_memory, rows.scratch) as scratch:
+        return with_sweeps(statistics, rows, need, sizes, scratch)
+
+
+def _fits(
+    statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch
+) -> dict[tuple[SweptNeed, int], Any]:
+    counts = {size: min(size, need.largest(statistics)) for size in sizes}
+    with single_blas_thread():  # its number of threads decides on last bits
+        fits = {
+            count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count)
+            for count in sorted(set(counts.values()))
+        }
+    return {(need, size): fits[count] for size, count in counts.items()}

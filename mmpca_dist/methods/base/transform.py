@@ -1,0 +1,196 @@
+"""``transform`` of all reducers: eager for rows in memory, lazy for others."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar, overload
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+from mmpca_dist.passes.dask_rows import whole_rows
+from mmpca_dist.passes.units import read_unit
+from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
+
+
+class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Projects rows in memory; scikit-learn wraps its ``transform``, so that ``set_output`` is honoured."""
+
+    components_: NDArray[np.float64]
+    mean_: NDArray[np.float64]
+    scale_: NDArray[np.float64] | None
+    center: bool
+    _gain: float = 1.0
+    """What projections onto the components are multiplied by."""
+
+    @property
+    def _offset(self) -> NDArray[np.float64] | None:
+        """What is subtracted from projections, shape (K,)."""
+        return None
+
+    def transform(self, X: Any) -> Any:
+        check_is_fitted(self, "components_")
+        return self._project(check_rows(self, X, reset=False))
+
+    def _project(self, X: Any) -> NDArray:
+        dtype = output_type(X.dtype)
+        matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
+        return projected(X, matrix, mean, dtype, self._offset)
+
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean).
+
+        Where there is an ``_offset``, it is subtracted after that.
+        """
+        loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
+        return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
+
+
+class LazyTransform:
+    """What comes before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
+
+    _fitted_name: ClassVar[str] = "components_"
+    """An attribute of those that are fitted."""
+
+    @overload
+    def transform(self, X: NDArray) -> NDArray: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
+    def transform(self, X: Any) -> Any:
+        """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
+
+        With ``standardize=True`` rows are standardised first, which centres them.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Columns that have names must have those of ``fit``, in their order.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array, or, with
+            ``set_output(transform="pandas")``, a Dask data frame, with the index of the one it was made from.
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For other columns than those of ``fit``, and with ``set_output(transform="polars")``, which
+            has no lazy form here.
+        """
+        X = as_table(X)
+        if not (isinstance(X, ForeignTable) and X.lazy):
+            return super().transform(X)  # type: ignore[misc]
+        check_is_fitted(self, self._fitted_name)
+        check_header(self, X, reset=False)
+        sample = super().transform(X.sample)  # type: ignore[misc]
+        Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
+        return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
+
+    def _of_dataset(self, dataset: Dataset) -> da.Array:
+        """Return the transformed rows of a data set."""
+        return _of_dataset(self, dataset)
+
+    def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
+        """Return a block without rows, as blocks of X are transformed to."""
+        return np.empty((0, self._n_features_out), dtype)  # type: ignore[attr-defined]
+
+    @overload
+    def fit_transform(self, X: NDArray, y: Any = None, **fit_parameters: Any) -> NDArray: ...
+    @overload
+    def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any: ...
+    def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
+        """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
+        table = as_table(X)
+        if isinstance(table, ForeignTable) and table.lazy:
+            return self.fit(X, y, **fit_parameters).transform(X)  # type: ignore[attr-defined]
+        return super().fit_transform(X, y, **fit_parameters)  # type: ignore[misc]
+
+
+def _of_array(reducer: Any, X: da.Array) -> da.Array:
+    X = whole_rows(X)
+    dtype, k = output_type(X.dtype), reducer._n_features_out
+    meta = reducer._meta(X, dtype)
+    fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
+    return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
+
+
+def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
+    """Return a Dask array that has a task a reading unit."""
+    dtype = output_type(dataset.dtype)
+    matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
+    project = partial(projected, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
+    return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
+
+
+def by_unit(dataset: Dataset, function: Callable[[Any], Any], meta: Any) -> da.Array:
+    """Return a Dask array of what a function makes of each reading unit; ``meta`` is a block of it without rows."""
+    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
+    units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
+    return units.map_blocks(
+        partial(_apply_to_unit, dataset=dataset, edges=edges, function=function),
+        dtype=meta.dtype, chunks=(tuple(np.diff(edges).tolist()), (meta.shape[1],)), meta=meta,
+        name=f"transform-{uuid.uuid4().hex}",  # else Dask reads all that the data set holds for a name
+    )  # fmt: skip
+
+
+def _apply_to_unit(
+    unit: NDArray[np.int64], dataset: Dataset, edges: NDArray[np.int64], function: Callable[[Any], Any]
+) -> Any:
+    """Read a unit of a data set, and return what the function makes of it."""
+    start, stop = edges[unit[0, 0] : unit[0, 0] + 2].tolist()
+    with single_blas_thread():
+        return function(read_unit(dataset, start, stop, sparse=dataset.sparse))
+
+
+def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
+    """Return lazy rows in the container that ``set_output`` asks for, of which ``sample`` is one with a row."""
+    if "pandas" not in type(sample).__module__:
+        raise InputError(
+            f"set_output asks for {type(sample).__module__.partition('.')[0]}, which has no lazy form for rows that "
+            'are read piece by piece: set "pandas" or "default", or transform X.compute().'
+        )
+    import dask.dataframe as dd  # slow to import
+
+    return dd.from_dask_array(Z, columns=list(sample.columns), index=index)
+
+
+def projected(
+    X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype, offset: NDArray[np.float64] | None = None
+) -> NDArray:
+    """Return (X - mean) A - offset as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
+
+    CSR rows stay so: the product is taken in double, so that the mean can be subtracted after it.
+    """
+    if not issparse(X):
+        projection = centred(X, mean, dtype) @ matrix
+    else:
+        matrix64 = np.asarray(matrix, np.float64)
+        projection = np.asarray(X @ matrix64)
+        if mean is not None:
+            projection -= mean @ matrix64
+    if offset is not None:
+        projection = projection - offset
+    return projection.astype(dtype, copy=False)
+
+
+def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
+    """Return rows less the mean as ``dtype``; subtracted in double before, not from two large products after."""
+    if mean is None:
+        return np.asarray(X, dtype=dtype)
+    return np.subtract(X, mean, out=np.empty(X.shape, dtype), casting="same_kind")
+
+
+def output_type(dtype: np.dtype) -> np.dtype:
+    """Return the type of transformed rows: single precision for rows in single precision, else double."""
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)

@@ -1,0 +1,247 @@
+"""What the estimators of BM2PCA have in common: parameters, the posterior as attributes, and what follows from it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.models.bayesian_margin.fit import MarginFit, MarginModels
+from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
+from mmpca_dist.models.bayesian_margin.prior import Prior
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.statistics.coordinates import Statistics
+
+PRIOR_NAMES = tuple(field.name for field in fields(Prior))
+DEFAULT_COMPONENTS = 10
+"""Those that do not matter are switched off."""
+SWITCHED_OFF = 1e-3
+"""Components whose loadings have less than this share of the noise variance are reported as switched off."""
+
+
+LARGEST_PRIOR = 1e12
+
+
+class BayesianMargin(MomentReducer):
+    """Base of the estimators of BM2PCA."""
+
+    _options: ClassVar = {
+        "tolerance": Option(
+            ge=0,
+            example=1e-5,
+            description="Sweeps end when the evidence bounds rise by no more nats a value of the rows and model",
+        ),
+        "max_sweeps": Option(ge=1, example=200, description="Passes over the rows at most"),
+        "start": Option(
+            example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
+        ),
+        "seed": Option(ge=0, example=1, description="Of random loadings"),
+        "prior": Option(
+            values="a mapping of names and numbers",
+            example={"noise_rate": 0.01},
+            description=f"What replaces the paper's values among {', '.join(PRIOR_NAMES)}",
+        ),
+    }
+    _nested = False
+    _stored: ClassVar[tuple[str, ...]] = (
+        "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
+        "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
+    )  # fmt: skip
+
+    def __init__(
+        self, n_components: int | None, *, tolerance: float, max_sweeps: int, start: Literal["pca", "random"],
+        seed: int, prior: Mapping[str, float] | None, scratch: str | None, **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, **shared)
+        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+        self.start, self.seed, self.prior = start, seed, prior
+
+    @abstractmethod
+    def _fit(self) -> MarginFit:
+        """Return the need that the parameters make."""
+
+    def _needs(self) -> Needs:
+        return Needs(swept=(self._fit(),))
+
+    @property
+    def _prior(self) -> Prior:
+        return Prior(**dict(self.prior or {}))
+
+    def _count(self, rows: Rows) -> int:
+        return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
+
+    def _check_parameters(self) -> None:
+        for name, value in dict(self.prior or {}).items():
+            check_choice("a name in prior", name, PRIOR_NAMES)
+            check_number(f"prior: {name}", value, {"ge": 1 / LARGEST_PRIOR, "le": LARGEST_PRIOR}, integral=False)
+        super()._check_parameters()
+        if self.start not in ("pca", "random"):
+            raise InputError(f"start={self.start!r} must be one of pca, random.")
+
+    def _solve(self, statistics: Statistics) -> Solution:
+        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
+        models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
+        if models is None:
+            raise InputError(
+                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
+            )
+        posterior = arranged(models.posterior)
+        self._store(models, posterior)
+        squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
+        components = transposed(posterior.loadings)
+        values = squares.ravel()
+        return Solution(
+            components=components if len(components) > 1 else components[0],
+            eigenvalues=values,
+            residuals=np.full(len(values), np.nan),
+            relative_errors=np.zeros(len(values)),
+            total=models.total,
+            limit="the number of columns, and of rows less one",
+        )
+
+    def _store(self, models: MarginModels, posterior: Posterior) -> None:
+        for field in fields(posterior):
+            if field.name != "loadings":
+                setattr(self, f"{field.name}_", getattr(posterior, field.name))
+        self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
+        self.C_, self.candidates_, self.candidate_errors_ = models.C, models.candidates, models.errors
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        most = min(n_features, n_rows - 1)
+        if self.n_components is not None and self.n_components > most:
+            raise InputError(
+                f"n_components={self.n_components} is more than the {most} that {n_rows} rows of {n_features} features "
+                "have: at most as many as columns, and as rows less one."
+            )
+
+    def _shorten(self, n_components: int) -> None:
+        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+
+    @property
+    def n_iter_(self) -> int:
+        """Sweeps that were made."""
+        return len(self.bounds_)
+
+    @property
+    def _loadings(self) -> Array:
+        """Mean of W, shape (m, d, k)."""
+        components = self.components_ if self.components_.ndim == 3 else self.components_[None]
+        return transposed(components)
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The factors of W, t, r, tau, eta and nu, of (standardised) rows less their mean."""
+        names = (field.name for field in fields(Posterior) if field.name != "loadings")
+        return Posterior(loadings=self._loadings, **{name: getattr(self, f"{name}_") for name in names})
+
+    @property
+    def latent_covariance_(self) -> Array:
+        """Covariance of the latent coordinates of new rows, shape (k, k), or (C, k, k), the same for every row."""
+        covariance = self.posterior_.latent_covariance(self.components_.shape[-1])
+        return covariance if len(covariance) > 1 else covariance[0]
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(np.prod(self.components_.shape[:-1]))
+
+    @property
+    def _n_used(self) -> int:
+        return int(self.components_.shape[-2])
+
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+        A = self.posterior_.projection(self.components_.shape[-1])
+        matrix = np.moveaxis(A, 0, 1).reshape(A.shape[1], -1)
+        matrix = matrix if self.scale_ is None else matrix / self.scale_[:, None]
+        return matrix.astype(dtype), self.mean_
+
+    @property
+    def _offset(self) -> NDArray[np.float64]:
+        A = self.posterior_.projection(self.components_.shape[-1])
+        return np.einsum("mdk,md->mk", A, self.location_).ravel()
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the rows that are expected for latent coordinates: W z + t, averaged over the classes' models.
+
+        Parameters
+        ----------
+        Z : array, or Dask array, of shape (n_samples, C k)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        m = len(self.noise_)
+        rows = Z @ (self._directions / m) + self.location_.mean(axis=0)
+        return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
+
+    def _outputs(self, X: Any) -> Any:
+        """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
+        check_is_fitted(self, "components_")
+        plain = copy(self)
+        plain.__dict__["_sklearn_output_config"] = {"transform": "default"}
+        coef, intercept = self._own_scores()
+        return plain.transform(X) @ coef.T + intercept
+
+    def _own_scores(self) -> tuple[Array, Array]:
+        """Return coefficients (m, m k) and intercepts (m,) of the outputs as functions of latent coordinates."""
+        m, k = len(self.weights_), self.weights_.shape[1] - 1
+        coef = np.zeros((m, m, k))
+        coef[np.arange(m), np.arange(m)] = self.weights_[:, :k]
+        return coef.reshape(m, m * k), self.weights_[:, k]
+
+    @property
+    def switched_off_(self) -> NDArray[np.bool_]:
+        """Which components automatic relevance determination has switched off, shape (k,), or (C, k).
+
+        The squared length of their loadings is below a thousandth of what the noise has over all columns.
+        """
+        squares = np.einsum("mdk,mdk->mk", self._loadings, self._loadings)
+        off = squares < SWITCHED_OFF * self.components_.shape[-1] / self.noise_[:, None]
+        return off if len(off) > 1 else off[0]
+
+    def _remarks(self) -> list[str]:
+        remarks, off = [], int(np.count_nonzero(self.switched_off_))
+        if off:
+            remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
+        if not self.converged_:
+            remarks.append(
+                f"the evidence bound still rose by more than {self.tolerance:g} nats a value in the last of "
+                f"{len(self.bounds_)} sweeps: raise max_sweeps."
+            )
+        return remarks
+
+
+def arranged(q: Posterior) -> Posterior:
+    """Return the same posterior with components by decreasing length, their largest loadings positive."""
+    k = q.n_components
+    order = np.argsort(-np.einsum("mdk,mdk->mk", q.loadings, q.loadings), axis=1, kind="stable")
+    loadings = np.take_along_axis(q.loadings, order[:, None], axis=2)
+    largest = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=1)[:, None], axis=1)[:, 0]
+    signs = np.where(largest < 0, -1.0, 1.0)
+    every = np.concatenate([order, np.full((len(order), 1), k)], axis=1)  # the constant stays last
+    all_signs = np.concatenate([signs, np.ones((len(order), 1))], axis=1)
+
+    def turned(covariance: Array, order: NDArray[np.intp], signs: Array) -> Array:
+        rows = np.take_along_axis(covariance, order[:, :, None], axis=1)
+        return np.take_along_axis(rows, order[:, None], axis=2) * signs[:, :, None] * signs[:, None]
+
+    return replace(
+        q,
+        loadings=loadings * signs[:, None],
+        loading_covariance=turned(q.loading_covariance, order, signs),
+        relevance=np.take_along_axis(q.relevance, order, axis=1),
+        weights=np.take_along_axis(q.weights, every, axis=1) * all_signs,
+        weight_covariance=turned(q.weight_covariance, every, all_signs),
+    )

@@ -1,0 +1,281 @@
+"""BM2PCA, Bayesian maximum margin PCA, as scikit-learn estimators: of classes, and of continuous targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
+from mmpca_dist.methods.base.grid_edges import edge_remark
+from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.models.bayesian_margin.base import BayesianMargin
+from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
+from mmpca_dist.passes.dask_rows import unlabelled_rows
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.target_scatter import target_units
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import check_rows
+from mmpca_dist.tables.given_labels import GivenLabels, as_targets
+from mmpca_dist.tables.readers.memory import rows_in_memory
+
+PER_COLUMN = 3.0
+"""C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
+PER_COLUMN_OF_TARGETS = 1.0
+
+
+class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
+    """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
+
+    A sweep is one pass over the rows. Of two classes there is one model; of more, one for each class against the rest,
+    which share the passes. Parameters that are not listed are as in ``MarginPCA``.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Latent coordinates k of each model, by default at most 10. Fits of fewer are no parts of it.
+    C : float or "auto", optional
+        Weight of the hinge loss, by default three times the number of columns. ``auto`` chooses by errors on held-out
+        rows of up to five folds, in sweeps that all folds, candidates and classes share.
+    candidates : tuple of float, optional
+        Values that ``auto`` tries; of equal errors the first. The paper's are 10, 20, 30 and 40. By default ``auto``
+        tries the default, a tenth of it and ten times as much, and goes on by factors of ten beyond the value that errs
+        least, up to six more, as long as they err less.
+    unlabelled : str or int, optional
+        The label of rows whose class is not known: they take part without label terms.
+    tolerance, max_sweeps : float, int
+        Sweeps end when the evidence bounds rise by no more nats a value (row and column) and model, or after so many.
+    start, seed : {"pca", "random"}, int
+        Loadings before the first sweep: those of probabilistic PCA, or random ones.
+    prior : dict, optional
+        What replaces the paper's values: ``relevance_shape``, ``relevance_rate``, ``noise_shape``, ``noise_rate``,
+        ``weight_shape`` and ``weight_rate`` of the gamma priors of the precisions of each component's loadings, of the
+        noise, and of the weights; ``location_precision`` of the prior of the location.
+    scratch : str, optional
+        Folder (path or fsspec URL) for the states of rows where they do not fit in memory, or that workers of a cluster
+        share; by default a temporary folder of this machine.
+
+    Attributes
+    ----------
+    components_ : array of shape (k, n_features), or (C, k, n_features) for C > 2 classes
+        Mean of the loadings W, in (standardised) columns. ``loading_covariance_`` is the covariance that all columns
+        share.
+    eigenvalues_ : array of shape (k,), or (C k,)
+        Squared lengths of the loadings, decreasing for each class.
+    bounds_ : array of shape (n_iter_, m)
+        The evidence lower bound of every model after every sweep, in nats; it never falls, up to rounding.
+    converged_ : bool
+        Whether the last sweep met the tolerance.
+    C_ : float
+    candidates_, candidate_errors_ : arrays
+        The values of C that were tried, in this order, and the held-out rows that each of them got wrong. Where the
+        choice ends on an edge of these, ``fit`` warns.
+    location_, noise_, relevance_, weights_, weight_covariance_ : arrays
+        Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
+    latent_covariance_ : array of shape (k, k), or (C, k, k)
+        Of the latent coordinates of a new row; ``transform`` returns their mean, the models side by side.
+    switched_off_ : bool array
+        Components without influence.
+    classes_ : array of shape (C,)
+
+    References
+    ----------
+    Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", AAAI-15. The updates are derived from its
+    model; those printed differ, and let the bound fall.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mmpca_dist import BayesianMarginPCA
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = BayesianMarginPCA(n_components=2, standardize=True).fit(X, y)
+    >>> model.components_.shape, model.transform(X).shape, round(model.score(X, y), 2)
+    ((3, 2, 13), (178, 6), 0.98)
+    """
+
+    _options: ClassVar = BayesianMargin._options | {
+        "C": Option(
+            words=("auto",),
+            gt=0,
+            le=LARGEST_C,
+            values="a number above 0, or auto",
+            example="auto",
+            description="Weight of the hinge loss, by default three times the number of columns; auto chooses among "
+            "candidates by errors on rows held out",
+        ),
+        "candidates": Option(
+            values="numbers above 0",
+            example=[10, 20, 30, 40],
+            description="Values of C that auto chooses among; by default by factors of ten about the default of C, and "
+            "on as long as an edge errs least",
+        ),
+        "unlabelled": Option(
+            example=-1, description="The label of rows whose class is not known; they take part without label terms"
+        ),
+    }
+
+    def __init__(
+        self, n_components: int | None = None, *, C: float | Literal["auto"] | None = None,
+        candidates: tuple[float, ...] | None = None, unlabelled: str | int | None = None,
+        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
+        self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
+
+    def _fit(self) -> MarginFit:
+        return MarginFit(
+            C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
+            start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+            unlabelled=self.unlabelled, epsilon=None,
+        )  # fmt: skip
+
+    def _check_parameters(self) -> None:
+        given = self.candidates is not None
+        if given and (not isinstance(self.candidates, list | tuple) or not self.candidates):
+            raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
+        if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
+            raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
+        super()._check_parameters()
+        for value in self.candidates or ():
+            check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
+
+    def _classes_among(self, labels: NDArray) -> NDArray:
+        return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]
+
+    def _remarks(self) -> list[str]:
+        remarks = super()._remarks()
+        if self.unlabelled is not None:
+            count = self.n_unlabelled_ or "no"
+            remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
+        return remarks
+
+    def _edges(self) -> list[str]:
+        errors = dict(zip(self.candidates_.tolist(), self.candidate_errors_.tolist(), strict=True))
+        return edge_remark("C", self.C_, errors, "candidates")
+
+    @property
+    def _unevaluable(self) -> str | None:
+        if self.unlabelled is None:
+            return None
+        return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
+
+
+class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
+    """The same model for continuous targets: the epsilon-insensitive loss 2 C max(0, |y - f| - epsilon) of f.
+
+    Parameters and attributes are as in ``BayesianMarginPCA`` unless listed. Of q targets there are q models, in place
+    of those of classes. Targets that are NaN are not known: their rows take part without label terms.
+
+    Parameters
+    ----------
+    C : float, optional
+        As for targets of standard deviation 1; by default the number of columns.
+    epsilon : float
+        In standard deviations of a target.
+
+    Attributes
+    ----------
+    target_mean_, target_scale_ : arrays of shape (q,)
+        Of the targets: the models are of targets less their mean, over their standard deviation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mmpca_dist import BayesianMarginRegressor
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> model = BayesianMarginRegressor(standardize=True).fit(X, progression)
+    >>> round(model.score(X, progression), 2)
+    0.51
+    """
+
+    _options: ClassVar = BayesianMargin._options | {
+        "C": Option(gt=0, le=LARGEST_C),
+        "epsilon": Option(ge=0),
+    }
+
+    def __init__(
+        self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
+        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
+        self.C, self.epsilon = C, epsilon
+
+    def _fit(self) -> MarginFit:
+        return MarginFit(
+            C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
+            start=self.start, seed=self.seed, tolerance=self.tolerance,
+            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
+        )  # fmt: skip
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        if y is None and isinstance(X, Dataset):
+            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
+        return super()._rows(X, y, reset, least)
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        given = np.asarray(y, dtype=object if y is None else None)
+        is_unknown = np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, bool)
+        y = np.where(is_unknown, 0, y) if is_unknown.any() else y
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        targets = as_targets(y, "y").astype(np.float64)
+        targets[is_unknown.reshape(targets.shape)] = np.nan
+        return GivenLabels(rows_in_memory(X, None, "X"), targets)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
+        self._units = target_units(rows.dataset, rows.spans, rows)
+        self.target_mean_, self.target_scale_ = np.transpose(self._units)
+        needs = replace(self._needs(), n_components=self._count(rows))
+        statistics = class_statistics(
+            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
+        )
+        return with_sweeps(statistics, rows, self._fit(), [needs.n_components or 1])
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        super().fit_statistics(statistics, at_most)
+        del self.classes_  # that of rows without labels
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
+        outputs = self._outputs(X) * self.target_scale_ + self.target_mean_
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+METHOD = Method(
+    "bm2pca",
+    "BM2PCA",
+    "bayesian",
+    "what a maximum-margin classifier of latent coordinates needs, and what varies most",
+    "min(d, n - 1) for each class",
+    BayesianMarginPCA,
+    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed", "prior"),
+    orthonormal=False,
+    ordered=False,
+    values="squared lengths of the loadings",
+    shares="variance",
+    blocks="by class",
+)

@@ -1,0 +1,258 @@
+"""The fit of BM2PCA by sweeps: where it starts, for which classes, and the choice of C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.eigen.certificate import ritz_pairs
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
+from mmpca_dist.methods.base.grid_edges import STEP, beyond, least
+from mmpca_dist.methods.base.working_rows import WorkingRows
+from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
+from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
+from mmpca_dist.models.bayesian_margin.row_update import block_rows
+from mmpca_dist.models.bayesian_margin.sweep import Fitted, MarginSweep
+from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
+
+EXPECTED = 15
+"""Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
+LARGEST_C = 1e9
+"""Beyond it squares of C leave nothing of other terms."""
+MOST_STEPS = 6
+"""Values of C, at most, that are tried beyond the first ones."""
+ARRAYS = 12
+"""Arrays of latent coordinates that coexist while a block of rows is updated."""
+SMALLEST_VARIANCE = 1e-200
+"""Precisions, which are its inverse, and their products must not overflow."""
+FLOOR = 1e-6
+"""The noise variance at the start is at least this share of the mean variance of a column."""
+GROUND = 1e-2
+"""Loadings at the start have at least this share of the noise variance, lest a component never leaves zero."""
+
+
+@storable
+@dataclass(frozen=True)
+class MarginModels:
+    """BM2PCA of m variants, in (standardised) columns.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Of rows less ``centre``.
+    centre : array of shape (d,)
+    C : float
+    bounds : array of shape (sweeps, m)
+        The evidence bound after every sweep, in nats.
+    converged : bool
+        Whether the last sweep raised the bounds by no more than the tolerance.
+    candidates, errors : arrays of shape (candidates,)
+        Values of C in the order in which they were tried, and rows that were misclassified while they were held out;
+        empty for a given C.
+    total : float
+        Sum of the columns' variances.
+    n_unlabelled : int
+        Rows without a label.
+    """
+
+    posterior: Posterior
+    centre: Array
+    C: float
+    bounds: Array
+    converged: bool
+    candidates: Array
+    errors: Array
+    total: float
+    n_unlabelled: int = 0
+
+
+def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
+    """Tell which labels are a certain one, be it given as text or as a number."""
+    return np.asarray([str(each) == str(label) for each in labels.tolist()], bool)
+
+
+@dataclass(frozen=True)
+class MarginFit(SweptNeed):
+    """BM2PCA as a need: all that determines the fit beside the rows and the number of components.
+
+    Attributes
+    ----------
+    C : float, "auto" or None
+        None for ``per_column`` times the number of columns.
+    candidates : tuple of float
+        Values of C that ``auto`` tries; empty for the default, a tenth of it and ten times as much, and what is beyond.
+    targets : tuple of pairs of float
+        Mean and deviation of each target, where they are continuous; ``epsilon`` is in deviations.
+    """
+
+    C: float | Literal["auto"] | None
+    per_column: float
+    candidates: tuple[float, ...]
+    start: str
+    seed: int
+    tolerance: float
+    max_sweeps: int
+    unlabelled: Any
+    epsilon: float | None = None
+    targets: tuple[tuple[float, float], ...] = ()
+    prior: Prior = PRIOR
+
+    def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
+        working = WorkingRows.of(statistics, sweeper, targets=self.epsilon is not None)
+        start = self._start(statistics, n_components, working)
+        rows, n_unlabelled = working.sweeper.rows, 0
+        C = min(self.per_column * working.n_features, LARGEST_C) if self.C is None else self.C
+        errors: dict[float, float] = {}
+        terms: LabelTerms
+        if self.epsilon is not None:
+            means, deviations = np.transpose(self.targets)
+            n_variants, terms = len(self.targets), TargetTerms(self.epsilon, means, deviations)
+        else:
+            positive, unlabelled = self._classes(rows)
+            n_variants = len(positive)
+            n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
+            terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
+            if C == "auto":
+                errors = self._errors(working, start, positive, unlabelled)
+                C = least(errors)
+        sweep = self._sweep("sweep", working, terms, np.full(n_variants, C))
+        fitted = working.sweeper.run(sweep, start.fitted(n_variants, self.prior))
+        return MarginModels(
+            posterior=replace(
+                fitted.posterior,
+                location=working.in_columns(fitted.posterior.location),
+                loadings=transposed(working.in_columns(transposed(fitted.posterior.loadings))),
+            ),
+            centre=working.mean,
+            C=float(C),
+            bounds=fitted.bounds,
+            converged=bool(sweep.gain(fitted) <= self.tolerance),
+            candidates=np.asarray(list(errors), np.float64),
+            errors=np.asarray(list(errors.values()), np.float64),
+            total=start.total,
+            n_unlabelled=n_unlabelled,
+        )
+
+    def largest(self, statistics: Statistics) -> int:
+        return full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
+
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+        variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
+        final = self._round(variants, n_components)
+        if self.C != "auto":
+            return [final]
+        first = self._round(variants * len(self.candidates or self._first(n_features)) * MOST_FOLDS, n_components)
+        if self.candidates:
+            return [first, final]
+        further = self._round(variants * MOST_FOLDS, n_components)
+        return [first, replace(further, most=MOST_STEPS * further.most), final]
+
+    def _round(self, variants: int, k: int) -> SweepRound:
+        columns, square = variants * k, variants * (k + 1) ** 2
+        return SweepRound(
+            most=self.max_sweeps,
+            expected=min(self.max_sweeps, EXPECTED),
+            columns=columns,
+            state_bytes=8 * variants * (1 if self.epsilon is None else 2),
+            sum_bytes=3 * 8 * square,
+            block_bytes=8 * (ARRAYS * block_rows(columns) * (columns + 4 * variants) + 6 * square),
+            row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow beside products
+        )
+
+    def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
+        setting = Setting(C, working.centre, working.n_features, self.prior)
+        return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps, working.keeps_sparse)
+
+    def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
+        """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""
+        classes, missing = rows.census.classes, -1
+        if self.unlabelled is not None:
+            missing = next((i for i, is_none in enumerate(is_label(classes, self.unlabelled)) if is_none), -1)
+        labelled = np.asarray([i for i in range(len(classes)) if i != missing], np.intp)
+        if len(labelled) < 2:
+            raise InputError(
+                f"Beside {self.unlabelled!r}, which stands for no label, there is only the class "
+                f"{classes[labelled[0]]!s}: there must be at least two."
+            )
+        return (labelled[1:] if len(labelled) == 2 else labelled), missing
+
+    def _start(self, statistics: Statistics, k: int, working: WorkingRows) -> _Start:
+        """Return the loadings and noise of probabilistic PCA, or random ones.
+
+        Source: Tipping & Bishop 1999, "Probabilistic principal component analysis", section 3.2, for the former, but
+        that the noise is spread over the directions in which rows can vary: of n rows at most n - 1.
+        """
+        moments, d = statistics.moments, statistics.n_features
+        counts = moments.counts.astype(np.float64)
+        scatter = WeightedScatter(
+            np.ones(len(counts)), moments.deviations, counts, float(moments.n_rows), full_rank(moments)
+        )
+        pairs = ritz_pairs(statistics, scatter, min(k, full_rank(moments)))
+        total, mean_variance = pairs.total, pairs.total / d
+        values, rank = pairs.values, min(d, moments.n_rows - 1)
+        noise = max((total - values.sum()) / max(rank - k, 1), FLOOR * mean_variance)
+        if not noise > SMALLEST_VARIANCE:
+            raise InputError("All rows are equal, or differ too little for their squares: there is nothing to reduce.")
+        width = len(working.centre)
+        loadings = np.random.default_rng(self.seed).standard_normal((width, k))
+        if self.start == "random":
+            return _Start(loadings * np.sqrt(mean_variance), 1 / mean_variance, total, d)
+        vectors = pairs.vectors if working.basis is not None else statistics.loadings(pairs.vectors).T
+        lengths = np.sqrt(np.maximum(values - noise, GROUND * noise))
+        loadings *= np.sqrt(GROUND * noise / width)  # of components beyond what the moments tell from rounding
+        loadings[:, : len(values)] = 0
+        loadings[: len(vectors), : len(values)] = vectors * lengths
+        return _Start(loadings, 1 / noise, total, d)
+
+    def _first(self, n_features: int) -> tuple[float, ...]:
+        """Return the values of C that are tried first where none are given: the default, and one on each side."""
+        default = min(self.per_column * n_features, LARGEST_C / STEP)
+        return (default, default / STEP, default * STEP)
+
+    def _errors(
+        self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int
+    ) -> dict[float, float]:
+        """Return how many rows every value of C that is tried misclassifies while they are held out.
+
+        Where no values are given, the search goes on beyond the smallest or the largest one as long as that errs least.
+        """
+        n_folds = folds_of_classes("C", working.sweeper.rows, unlabelled)
+        errors: dict[float, float] = {}
+        candidates: Sequence[float] = self.candidates or self._first(working.n_features)
+        for number in range(1 + MOST_STEPS):
+            grid = FoldGrid.of_classes(working, n_folds, candidates, positive, unlabelled, per_row=8)
+            sweep = self._sweep(f"choose-{number}" if number else "choose", working, grid.terms, grid.values)
+            fitted = working.sweeper.run(sweep, start.fitted(len(grid.values), self.prior))
+            wrong = grid.errors(working, *fitted.posterior.decisions(working.n_features))
+            errors |= dict(zip(candidates, wrong.tolist(), strict=True))
+            further = None if self.candidates else beyond(errors, LARGEST_C)
+            if further is None or further in errors:
+                break
+            candidates = (further,)
+        return errors
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Loadings (r, k), noise precision, and the sum of the columns' variances."""
+
+    loadings: Array
+    noise: float
+    total: float
+    n_features: int
+
+    def fitted(self, n_variants: int, prior: Prior) -> Fitted:
+        """Return variants before their first sweep."""
+        loadings = np.repeat(self.loadings[None], n_variants, axis=0)
+        posterior = Posterior.start(loadings, np.full(n_variants, self.noise), self.n_features, prior)
+        return Fitted(posterior, None, np.empty((0, n_variants)))

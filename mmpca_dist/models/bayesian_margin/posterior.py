@@ -1,0 +1,339 @@
+"""The posterior of BM2PCA, probabilistic PCA with a maximum-margin classifier: its updates and its evidence bound.
+
+The model, for every row x with latent coordinates z, in m variants side by side (a class against the rest, say):
+
+    t ~ N(0, I / location_precision),  r_i ~ Gamma(relevance),  w_i ~ N(0, I / r_i),  tau ~ Gamma(noise),
+    z ~ N(0, I),  x | z ~ N(W z + t, I / tau),  nu ~ Gamma(weight),  eta ~ N(0, I / nu),
+
+with the shapes, rates and the precision of a `Prior`, and, for every term (a, b) of a row, the factor
+exp(-2 C max(0, a - b f)) with f = eta^T [z; 1]: a = 1 and b = +-1 for a label, no term without one. The hinge is the
+integral of a Gaussian in u + lambda, u = C (a - b f), over lambda.
+
+The mean-field updates are derived from this model. Those printed in the paper differ: they have
+E[1/lambda] (E[lambda] + C) in the mean of z, and no variances in chi, and with them the bound falls.
+
+Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", AAAI-15; Polson & Scott
+2011, "Data augmentation for support vector machines", for lambda.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.models.bayesian_margin.prior import PRIOR, Gamma, Prior
+from mmpca_dist.passes.centred_rows import CentredRows
+from mmpca_dist.passes.serialization import storable
+
+Array = NDArray[Any]
+"""Of doubles; solvers of stacked systems have no more exact type."""
+
+
+class _Contiguous:
+    """Keeps arrays as they arrive from another process or a file: products of other layouts round differently."""
+
+    def __post_init__(self) -> None:
+        for name, array in vars(self).items():
+            object.__setattr__(self, name, np.ascontiguousarray(array))
+
+
+@storable
+@dataclass(frozen=True)
+class Posterior(_Contiguous):
+    """Mean-field factors of m variants with k components in d coordinates of rows less a centre.
+
+    Attributes
+    ----------
+    location, location_variance : arrays of shape (m, d) and (m,)
+        Mean and variance of t.
+    loadings, loading_covariance : arrays of shape (m, d, k) and (m, k, k)
+        Mean of W, and the covariance that all of its rows share.
+    relevance : array of shape (m, k)
+        E[r].
+    noise, weight_precision : arrays of shape (m,)
+        E[tau] and E[nu].
+    weights, weight_covariance : arrays of shape (m, k + 1) and (m, k + 1, k + 1)
+        Mean and covariance of eta, the constant last.
+    """
+
+    location: Array
+    location_variance: Array
+    loadings: Array
+    loading_covariance: Array
+    relevance: Array
+    noise: Array
+    weights: Array
+    weight_covariance: Array
+    weight_precision: Array
+
+    @classmethod
+    def start(cls, loadings: Array, noise: Array, n_features: int, prior: Prior = PRIOR) -> Posterior:
+        """Return the factors before the first sweep: loadings and noise as given, weights of mean zero.
+
+        The relevance is that of the loadings, lest components of rows in large units die before they are seen.
+        """
+        m, d, k = loadings.shape
+        squares = np.einsum("mdk,mdk->mk", loadings, loadings)
+        return cls(
+            location=np.zeros((m, d)),
+            location_variance=np.zeros(m),
+            loadings=loadings,
+            loading_covariance=np.zeros((m, k, k)),
+            relevance=Gamma(prior.relevance_shape + n_features / 2, prior.relevance_rate + squares / 2).mean,
+            noise=noise,
+            weights=np.zeros((m, k + 1)),
+            weight_covariance=np.broadcast_to(START_VARIANCE * np.eye(k + 1), (m, k + 1, k + 1)).copy(),
+            weight_precision=np.ones(m),
+        )
+
+    @property
+    def n_components(self) -> int:
+        return self.loadings.shape[2]
+
+    @property
+    def weight_squares(self) -> Array:
+        """E[eta eta^T], shape (m, k + 1, k + 1)."""
+        return self.weights[:, :, None] * self.weights[:, None, :] + self.weight_covariance
+
+    def loading_squares(self, n_features: int) -> Array:
+        """Return E[W^T W], shape (m, k, k)."""
+        return transposed(self.loadings) @ self.loadings + n_features * self.loading_covariance
+
+    def latent_covariance(self, n_features: int) -> Array:
+        """Return the covariance of z without label terms, shape (m, k, k), the same for every row."""
+        k = self.n_components
+        return np.linalg.inv(np.eye(k) + self.noise[:, None, None] * self.loading_squares(n_features))
+
+    def projection(self, n_features: int) -> Array:
+        """Return A, shape (m, d, k): without label terms the mean of z is A^T (x - centre - location)."""
+        return self.noise[:, None, None] * self.loadings @ self.latent_covariance(n_features)
+
+    def decisions(self, n_features: int) -> tuple[Array, Array]:
+        """Return coefficients (m, d) and intercepts (m,) of E[eta]^T [z; 1] as a function of x - centre."""
+        k = self.n_components
+        coef = np.einsum("mdk,mk->md", self.projection(n_features), self.weights[:, :k])
+        return coef, self.weights[:, k] - np.einsum("md,md->m", coef, self.location)
+
+
+START_VARIANCE = 0.01
+"""Of the weights before the first sweep: no chi is zero then, and the terms hardly move z yet."""
+
+
+def transposed(matrices: Array) -> Array:
+    """Return stacked matrices transposed."""
+    return np.swapaxes(matrices, -1, -2)
+
+
+@storable
+@dataclass(frozen=True)
+class RowSums(_Contiguous):
+    """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows.
+
+    Attributes
+    ----------
+    cross, latent, latent_squares : arrays of shape (m, d, k), (m, k) and (m, k, k)
+        Sums of (x - centre) E[z]^T, E[z] and E[z z^T].
+    weighted : array of shape (m, k + 1, k + 1)
+        Of s E[z~ z~^T].
+    pull : array of shape (m, k + 1)
+        Of (b + C s a b) E[z~].
+    signs, weighted_signs : arrays of shape (m, k + 1)
+        Of b E[z~] and s a b E[z~].
+    levels, weighted_levels, roots : arrays of shape (m,)
+        Of a, s a^2 and sqrt(chi).
+    entropy : array of shape (m,)
+        Of -E[z^T z] / 2, the entropy of z and log(2 pi) k / 2.
+    """
+
+    cross: Array
+    latent: Array
+    latent_squares: Array
+    weighted: Array
+    pull: Array
+    signs: Array
+    weighted_signs: Array
+    levels: Array
+    weighted_levels: Array
+    roots: Array
+    entropy: Array
+
+    def __add__(self, other: RowSums) -> RowSums:
+        return RowSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+@storable
+@dataclass(frozen=True)
+class TableSums(_Contiguous):
+    """Sums over the rows that stay the same from sweep to sweep, for m variants.
+
+    Attributes
+    ----------
+    n_rows : array of shape (m,)
+    totals, squares : arrays of shape (m, d) and (m,)
+        Sums of x - centre, and of its squared lengths.
+    """
+
+    n_rows: Array
+    totals: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, rows: CentredRows, trains: Array) -> Self:
+        """Return the sums of some rows; ``trains`` (n, m) is 1 for those that count, else 0."""
+        return cls(trains.sum(axis=0), rows.cross(trains.T), trains.T @ rows.squares())
+
+    def __add__(self, other: TableSums) -> TableSums:
+        return TableSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+@storable
+@dataclass(frozen=True)
+class Setting:
+    """What m variants are fitted with.
+
+    Attributes
+    ----------
+    C : array of shape (m,)
+    centre : array of shape (d,)
+        Of the rows, in the coordinates of the loadings.
+    n_features : int
+        Columns of the table: d, or more where the coordinates are those in the span of the rows.
+    prior : Prior
+    """
+
+    C: Array
+    centre: Array
+    n_features: int
+    prior: Prior = PRIOR
+
+
+@storable
+@dataclass(frozen=True)
+class Sums:
+    """All that the updates need to know of rows and settings."""
+
+    rows: RowSums
+    table: TableSums
+    setting: Setting
+
+
+ORDER = ("weights", "weight_precision", "loadings", "location", "relevance", "noise")
+"""The factors that are updated after a pass, in this order; in the pass z, then lambda."""
+
+
+def update(q: Posterior, sums: Sums, order: tuple[str, ...] = ORDER) -> Posterior:
+    """Return the factors after one update each, in this order."""
+    for name in order:
+        q = _UPDATES[name](q, sums)
+    return q
+
+
+def _update_weights(q: Posterior, sums: Sums) -> Posterior:
+    C, identity = sums.setting.C, np.eye(q.n_components + 1)
+    covariance = np.linalg.inv(
+        C[:, None, None] ** 2 * sums.rows.weighted + q.weight_precision[:, None, None] * identity
+    )
+    mean = np.einsum("mij,mj->mi", covariance, C[:, None] * sums.rows.pull)
+    return replace(q, weights=mean, weight_covariance=covariance)
+
+
+def _update_weight_precision(q: Posterior, sums: Sums) -> Posterior:
+    return replace(q, weight_precision=weight_factor(q, sums.setting.prior).mean)
+
+
+def _update_loadings(q: Posterior, sums: Sums) -> Posterior:
+    noise, k = q.noise[:, None, None], q.n_components
+    covariance = np.linalg.inv(q.relevance[:, None, :] * np.eye(k) + noise * sums.rows.latent_squares)
+    cross = sums.rows.cross - q.location[:, :, None] * sums.rows.latent[:, None, :]
+    return replace(q, loadings=noise * cross @ covariance, loading_covariance=covariance)
+
+
+def _update_location(q: Posterior, sums: Sums) -> Posterior:
+    """In rows less a centre the prior mean of the location is minus the centre."""
+    precision = sums.setting.prior.location_precision
+    variance = 1 / (precision + sums.table.n_rows * q.noise)
+    rest = sums.table.totals - np.einsum("mdk,mk->md", q.loadings, sums.rows.latent)
+    mean = variance[:, None] * (q.noise[:, None] * rest - precision * sums.setting.centre)
+    return replace(q, location=mean, location_variance=variance)
+
+
+def _update_relevance(q: Posterior, sums: Sums) -> Posterior:
+    return replace(q, relevance=relevance_factor(q, sums.setting).mean)
+
+
+def _update_noise(q: Posterior, sums: Sums) -> Posterior:
+    return replace(q, noise=noise_factor(q, sums).mean)
+
+
+_UPDATES = {name: globals()[f"_update_{name}"] for name in ORDER}
+
+
+def weight_factor(q: Posterior, prior: Prior) -> Gamma:
+    """Return the factor of nu that is best for the weights."""
+    k = q.n_components + 1
+    return Gamma(prior.weight_shape + k / 2, prior.weight_rate + np.einsum("mii->m", q.weight_squares) / 2)
+
+
+def relevance_factor(q: Posterior, setting: Setting) -> Gamma:
+    """Return the factors of r that are best for the loadings."""
+    d, prior = setting.n_features, setting.prior
+    squares = np.einsum("mii->mi", q.loading_squares(d))
+    return Gamma(prior.relevance_shape + d / 2, prior.relevance_rate + squares / 2)
+
+
+def noise_factor(q: Posterior, sums: Sums) -> Gamma:
+    """Return the factor of tau that is best for the residuals."""
+    prior = sums.setting.prior
+    shape = prior.noise_shape + sums.table.n_rows * sums.setting.n_features / 2
+    return Gamma(shape, prior.noise_rate + residual_squares(q, sums) / 2)
+
+
+def residual_squares(q: Posterior, sums: Sums) -> Array:
+    """Return the sums over the rows of E |x - W z - t|^2, shape (m,)."""
+    latent = np.einsum("mdk,mk->md", q.loadings, sums.rows.latent)
+    location = np.einsum("md,md->m", q.location, q.location) + sums.setting.n_features * q.location_variance
+    return (
+        sums.table.squares
+        + np.einsum("mij,mij->m", q.loading_squares(sums.setting.n_features), sums.rows.latent_squares)
+        + sums.table.n_rows * location
+        - 2 * np.einsum("mdk,mdk->m", q.loadings, sums.rows.cross)
+        - 2 * np.einsum("md,md->m", q.location, sums.table.totals - latent)
+    )
+
+
+def evidence_bound(q: Posterior, sums: Sums) -> Array:
+    """Return the lower bound on the log evidence of each variant, shape (m,), in nats.
+
+    The factors of r, tau and nu are those of the expectations in ``q``: the rates are the shapes over the means.
+    """
+    k, d, n, C = q.n_components, sums.setting.n_features, sums.table.n_rows, sums.setting.C
+    prior = sums.setting.prior
+    relevance = _with_mean(prior.relevance_shape + d / 2, q.relevance)
+    noise = _with_mean(prior.noise_shape + n * d / 2, q.noise)
+    weight = _with_mean(prior.weight_shape + (k + 1) / 2, q.weight_precision)
+    bound = noise.gain(prior.noise) + weight.gain(prior.weight) + relevance.gain(prior.relevance).sum(axis=1)
+    offset = q.location + sums.setting.centre
+    location = np.einsum("md,md->m", offset, offset) + d * q.location_variance
+    precision = prior.location_precision
+    bound += d / 2 * (np.log(precision * q.location_variance) + 1) - precision / 2 * location
+    squares = np.einsum("mii->mi", q.loading_squares(d))
+    bound += d / 2 * (relevance.mean_log.sum(axis=1) + _log_determinant(q.loading_covariance) + k)
+    bound -= np.einsum("mi,mi->m", q.relevance, squares) / 2
+    bound += (k + 1) / 2 * (weight.mean_log + 1) + _log_determinant(q.weight_covariance) / 2
+    bound -= q.weight_precision * np.einsum("mii->m", q.weight_squares) / 2
+    bound += n * d / 2 * (noise.mean_log - np.log(2 * np.pi)) - q.noise * residual_squares(q, sums) / 2
+    hinge = C * (sums.rows.levels - np.einsum("mi,mi->m", q.weights, sums.rows.signs))
+    squared = sums.rows.weighted_levels - 2 * np.einsum("mi,mi->m", q.weights, sums.rows.weighted_signs)
+    squared = C**2 * (squared + np.einsum("mij,mij->m", q.weight_squares, sums.rows.weighted))
+    return np.asarray(bound + sums.rows.entropy - hinge - (sums.rows.roots + squared) / 2)
+
+
+def _with_mean(shape: Any, mean: Array) -> Gamma:
+    return Gamma(shape, shape / mean)
+
+
+def _log_determinant(matrices: Array) -> Array:
+    return np.asarray(np.linalg.slogdet(matrices)[1])

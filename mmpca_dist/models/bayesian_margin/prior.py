@@ -1,0 +1,73 @@
+"""The priors of BM2PCA: gamma distributions of precisions, and the precision of the location."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from mmpca_dist.passes.serialization import storable
+
+
+class Gamma(NamedTuple):
+    """The shape and rate of gamma distributions."""
+
+    shape: Any
+    rate: Any
+
+    @property
+    def mean(self) -> Any:
+        return self.shape / self.rate
+
+    @property
+    def mean_log(self) -> Any:
+        return digamma(self.shape) - np.log(self.rate)
+
+    def gain(self, prior: Gamma) -> Any:
+        """Return E[log prior] + the entropy: what the factor adds to the bound."""
+        normalizer = self.shape * np.log(self.rate) - gammaln(self.shape)
+        before = prior.shape * np.log(prior.rate) - gammaln(prior.shape)
+        return before - normalizer + (prior.shape - self.shape) * self.mean_log + self.shape - prior.rate * self.mean
+
+
+@storable
+@dataclass(frozen=True)
+class Prior:
+    """Shapes and rates of the gamma priors, and the location's precision; by default those of the paper, section 5.
+
+    Attributes
+    ----------
+    relevance_shape, relevance_rate : float
+        Of the precision of each component's loadings.
+    noise_shape, noise_rate : float
+        Of the precision of the noise in the rows.
+    weight_shape, weight_rate : float
+        Of the precision of the classifier's weights.
+    location_precision : float
+    """
+
+    relevance_shape: float = 1e-3
+    relevance_rate: float = 1e-3
+    noise_shape: float = 1e-2
+    noise_rate: float = 1e-5
+    weight_shape: float = 1e-1
+    weight_rate: float = 1e-5
+    location_precision: float = 1e-5
+
+    @property
+    def relevance(self) -> Gamma:
+        return Gamma(self.relevance_shape, self.relevance_rate)
+
+    @property
+    def noise(self) -> Gamma:
+        return Gamma(self.noise_shape, self.noise_rate)
+
+    @property
+    def weight(self) -> Gamma:
+        return Gamma(self.weight_shape, self.weight_rate)
+
+
+PRIOR = Prior()
+"""That of the paper."""

@@ -1,0 +1,179 @@
+"""BM2PCA in a pass: the factors of z and lambda of every row, and what they leave for the updates.
+
+The covariances of z are (B + s A)^-1 with the same B = I + E[tau] E[W^T W] and A = C^2 E[eta~ eta~^T] for all rows; s
+is the sum of E[1/lambda] over the terms of a row. With U^T B U = I and U^T A U = diag(mu) they are
+U diag(1 / (1 + s mu)) U^T: one generalised eigenproblem a sweep serves all rows, in coordinates v, z = U v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, RowSums, Setting, transposed
+from mmpca_dist.passes.centred_rows import CentredRows
+from mmpca_dist.passes.label_terms import Terms
+
+BLOCK_VALUES = 1 << 17
+"""Latent coordinates of a block of rows, all variants together: arrays of 1 MiB stay near the processor."""
+FEWEST_ROWS, BLOCK_ROWS = 16, 2048
+"""Rows of a block, at least and at most."""
+
+
+def block_rows(columns: int) -> int:
+    """Return how many rows are worked on at once, for so many latent coordinates of all variants together."""
+    return int(np.clip(BLOCK_VALUES // columns, FEWEST_ROWS, BLOCK_ROWS))
+
+
+@dataclass(frozen=True)
+class RowUpdate:
+    """The update of z and lambda of every row that follows from a posterior, for m variants.
+
+    Attributes
+    ----------
+    directions : array of shape (m k, d)
+        E[tau] (M U)^T, of all variants one below the other.
+    shift : array of shape (m, k)
+        What the images of the location are.
+    rotation : array of shape (m, k, k)
+        U.
+    widths : array of shape (m, k)
+        mu.
+    pull, push : arrays of shape (m, k)
+        U^T C E[eta~], and U^T C^2 E[eta_(k+1) eta~].
+    constant, constant_square : arrays of shape (m,)
+        E[eta_(k+1)] and E[eta_(k+1)^2].
+    C : array of shape (m,)
+    base : array of shape (m,)
+        (log |U U^T| + k) / 2: the entropy of z where s is zero, up to a constant that the prior takes back.
+    """
+
+    directions: Array
+    shift: Array
+    rotation: Array
+    widths: Array
+    pull: Array
+    push: Array
+    constant: Array
+    constant_square: Array
+    C: Array
+    base: Array
+
+    @classmethod
+    def of(cls, q: Posterior, setting: Setting) -> RowUpdate:
+        m, d, k = q.loadings.shape
+        C, squares = setting.C, q.weight_squares
+        B = np.eye(k) + q.noise[:, None, None] * q.loading_squares(setting.n_features)
+        lower = np.linalg.cholesky(B)
+        A = np.linalg.solve(lower, C[:, None, None] ** 2 * squares[:, :k, :k])
+        A = np.linalg.solve(lower, transposed(A))
+        widths, vectors = np.linalg.eigh((A + transposed(A)) / 2)
+        rotation = np.linalg.solve(transposed(lower), vectors)
+        images = q.noise[:, None, None] * (q.loadings @ rotation)
+        return cls(
+            directions=np.ascontiguousarray(transposed(images)).reshape(m * k, d),
+            shift=np.einsum("md,mdk->mk", q.location, images),
+            rotation=rotation,
+            widths=np.maximum(widths, 0),
+            pull=C[:, None] * np.einsum("mi,mij->mj", q.weights[:, :k], rotation),
+            push=C[:, None] ** 2 * np.einsum("mi,mij->mj", squares[:, k, :k], rotation),
+            constant=q.weights[:, k],
+            constant_square=squares[:, k, k],
+            C=C,
+            base=k / 2 - np.log(np.einsum("mii->mi", lower)).sum(axis=1),
+        )
+
+    @property
+    def n_components(self) -> int:
+        return self.widths.shape[1]
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are worked on at once."""
+        return block_rows(self.widths.size)
+
+    def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
+        """Update z, then lambda.
+
+        Parameters
+        ----------
+        inverse : array of shape (n, m, T)
+            E[1/lambda] of the terms, before.
+
+        Returns
+        -------
+        sums : RowSums
+            With the factors as they are afterwards.
+        inverse : array of shape (n, m, T)
+            E[1/lambda] afterwards; 0 where there is no term.
+        """
+        k, C = self.n_components, self.C[:, None]
+        levels, signs, inverse = (_by_variant(each) for each in (terms.levels, terms.signs, inverse))
+        count = inverse.sum(axis=1)
+        variances = 1 / (1 + self.widths[:, :, None] * count[:, None])
+        pull = signs.sum(axis=1) + C * (inverse * levels * signs).sum(axis=1)
+        latent = np.empty((len(C), k + 1, len(terms.signs)))  # v, and 1
+        latent[:, k] = 1
+        v = latent[:, :k]
+        np.subtract(rows.images(self.directions).reshape(v.shape), self.shift[:, :, None], out=v)
+        v += self.pull[:, :, None] * pull[:, None]
+        v -= self.push[:, :, None] * count[:, None]
+        v *= variances
+        f = np.einsum("mk,mkn->mn", self.pull / C, v) + self.constant[:, None]
+        squares = np.einsum("mk,mkn->mn", self.widths, v**2 + variances) + 2 * np.einsum("mk,mkn->mn", self.push, v)
+        f_squares = squares / C**2 + self.constant_square[:, None]
+        u_squares = levels**2 - 2 * levels * signs * f[:, None] + signs**2 * f_squares[:, None]
+        roots = C[:, :, None] * np.sqrt(np.maximum(u_squares, TINY))
+        inverse = np.where(signs != 0, 1 / roots, 0.0)
+        if terms.trains is not None:
+            trains = np.ascontiguousarray(terms.trains.T)[:, None]
+            for each in (latent, variances, inverse):
+                each *= trains
+            signs = signs * trains
+        return self._sums(rows, latent, variances, levels, signs, inverse), np.moveaxis(inverse, 2, 0)
+
+    def _sums(
+        self, rows: CentredRows, latent: Array, variances: Array, levels: Array, signs: Array, inverse: Array
+    ) -> RowSums:
+        """Return the sums over rows, the last axis; of those that do not train, all but levels are zero."""
+        m, k, n = variances.shape
+        count, products = inverse.sum(axis=1), (inverse * levels * signs).sum(axis=1)
+        squares = latent @ transposed(latent)
+        weighted = (latent * count[:, None]) @ transposed(latent)
+        diagonal = np.arange(k)
+        squares[:, diagonal, diagonal] += variances.sum(axis=2)
+        weighted[:, diagonal, diagonal] += np.einsum("mn,mkn->mk", count, variances)
+        signed = signs.sum(axis=1)
+        factors = np.stack([signed + self.C[:, None] * products, signed, products], axis=1)
+        turn = np.zeros((m, k + 1, k + 1))  # of z~ = turn [v; 1]
+        turn[:, :k, :k], turn[:, k, k] = self.rotation, 1
+        squares, weighted = (turn @ each @ transposed(turn) for each in (squares, weighted))
+        pull, plain, weighted_signs = np.moveaxis(factors @ transposed(latent) @ transposed(turn), 1, 0)
+        cross = rows.cross(latent[:, :k].reshape(m * k, n)).reshape(m, k, -1)
+        trained = np.where(variances[:, 0] > 0, 1.0, 0.0).sum(axis=1)
+        logs = np.log(np.where(variances > 0, variances, 1)).sum(axis=(1, 2))
+        latent_squares = squares[:, :k, :k]
+        is_term = inverse > 0
+        return RowSums(
+            cross=transposed(self.rotation @ cross),
+            latent=squares[:, :k, k],
+            latent_squares=latent_squares,
+            weighted=weighted,
+            pull=pull,
+            signs=plain,
+            weighted_signs=weighted_signs,
+            levels=np.where(is_term, levels, 0.0).sum(axis=(1, 2)),
+            weighted_levels=(inverse * levels**2).sum(axis=(1, 2)),
+            roots=np.divide(1, inverse, out=np.zeros_like(inverse), where=is_term).sum(axis=(1, 2)),
+            entropy=trained * self.base + logs / 2 - np.einsum("mii->m", latent_squares) / 2,
+        )
+
+
+def _by_variant(terms: Array) -> Array:
+    """Return terms (n, m, T) as (m, T, n), so that loops run over table rows that are adjacent in memory."""
+    return np.ascontiguousarray(np.moveaxis(terms, 0, 2))
+
+
+TINY = 1e-200
+"""Lest a square that underflows makes E[1/lambda] infinite."""

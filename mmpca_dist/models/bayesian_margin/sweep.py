@@ -1,0 +1,129 @@
+"""The sweeps of BM2PCA: the step on a unit of rows, and what follows from a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.models.bayesian_margin.posterior import (
+    Array,
+    Posterior,
+    RowSums,
+    Setting,
+    Sums,
+    TableSums,
+    evidence_bound,
+    update,
+)
+from mmpca_dist.models.bayesian_margin.row_update import RowUpdate
+from mmpca_dist.passes.centred_rows import RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import Step, Sweep
+from mmpca_dist.tables.dataset import Dataset
+
+
+@storable
+@dataclass(frozen=True)
+class Fitted:
+    """Variants that are being fitted: their posterior, the sums that stay the same, and the bounds of every sweep."""
+
+    posterior: Posterior
+    table: TableSums | None
+    bounds: Array
+
+
+@storable
+@dataclass(frozen=True)
+class _UnitSums:
+    rows: RowSums
+    table: TableSums | None
+
+    def __add__(self, other: _UnitSums) -> _UnitSums:
+        table = None if self.table is None or other.table is None else self.table + other.table
+        return _UnitSums(self.rows + other.rows, table)
+
+
+@dataclass(frozen=True)
+class _UpdateRows:
+    """The step of a sweep: z, then lambda, of every row of a unit."""
+
+    update: RowUpdate
+    terms: LabelTerms
+    units: RowUnits
+    is_first: bool
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[_UnitSums, NDArray]:
+        n, m = X.shape[0], len(self.update.C)
+        terms_of = self.terms.of_unit(dataset, start, start + n)
+        after = np.empty((n, m, self.terms.per_row))
+        total: _UnitSums | None = None
+        for first in range(0, n, self.update.block_rows):
+            block = slice(first, first + self.update.block_rows)
+            rows, terms = self.units(X[block]), terms_of(block)
+            trains = np.ones(terms.signs.shape[:2]) if terms.trains is None else terms.trains
+            is_term = (terms.signs != 0) * trains[:, :, None]
+            inverse = is_term / self.update.C[:, None] if state is None else state[block]
+            sums, after[block] = self.update(rows, terms, inverse)
+            unit = _UnitSums(sums, TableSums.of(rows, trains) if self.is_first else None)
+            total = unit if total is None else total + unit
+        assert total is not None  # noqa: S101  (a unit has rows)
+        return total, after
+
+
+@dataclass(frozen=True)
+class MarginSweep(Sweep[Fitted, _UnitSums]):
+    """Sweeps of some variants over rows, until bounds rise by no more than ``tolerance`` nats a value and variant."""
+
+    name: str
+    setting: Setting
+    terms: LabelTerms
+    units: RowUnits
+    tolerance: float
+    max_sweeps: int
+    keeps_sparse: bool = False
+
+    @property
+    def state_bytes(self) -> int:  # type: ignore[override]
+        return 8 * len(self.setting.C) * self.terms.per_row
+
+    def step(self, fitted: Fitted) -> Step[_UnitSums]:
+        rows = RowUpdate.of(fitted.posterior, self.setting)
+        return _UpdateRows(rows, self.terms, self.units, fitted.table is None)
+
+    def update(self, fitted: Fitted, sums: _UnitSums) -> Fitted:
+        table = sums.table if fitted.table is None else fitted.table
+        assert table is not None  # noqa: S101  (the first sweep takes it)
+        known = Sums(sums.rows, table, self.setting)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            posterior = update(fitted.posterior, known)
+            bound = evidence_bound(posterior, known)
+        if not np.isfinite(bound).all():
+            raise InputError(
+                f"The evidence bound is not finite after sweep {len(fitted.bounds) + 1}, with C from "
+                f"{self.setting.C.min():g} to {self.setting.C.max():g}: numbers overflow. Choose C nearer to 1, or "
+                "standardise the columns (standardize)."
+            )
+        return Fitted(posterior, table, np.vstack([fitted.bounds, bound]))
+
+    def is_done(self, fitted: Fitted) -> bool:
+        return len(fitted.bounds) >= self.max_sweeps or self.gain(fitted) <= self.tolerance
+
+    def gain(self, fitted: Fitted) -> float:
+        """Return by how much the last sweep raised the bounds, in nats a value and variant; infinite before the second.
+
+        The likelihood of a row grows with its columns, and so does what is worth a pass.
+        """
+        if len(fitted.bounds) < 2 or fitted.table is None:
+            return np.inf
+        values = fitted.table.n_rows.sum() * self.setting.n_features
+        return float((fitted.bounds[-1] - fitted.bounds[-2]).sum() / values)
+
+    def describe(self, fitted: Fitted) -> str:
+        gain = self.gain(fitted)
+        rise = "" if np.isinf(gain) else f", up by {gain:.3g} nats a value"
+        return f"evidence bound {fitted.bounds[-1].sum():.6g}{rise}"

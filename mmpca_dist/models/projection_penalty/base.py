@@ -1,0 +1,314 @@
+"""What the estimators with a projection penalty have in common: parameters, coefficients, and their two parts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
+from mmpca_dist.finite import or_infinite
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.grid_edges import edge_remark
+from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.models.projection_penalty.fit import PenaltyFit
+from mmpca_dist.models.projection_penalty.reduction import MethodReduction
+from mmpca_dist.models.projection_penalty.results import PenalizedModels
+from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.tables.dataset import Dataset
+
+ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
+"""The grid of Zhang & Schneider 2010, section 3."""
+LARGEST_ALPHA = 1e12
+"""Beyond it nothing of the losses is left in sums."""
+WIDE_SPREAD = 1e6
+"""Columns whose scales differ by more leave few digits of the smaller ones in sums of products."""
+
+
+class ProjectionPenalty(TakesReduction):
+    """Base of the estimators with a projection penalty."""
+
+    _options: ClassVar = {
+        "n_components": Option(words=("auto",)),
+        "reduction": Option(
+            values="a method, or a mapping of its name and options",
+            example={"name": "m-pca2", "search": "approximate"},
+            description="The reduction whose subspace bears little or no penalty",
+        ),
+        "alpha": Option(
+            words=("auto",),
+            gt=0,
+            le=LARGEST_ALPHA,
+            values="a number above 0, or auto",
+            example="auto",
+            description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows "
+            "held out",
+        ),
+        "alphas": Option(
+            values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
+        ),
+        "epsilon": Option(ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"),
+        "penalty": Option(
+            example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
+        ),
+        "fit_intercept": Option(example=False, description="Whether the models have a constant, not penalised"),
+        "tolerance": Option(
+            gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
+        ),
+        "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
+    }
+    _nested = False
+    _rounds_moments: ClassVar[bool] = False
+    """Whether the parameter ``precision`` is that of the moments."""
+    _column_spread = 1.0
+    _stored: ClassVar[tuple[str, ...]] = (
+        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
+        "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
+    )  # fmt: skip
+
+    def __init__(
+        self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
+        alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
+        fit_intercept: bool, tolerance: float, max_sweeps: int, scratch: str | None, **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, **shared)  # type: ignore[arg-type]
+        self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
+        self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
+        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+
+    def _means_of_targets(self) -> tuple[float, ...]:
+        """Return the means of continuous targets; none for classes."""
+        return ()
+
+    def _fit(self) -> PenaltyFit:
+        """Return the need that the parameters make."""
+        return PenaltyFit(
+            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
+            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
+            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance,
+            max_sweeps=self.max_sweeps, targets=self._means_of_targets(), sizes=self._tried_sizes,
+        )  # fmt: skip
+
+    @property
+    def _from_moments(self) -> bool:
+        """Whether moments suffice: of squared losses and lengths, where nothing is chosen."""
+        return self._fit_loss == "squared" and self.penalty == "l2" and not self._chooses
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether alpha or the number of components is chosen."""
+        return self.alpha == "auto" or self.n_components == "auto"
+
+    @property
+    def _tried_sizes(self) -> tuple[int, ...]:
+        """Numbers of components that are tried, in order; none where it is given."""
+        return tuple(sorted(set(self.sizes))) if self.n_components == "auto" else ()
+
+    @property
+    def _fit_loss(self) -> str:
+        return str(getattr(self, "loss", "squared"))
+
+    def _needs(self) -> Needs:
+        below = self._described().needs
+        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else Needs(swept=(self._fit(),))
+        return Needs.of_all((below, own))
+
+    def _count(self, rows: Rows) -> int:
+        return self._reduction_size(rows.dataset.n_rows, rows.dataset.n_features)
+
+    def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
+        gain = self._appended_gain
+        if gain != 1:
+            factors = np.ones(len(mean))
+            factors[-self.weights_.shape[1] :] = gain
+            solution, mean = replace(solution, components=solution.components * factors), mean / factors
+        super()._adopt(solution, mean, scale)
+
+    def _project(self, X: Any) -> NDArray:
+        return super()._project(self._extended(X))
+
+    def _solution(self, models: PenalizedModels) -> Solution:
+        choice = models.choice
+        self.alpha_, self.fitted_by_fold_ = choice.alpha, choice.is_nested
+        self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
+        self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
+        if self.n_components != "auto":
+            self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
+        self.objective_, self.gaps_ = models.objective, models.gaps
+        self.n_iter_, self.proved_ = models.n_passes, models.proved
+        self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
+        self.outputs_at_mean_ = models.intercept
+        components = np.concatenate([models.inside, models.outside])
+        values = np.einsum("kd,kd->k", components, components)
+        return Solution(
+            components=components,
+            eigenvalues=values,
+            residuals=np.full(len(values), np.nan),
+            relative_errors=np.zeros(len(values)),
+            total=float("nan"),
+            limit="that of its reduction",
+        )
+
+    def _note_spread(self, statistics: Statistics) -> None:
+        """Keep how many times the largest standard deviation of a column is the smallest, where these are known."""
+        if statistics.scale is None and statistics.knows_columns:
+            counts = statistics.moments.counts
+            squares = statistics.column_squares(np.ones(len(counts)))
+            squares = squares + counts @ statistics.column_deviations() ** 2
+            squares = squares[squares > 0]
+            self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
+
+    def _appended_weights(self, models: PenalizedModels) -> NDArray[np.float64]:
+        """Return the coefficients of appended features."""
+        k = models.weights.shape[1]
+        return self._appended_gain * (models.inside + models.outside)[:, -k:]
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        found = self._n_used
+        if isinstance(self.n_components, int | np.integer) and found < self.n_components:
+            raise InputError(f"n_components={self.n_components} is more than the {found} that the reduction has.")
+
+    def _shorten(self, n_components: int) -> None:
+        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+
+    @property
+    def _n_used(self) -> int:
+        return self.weights_.shape[1]
+
+    @property
+    def n_components_(self) -> int:
+        """The number of components of the reduction, that is of rows of P."""
+        return self._n_used
+
+    def _parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients inside and outside, each (m, d), for rows in their own units."""
+        components = self.components_ if self.scale_ is None else self.components_ / self.scale_
+        inside, outside = np.split(components, 2)
+        return inside, outside
+
+    @property
+    def coef_inside_(self) -> NDArray[np.float64]:
+        """P^T v, the part of ``coef_`` inside of the subspace of the reduction, of the same shape."""
+        return self._shaped(self._parts()[0])
+
+    @property
+    def coef_outside_(self) -> NDArray[np.float64]:
+        """The part of ``coef_`` outside of the subspace, w - P^T v, of the same shape."""
+        return self._shaped(self._parts()[1])
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """w, in the columns of the rows, and behind these in what a reduction that is not linear appends."""
+        inside, outside = self._parts()
+        return self._shaped(inside + outside)
+
+    @property
+    def intercept_(self) -> Any:
+        """b, the output for a row of zeros."""
+        inside, outside = self._parts()
+        return self._shaped_intercept(self.outputs_at_mean_ - (inside + outside) @ self.mean_)
+
+    def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        return coef
+
+    def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
+        return intercept
+
+    def _outputs(self, X: Any) -> Any:
+        """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
+        check_is_fitted(self, "components_")
+        centred = copy(self)
+        centred.center = True  # lest products of a mean far from zero cancel
+        centred.__dict__["_sklearn_output_config"] = {"transform": "default"}
+        parts = centred.transform(X)
+        m = len(self.outputs_at_mean_)
+        return parts[:, :m] + parts[:, m:] + self.outputs_at_mean_.astype(parts.dtype)
+
+    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients (m, 2 m) and intercepts (m,) of the outputs as functions of what ``transform`` gives."""
+        m = len(self.outputs_at_mean_)
+        given = self.scale_ is not None or self.center
+        inside, outside = self._parts()
+        intercept = self.outputs_at_mean_ if given else self.outputs_at_mean_ - (inside + outside) @ self.mean_
+        return np.hstack([np.eye(m), np.eye(m)]), intercept
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        super()._fit_rows(dataset, scheduler)
+        for remark in self._unconverged():
+            warnings.warn(f"{type(self).__name__}: {remark}", ConvergenceWarning, stacklevel=3)
+        return self
+
+    def _remarks(self) -> list[str]:
+        if self._chooses and not self.fitted_by_fold_:
+            shared = (
+                "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more "
+            )
+            shared += f"than {LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
+            return [*self._unconverged(), shared]
+        return self._unconverged()
+
+    def _edges(self) -> list[str]:
+        if not self._chooses:
+            return []
+        alpha, sizes = self.alpha_, self.candidate_sizes_.tolist()
+        errors = self.candidate_errors_.reshape(len(sizes), len(self.candidates_))
+        chosen = sizes.index(self._n_used) if self.n_components == "auto" else 0
+        of_alpha = dict(zip(self.candidates_.tolist(), errors[chosen].tolist(), strict=True))
+        remarks = edge_remark("alpha", alpha, of_alpha, "alphas")
+        if self.n_components == "auto" and self._n_used == max(self.sizes):  # fewer are the limit of the reduction
+            of_size = dict(zip(sizes, errors[:, list(of_alpha).index(alpha)].tolist(), strict=True))
+            remarks += edge_remark("n_components", self._n_used, of_size, "sizes")
+        return remarks
+
+    def _unconverged(self) -> list[str]:
+        if or_infinite(self.gaps_).max(initial=0.0) <= self.tolerance:
+            return []
+        word = "is proved" if self.proved_ else "seems"
+        advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
+        if self._from_moments and self._rounds_moments and self.precision == "single":
+            advice = "set precision to double, or raise alpha or epsilon"
+        if self._column_spread > WIDE_SPREAD:
+            advice = (
+                f"standardise the columns, whose scales differ by a factor of {self._column_spread:.0e}, or {advice}"
+            )
+        return [
+            f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "
+            f"the tolerance of {self.tolerance:g}: {advice}."
+        ]
+
+    def _check_parameters(self) -> None:
+        if self.penalty not in ("l2", "l1"):
+            raise InputError(f"penalty={self.penalty!r} must be one of l2, l1.")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
+        if not isinstance(self.alphas, Sequence | np.ndarray) or isinstance(self.alphas, str) or not len(self.alphas):
+            raise InputError(f"alphas={self.alphas!r} must be a list of values of alpha.")
+        super()._check_parameters()
+        if self.n_components == "auto":
+            self._check_sizes()
+        for value in self.alphas:
+            check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
+
+    def _check_sizes(self) -> None:
+        if not isinstance(self.sizes, Sequence | np.ndarray) or isinstance(self.sizes, str) or not len(self.sizes):
+            raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
+        for value in self.sizes:
+            check_number("a value among sizes", value, {"ge": 1}, integral=True)
+        reduction = self._from_parameters()
+        if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
+            raise InputError(
+                f"n_components='auto' is for reductions whose first components are a smaller reduction; those of "
+                f"{reduction.estimator.__name__} are not: give n_components as a number."
+            )

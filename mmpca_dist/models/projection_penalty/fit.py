@@ -1,0 +1,214 @@
+"""The fit of linear models with a projection penalty: from moments where these suffice, else in passes over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
+from mmpca_dist.methods.base.working_rows import WorkingRows
+from mmpca_dist.models.projection_penalty.from_moments import class_squares
+from mmpca_dist.models.projection_penalty.minima import (
+    MOST_HINGES,
+    MOST_SMOOTH,
+    Minimizer,
+    Minimum,
+    Models,
+    most_together,
+)
+from mmpca_dist.models.projection_penalty.reduction import ReductionOf
+from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
+from mmpca_dist.optimise.hinge_sums import INTERIORS
+from mmpca_dist.optimise.loss_sums import block_rows
+from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
+from mmpca_dist.passes.centred_rows import Array
+from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.statistics.coordinates import Statistics
+
+ARRAYS = 20
+"""Arrays of outputs that coexist while a block of rows is worked on."""
+ROUGH = 1e-3
+"""The tolerance of fits that alpha is chosen by."""
+UPDATE = 1e6
+"""Operations, about, that the update of a model takes beside d^3."""
+EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
+"""Passes that a fit usually takes."""
+
+
+@dataclass(frozen=True)
+class PenaltyFit(SweptNeed):
+    """A projection penalty as a need: all that determines the fit beside the rows and the number of components.
+
+    Attributes
+    ----------
+    alpha : float or None
+        None to choose among ``candidates``.
+    targets : tuple of float
+        Means of continuous targets; empty for classes.
+    sizes : tuple of int
+        Numbers of components to choose among; empty where it is given.
+    """
+
+    reduction: ReductionOf
+    alpha: float | None
+    candidates: tuple[float, ...]
+    epsilon: float
+    loss: str
+    penalty: str
+    fit_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    targets: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> PenalizedModels:
+        working = WorkingRows.of(statistics, sweeper, targets=bool(self.targets), by_column=self.penalty == "l1")
+        if not self.fit_intercept:
+            working = working.uncentred()
+        choice = self._choice(statistics, sweeper.rows, working, self.sizes or (n_components,))
+        P = self.reduction.components(statistics, choice.n_components)
+        penalty = self._penalty(working, P)
+        if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
+            class_squares(statistics, is_centred=not working.is_uncentred)[0].refuse_undetermined(penalty)
+        terms, n_models = self._terms(working)
+        models = Models(penalty, terms, np.full(n_models, choice.alpha))
+        (minimum,) = self._minimizer(statistics, working).minima("sweep", [models], terms, n_models)
+        weights = penalty.weights(minimum.parameters)
+        outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
+        return PenalizedModels(
+            inside=weights @ P,
+            outside=working.in_columns(outside),
+            weights=weights,
+            intercept=self._centred_intercept(minimum, penalty, working),
+            choice=choice,
+            objective=minimum.objective,
+            gaps=minimum.gaps,
+            n_passes=minimum.n_passes,
+            proved=(self._is_least_squares or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
+        )
+
+    def largest(self, statistics: Statistics) -> int:
+        return self.reduction.largest(statistics.n_features)
+
+    def _choice(self, statistics: Statistics, rows: Rows, working: WorkingRows, sizes: tuple[int, ...]) -> Choice:
+        """Return the number of components and alpha with the least errors in rows held out, unless both are given."""
+        if self.alpha is not None and not self.sizes:
+            return Choice.given(sizes[0], self.alpha)
+        alphas = self.candidates if self.alpha is None else (self.alpha,)
+        n_folds = self._n_folds(rows)
+        reductions, is_nested = self.reduction.by_fold(statistics, rows, n_folds, sizes)
+        grid = self._grid(working, n_folds, np.tile(alphas, len(reductions)))
+        models = [
+            Models(self._penalty(working, P), grid.terms.only(place), grid.values[place], place)
+            for folds, numbers in zip(reductions.values(), grid.numbers(len(reductions)), strict=True)
+            for P, place in _by_fold(folds, numbers)
+        ]
+        rough = replace(self._minimizer(statistics, working), tolerance=max(self.tolerance, ROUGH))
+        once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
+        minima = rough.minima("choose", models, once, grid.shape[2])
+        coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
+        gaps = np.empty(len(grid.values))
+        for some, minimum in zip(models, minima, strict=True):
+            coef[some.place] = some.penalty.coefficients(minimum.parameters)
+            intercept[some.place], gaps[some.place] = minimum.intercept, minimum.gaps
+        errors = grid.errors(working, coef, intercept).reshape(-1, len(alphas))
+        largest = gaps.reshape(*errors.shape, -1).max(axis=2)
+        return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested)
+
+    def _minimizer(self, statistics: Statistics, working: WorkingRows) -> Minimizer:
+        return Minimizer(
+            self.loss, self.penalty, self.fit_intercept, self.tolerance, self.max_sweeps, statistics, working
+        )
+
+    def _centred_intercept(self, minimum: Minimum, penalty: Penalty, working: WorkingRows) -> Array:
+        """Return the outputs for the mean of the rows."""
+        if not working.is_uncentred:
+            return minimum.intercept
+        return minimum.intercept + penalty.coefficients(minimum.parameters) @ working.centre
+
+    def _terms(self, working: WorkingRows) -> tuple[FoldTerms, int]:
+        """Return the label terms of the models, without folds, and their number."""
+        if self.targets:
+            q = len(self.targets)
+            return ResidualTerms(self._target_means(), np.arange(q), np.full(q, -1), 1), q
+        positive = positive_classes(working.sweeper.rows.census.classes)
+        classes, none = working.sweeper.rows.census.classes, np.full(len(positive), -1)
+        return ClassTerms(classes, positive, -1, none), len(positive)
+
+    def _target_means(self) -> Array:
+        """Return what is subtracted from targets; nothing where there is no intercept to take it up."""
+        return np.asarray(self.targets) if self.fit_intercept else np.zeros(len(self.targets))
+
+    def _penalty(self, working: WorkingRows, P: Array) -> Penalty:
+        return penalty_of(self.penalty, working.coordinates(P), self.epsilon, appended=self.reduction.appended)
+
+    def _n_folds(self, rows: Rows) -> int:
+        if self.targets:
+            return min(MOST_FOLDS, rows.dataset.n_rows)
+        return folds_of_classes("alpha" if self.alpha is None else "n_components", rows)
+
+    def _grid(self, working: WorkingRows, n_folds: int, alphas: Array) -> FoldGrid:
+        """Return fits for every value of alpha, as many as there are, and every fold that is held out."""
+        if self.targets:
+            return FoldGrid.of_targets(alphas, n_folds, self._target_means())
+        return FoldGrid.of_classes(working, n_folds, alphas, positive_classes(working.sweeper.rows.census.classes))
+
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+        models = len(self.targets) or (1 if n_classes == 2 else n_classes)
+        last = self._round(models, n_features)
+        if self.alpha is not None and not self.sizes:
+            return [last]
+        candidates = (len(self.candidates) if self.alpha is None else 1) * max(len(self.sizes), 1)
+        first = self._round(models, n_features, MOST_FOLDS, candidates)
+        return [*self.reduction.rounds(n_classes, n_features), first, last]
+
+    @property
+    def _is_least_squares(self) -> bool:
+        """Whether sums of one pass serve all fits."""
+        return self.loss == "squared" and self.penalty == "l2"
+
+    @property
+    def takes_rows(self) -> bool:
+        return (self.alpha is None or bool(self.sizes)) and self.reduction.takes_rows
+
+    def _round(self, models: int, d: int, n_folds: int = 1, n_candidates: int = 1) -> SweepRound:
+        hinge, fits = self.loss in INTERIORS, models * n_folds * n_candidates
+        inside = min(fits, most_together(d + 1, MOST_HINGES)) if hinge else 0
+        together = inside if self.loss == "hinge" else min(fits, most_together(d + 1, MOST_SMOOTH))
+        turns, squares = -(-fits // together), together
+        if self._is_least_squares:  # a scatter of each fold serves all
+            turns, together, squares = 1, models * n_folds, n_folds
+        share = d / 2 if hinge or self.penalty == "l1" else d / 10
+        return SweepRound(
+            most=turns * self.max_sweeps,
+            expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
+            columns=int(3 * together + squares * share) + 1,
+            state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
+            sum_bytes=8 * squares * (d + 1) ** 2,
+            block_bytes=8 * ARRAYS * block_rows(together) * together,
+            row_operations=500.0 * together,
+            update_operations=squares * (UPDATE + float(d) ** 3),
+        )
+
+
+def _by_fold(reductions: Sequence[Array], numbers: NDArray[np.intp]) -> Iterator[tuple[Array, NDArray[np.intp]]]:
+    """Yield each reduction, of all folds or of one after the other, with the numbers (A, F, m) of its fits in a row."""
+    folds = np.moveaxis(numbers, 1, 0) if len(reductions) > 1 else [numbers]
+    yield from zip(reductions, (fold.ravel() for fold in folds), strict=True)
+
+
+def positive_classes(classes: NDArray) -> NDArray[np.intp]:
+    """Return the positions of the classes that models tell from the rest: of two the second."""
+    return np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+
+
+def penalty_of(kind: str, P: Array, epsilon: float, *, appended: bool) -> Penalty:
+    """Return the penalty for a reduction P (K, r), which may pick ``appended`` columns, the last of the r."""
+    if kind == "l1":
+        return SparsePenalty(P, epsilon, len(P) if appended else 0)
+    return SubspacePenalty.of(P, epsilon)

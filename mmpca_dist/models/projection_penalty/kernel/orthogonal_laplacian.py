@@ -1,0 +1,168 @@
+"""Orthogonal Laplacianfaces: orthogonal directions that keep rows of a class together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
+
+from mmpca_dist.eigen.dense import fix_signs
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.parameters import check_choice, check_number
+from mmpca_dist.models.projection_penalty.kernel.kernel_functions import (
+    Array,
+    Gamma,
+    KernelName,
+    KernelReducer,
+    PrincipalImages,
+)
+
+WEIGHTS = ("uniform", "heat", "cosine")
+TIE = 1e-9
+"""Ratios that differ by no more than this share of the average ratio are equal."""
+ROUNDING = 1e-14
+"""Ratios, which lie between 0 and 2, that differ by no more are equal, too: rounding may make those of 0 negative."""
+
+
+class OrthogonalLaplacianProjection(KernelReducer):
+    """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
+
+    Rows of a class are neighbours with weights S_ij; D has the sums of S on its diagonal, and L = D - S. Of rows in
+    their principal coordinates Z, every a_k minimises a^T Z^T L Z a / a^T Z^T D Z a among the directions orthogonal to
+    those before it. With another kernel than ``linear`` the coordinates are those of kernel PCA.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the rank of the images; by default the number of classes less one.
+    kernel, gamma, degree, coef0
+        As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
+    weights : {"uniform", "heat", "cosine"}
+        Of neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows, where it is positive.
+        They are computed from the rows themselves, whatever the kernel.
+    width : float, optional
+        Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
+    variance_share : float
+        The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
+    tolerance : float
+        Principal directions with a variance of at most so much of the largest one, or of no more than rounding errors,
+        are the null space.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        With ``kernel="linear"`` only: orthonormal directions in the columns.
+    dual_coef_ : array of shape (K, n_samples)
+        The directions, of unit length, as combinations of the centred images of ``X_fit_``.
+    eigenvalues_ : array of shape (K,)
+        a^T Z^T L Z a / a^T Z^T D Z a of each, increasing.
+    X_fit_ : array of shape (n_samples, n_features)
+    classes_ : array of shape (C,)
+
+    Notes
+    -----
+    With fewer rows than columns, about as many directions as classes less one have the criterion 0. Any orthonormal
+    basis of them solves the problem; here the directions of most variance come first.
+
+    References
+    ----------
+    Cai, He, Han & Zhang 2006, "Orthogonal Laplacianfaces for face recognition", IEEE Transactions on Image Processing
+    15(11).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mmpca_dist import OrthogonalLaplacianProjection
+    >>> X, y = load_wine(return_X_y=True)
+    >>> OrthogonalLaplacianProjection().fit(X, y).components_.shape
+    (2, 13)
+    """
+
+    _instead = "Put NystroemFeatures before a reduction without a kernel, such as FisherDiscriminant"
+
+    def __init__(
+        self, n_components: int | None = None, *, kernel: KernelName = "linear", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        weights: Literal["uniform", "heat", "cosine"] = "uniform", width: float | None = None,
+        variance_share: float = 1.0, tolerance: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.weights, self.width, self.variance_share = weights, width, variance_share
+
+    def _matrices(self) -> int:
+        return 14
+
+    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
+        self._check_options()
+        kept = _leading(images.coordinates, self.variance_share)
+        Z = images.coordinates[:, :kept]
+        count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
+        count = self._refuse_more_than(count, f"the principal coordinates that are kept, {kept}")
+        graph = self._graph(codes)
+        sums = graph.sum(axis=1)
+        spread, apart = Z.T @ (sums[:, None] * Z), Z.T @ ((np.diag(sums) - graph) @ Z)
+        self.eigenvalues_, vectors = orthogonal_minimisers(apart, spread, Z.T @ Z, count)
+        dual = (images.combinations[:, :kept] @ vectors).T
+        self.__dict__.pop("components_", None)  # those of an earlier fit
+        if self.kernel == "linear":
+            rows = self.X_fit_ if self._kernel.shift is None else self.X_fit_ - self._kernel.shift
+            self.components_ = np.asarray((rows.T @ dual.T).T)
+        return dual
+
+    def _check_options(self) -> None:
+        check_choice("weights", self.weights, WEIGHTS)
+        if self.weights != "uniform" and self.kernel == "precomputed":
+            raise InputError(
+                f"weights={self.weights!r} compares rows, and kernel='precomputed' knows their kernel alone: leave "
+                "weights out."
+            )
+        if self.width is not None:
+            check_number("width", self.width, {"gt": 0}, integral=False)
+        check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
+
+    def _graph(self, codes: NDArray[np.intp]) -> Array:
+        """Return the weights of neighbours, shape (n, n)."""
+        neighbours = codes[:, None] == codes
+        if self.weights == "uniform":
+            return neighbours.astype(np.float64)
+        if self.weights == "cosine":
+            return np.where(neighbours, np.maximum(cosine_similarity(self.X_fit_), 0.0), 0.0)
+        rows = self.X_fit_ if issparse(self.X_fit_) else self.X_fit_ - self.X_fit_.mean(axis=0)
+        squared = euclidean_distances(rows, squared=True)
+        width = self.width
+        if width is None:
+            others = neighbours & ~np.eye(len(codes), dtype=bool)
+            width = float(squared[others].mean()) if others.any() else 1.0
+        return np.where(neighbours, np.exp(-squared / (width or 1.0)), 0.0)
+
+
+def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
+    """Return ratios a^T L a / a^T D a (K,) and orthonormal a (r, K), each least among those orthogonal to the former.
+
+    The next minimiser comes from a basis of the complement of those before it. The paper inverts matrices, which
+    rounding makes singular. Minimisers of equal ratio are ordered by ``variance``, largest first.
+    """
+    r = len(L)
+    ratios, vectors = [], np.zeros((r, 0))
+    scale = float(np.trace(L) / np.trace(D))
+    while vectors.shape[1] < count:
+        # the last columns of a full Q are orthogonal to the vectors
+        basis = scipy.linalg.qr(vectors)[0][:, vectors.shape[1] :] if vectors.shape[1] else np.eye(r)
+        values, minimisers = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
+        tied = int(np.count_nonzero(values <= values[0] + max(TIE * scale, TIE * values[0], ROUNDING)))
+        least = scipy.linalg.orth(basis @ minimisers[:, :tied])
+        order = np.linalg.eigh(least.T @ variance @ least)[1][:, ::-1]
+        block = (least @ order)[:, : count - vectors.shape[1]]
+        ratios += [float(a @ L @ a / (a @ D @ a)) for a in block.T]
+        vectors = np.column_stack([vectors, block])
+    return np.maximum(np.asarray(ratios), 0.0), fix_signs(vectors.T).T
+
+
+def _leading(Z: Array, share: float) -> int:
+    """Return how many principal coordinates hold this share of the variance."""
+    sums = np.cumsum(np.einsum("ij,ij->j", Z, Z))
+    return len(sums) if share >= 1 else int(np.searchsorted(sums, share * sums[-1])) + 1

@@ -1,0 +1,1 @@
+"""Losses, penalties, and what minimises their sums over the rows."""

@@ -1,0 +1,201 @@
+"""Minimises m functions side by side by line search and limited-memory BFGS; a pass evaluates all of them once.
+
+Any pass may also sum second derivatives, which cost more. They are the initial matrix of BFGS (Nocedal & Wright 2006,
+"Numerical optimization", algorithms 7.4 and 3.1). The step right after them is Newton's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.passes.centred_rows import Array
+from mmpca_dist.passes.serialization import storable
+
+MEMORY = 10
+"""Steps that BFGS remembers."""
+PAIRS = ("moved", "turned")
+"""Attributes with the minimisations along their second axis."""
+SUFFICIENT = 1e-4
+"""Share of the linear decrease that a step must reach."""
+SLACK = 1e-13
+"""The rounding error of a value, relative to it."""
+JITTER = 1e-13
+"""Added to a diagonal of ones to make a singular matrix of second derivatives definite."""
+
+
+@storable
+@dataclass(frozen=True)
+class Descent:
+    """The state of m minimisations in p parameters.
+
+    Attributes
+    ----------
+    point, gradient, direction : arrays of shape (m, p)
+        The best point so far, its gradient, and the search direction.
+    value, step : arrays of shape (m,)
+        The function at the point, infinite before the first pass; and the step length of the trial.
+    metric : array of shape (m, p, p), or (0, p, p)
+        Second derivatives near the point, where a pass has brought some.
+    moved, turned : arrays of shape (MEMORY, m, p)
+        Earlier steps and changes of the gradient, the newest first; zeros where there are none.
+    """
+
+    point: Array
+    value: Array
+    gradient: Array
+    direction: Array
+    step: Array
+    metric: Array
+    moved: Array
+    turned: Array
+
+    @classmethod
+    def start(cls, point: Array, metric: Array | None = None) -> Self:
+        """Return the start from a point, shape (m, p), which is evaluated first."""
+        m, p = point.shape
+        zeros = np.zeros_like(point)
+        metric = np.empty((0, p, p)) if metric is None else metric
+        pairs = np.zeros((MEMORY, m, p))
+        return cls(point, np.full(m, np.inf), zeros, zeros, np.ones(m), metric, pairs, pairs)
+
+    def only(self, models: NDArray[np.intp]) -> Descent:
+        """Return the state of some of the minimisations."""
+        rows = {name: value[models] for name, value in vars(self).items() if name not in PAIRS and len(value)}
+        return replace(self, **rows, moved=self.moved[:, models], turned=self.turned[:, models])
+
+    def merged(self, models: NDArray[np.intp], others: Descent) -> Descent:
+        """Return the state with that of ``others`` for some of the minimisations."""
+        arrays = {}
+        for name, value in vars(self).items():
+            new = getattr(others, name)
+            if name == "metric" and not len(value):
+                value = np.zeros((len(self.point), *new.shape[1:])) if len(new) else value
+            arrays[name] = value.copy()
+            arrays[name][(slice(None), models) if name in PAIRS else models if len(value) else []] = new
+        return Descent(**arrays)
+
+    @property
+    def trial(self) -> Array:
+        """The point to evaluate next, shape (m, p)."""
+        return self.toward(1.0)
+
+    def toward(self, fraction: float) -> Array:
+        """Return the point after a fraction of the trial step, shape (m, p)."""
+        return self.point + fraction * self.step[:, None] * self.direction
+
+    @property
+    def slope(self) -> Array:
+        """The gradient along the direction, shape (m,)."""
+        return np.asarray(np.einsum("mp,mp->m", self.gradient, self.direction))
+
+    def accepts(self, value: Array, slope: Array) -> NDArray[np.bool_]:
+        """Return whether each trial, with these values, decreases its function enough.
+
+        ``slope`` (m,) is the linear decrease of a whole step.
+        """
+        with np.errstate(invalid="ignore"):
+            limit = self.value + SUFFICIENT * self.step * np.minimum(slope, 0) + SLACK * np.abs(self.value)
+        return np.asarray(np.isinf(self.value) | (value <= limit))
+
+    def moved_to(
+        self,
+        accepted: NDArray[np.bool_],
+        value: Array,
+        gradient: Array,
+        metric: Array,
+        direction_of: Callable[[Descent], Array],
+        shorter: Array | None = None,
+    ) -> Descent:
+        """Return the state at the accepted trials, and with shorter steps at the others.
+
+        Parameters
+        ----------
+        metric : array of shape (m, p, p), or (0, p, p)
+            Second derivatives at the trials.
+        direction_of : callable
+            Returns the next direction from a state, shape (m, p).
+        shorter : array of shape (m,), optional
+            Fractions of the trial steps to try next where these are not accepted.
+        """
+        at, is_later = accepted[:, None], (np.isfinite(self.value) & accepted)[:, None]
+        step = np.where(is_later, self.step[:, None] * self.direction, 0.0)
+        turn = np.where(is_later, gradient - self.gradient, 0.0)
+        curved = np.einsum("mp,mp->m", step, turn) > 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(turn, axis=1)
+        moved = _with_newest(self.moved, step, curved)
+        turned = _with_newest(self.turned, turn, curved)
+        kept = self.metric
+        if len(metric):
+            kept = metric if not len(kept) else np.where(accepted[:, None, None], metric, kept)
+            moved, turned = (np.where(at, 0.0, pairs) for pairs in (moved, turned))
+        new = replace(
+            self,
+            point=np.where(at, self.trial, self.point),
+            value=np.where(accepted, value, self.value),
+            gradient=np.where(at, gradient, self.gradient),
+            metric=kept,
+            moved=moved,
+            turned=turned,
+        )
+        return replace(
+            new,
+            direction=np.where(at, direction_of(new), self.direction),
+            step=np.where(accepted, 1.0, self._shorter(value) if shorter is None else self.step * shorter),
+        )
+
+    def _shorter(self, value: Array) -> Array:
+        """Return steps to the minimum of the parabola through both values and the slope, shortened 2 to 10 times."""
+        slope = self.slope * self.step
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            lowest = -slope / (2 * (value - self.value - slope))
+        return self.step * np.clip(np.where(np.isfinite(lowest), lowest, 0.1), 0.1, 0.5)
+
+    def quasi_newton_direction(self) -> Array:
+        """Return -H^-1 g for BFGS's H, shape (m, p)."""
+        q, shares = self.gradient.copy(), []
+        products = np.einsum("hmp,hmp->hm", self.moved, self.turned)
+        inverse = np.divide(1.0, products, out=np.zeros_like(products), where=products > 0)
+        for moved, turned, one in zip(self.moved, self.turned, inverse, strict=True):
+            share = one * np.einsum("mp,mp->m", moved, q)
+            q -= share[:, None] * turned
+            shares.append(share)
+        q = self._first(q, products[0])
+        for moved, turned, one, share in reversed(list(zip(self.moved, self.turned, inverse, shares, strict=True))):
+            q += (share - one * np.einsum("mp,mp->m", turned, q))[:, None] * moved
+        return -q
+
+    def _first(self, q: Array, newest: Array) -> Array:
+        """Return H0^-1 q, with the metric as H0, or else with the curvature along the newest step."""
+        if len(self.metric):
+            return np.stack([solve_definite(metric, each) for metric, each in zip(self.metric, q, strict=True)])
+        lengths = np.einsum("mp,mp->m", self.turned[0], self.turned[0])
+        sizes = np.linalg.norm(self.gradient, axis=1)
+        first = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
+        scale = np.divide(newest, lengths, out=first, where=lengths > 0)
+        return q * scale[:, None]
+
+
+def _with_newest(pairs: Array, newest: Array, is_used: Array) -> Array:
+    """Return pairs with the newest in front, for the functions that use it."""
+    shifted = np.concatenate([newest[None], pairs[:-1]])
+    return np.where(is_used[None, :, None], shifted, pairs)
+
+
+def solve_definite(matrix: Array, right: Array) -> Array:
+    """Return A^-1 B for a positive semidefinite A, shape (p, p), scaled to a diagonal of ones; B is (p,) or (p, q)."""
+    diagonal = np.diagonal(matrix)
+    scale = np.divide(1.0, np.sqrt(np.maximum(diagonal, 0)), out=np.ones_like(diagonal), where=diagonal > 0)
+    scaled = matrix * scale[:, None] * scale
+    jitter = JITTER
+    while True:
+        scaled.reshape(-1)[:: len(scaled) + 1] += jitter
+        factor, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
+        if not failed or jitter > 1:
+            solved, _ = scipy.linalg.lapack.dpotrs(factor, (right.T * scale).T, lower=1)
+            return np.asarray((solved.reshape(right.shape).T * scale).T)
+        jitter *= 100

@@ -1,0 +1,335 @@
+"""Interior points for hinge losses: slacks and multipliers of every row, and the passes that move them.
+
+Newton's method for products mu of slacks and multipliers moves the multiplier a of a row by D (pull + du + mu push)
+where u = 1 - y f changes by du: the rows act as if they had squared losses with weights D.
+
+Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.optimise.loss_sums import block_rows, outer_sums
+from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.dataset import Dataset
+
+START = 1.0
+"""mu before the first pass."""
+LEFT = 0.1
+"""Share of slacks and multipliers that a step leaves, where each row holds back for itself."""
+
+
+@dataclass(frozen=True)
+class Interior(ABC):
+    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = xi - s.
+
+    Attributes
+    ----------
+    a : array
+        Multiplier of s: the derivative of the loss that it tends to.
+    s : array
+        Slack, xi - u.
+    """
+
+    a: Array
+    s: Array
+    products_a_row: ClassVar[int] = 1
+
+    @classmethod
+    @abstractmethod
+    def central(cls, m: int, n: int) -> Self:
+        """Return the point of w = 0 and b = 0, where u = 1, whose products are all ``START``."""
+
+    @property
+    @abstractmethod
+    def u(self) -> Array:
+        """1 - y f."""
+
+    @property
+    @abstractmethod
+    def width(self) -> Array:
+        """D."""
+
+    @property
+    @abstractmethod
+    def pull(self) -> Array:
+        """What Newton's step moves a by, over D, but for du and mu."""
+
+    @property
+    @abstractmethod
+    def push(self) -> Array:
+        """Its derivative by mu."""
+
+    @property
+    @abstractmethod
+    def products(self) -> Array:
+        """Slacks times multipliers, added up."""
+
+    @property
+    @abstractmethod
+    def losses(self) -> Array:
+        """The losses at u."""
+
+    @property
+    @abstractmethod
+    def duals(self) -> Array:
+        """a - L*(a)."""
+
+    @abstractmethod
+    def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
+        """Return Newton's step of every part to products mu (m, 1) where u changes by du."""
+
+    def multiplier_change(self, du: Array, mu: Array) -> Array:
+        """Return Newton's step of a."""
+        return self.width * (self.pull + du + mu * self.push)
+
+    @property
+    def parts(self) -> tuple[Array, ...]:
+        return tuple(vars(self).values())
+
+    def moved(self, change: tuple[Array, ...], step: Array) -> Self:
+        return type(self)(*(value + step * moves for value, moves in zip(self.parts, change, strict=True)))
+
+    def moved_apart(self, change: tuple[Array, ...]) -> Self:
+        """Return the rows after a whole step of u; each holds back what would come near zero."""
+        raise NotImplementedError
+
+
+def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
+    """Return the longest step along changes that leaves all parts positive, for every entry; inf where all do."""
+    steps = [
+        np.divide(-value, moves, out=np.full_like(value, np.inf), where=moves < 0)
+        for value, moves in zip(parts, change, strict=True)
+    ]
+    return np.minimum.reduce(steps)
+
+
+@dataclass(frozen=True)
+class HingeInterior(Interior):
+    """Of max(u, 0): the smallest xi with xi >= 0 and s >= 0, whose multipliers are rest = 1 - a and a."""
+
+    xi: Array
+    rest: Array
+    products_a_row = 2
+
+    @classmethod
+    def central(cls, m: int, n: int) -> Self:
+        a = 0.5 + 1 / (2 * (np.sqrt(1 + 4 * START**2) + 2 * START))
+        return cls(*(np.full((m, n), value) for value in (a, START / a, START / (1 - a), 1 - a)))
+
+    @property
+    def u(self) -> Array:
+        return self.xi - self.s
+
+    @property
+    def width(self) -> Array:
+        return 1 / (self.xi / self.rest + self.s / self.a)
+
+    @property
+    def pull(self) -> Array:
+        return self.u
+
+    @property
+    def push(self) -> Array:
+        return 1 / self.a - 1 / self.rest
+
+    @property
+    def products(self) -> Array:
+        return self.a * self.s + self.rest * self.xi
+
+    @property
+    def losses(self) -> Array:
+        return np.maximum(self.u, 0)
+
+    @property
+    def duals(self) -> Array:
+        return self.a
+
+    def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
+        a, s, xi, rest = self.parts
+        da = self.multiplier_change(du, mu)
+        return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
+
+    def moved_apart(self, change: tuple[Array, ...]) -> Self:
+        da, ds, dxi, drest = change
+        step = np.minimum((1 - LEFT) * longest_step((self.a, self.rest), (da, drest)), 1.0)
+        s, xi = self.s + ds, self.xi + dxi
+        lift = np.maximum(np.maximum(LEFT * self.s - s, LEFT * self.xi - xi), 0.0)  # of both: u = xi - s stays
+        return type(self)(self.a + step * da, s + lift, xi + lift, self.rest + step * drest)
+
+
+@dataclass(frozen=True)
+class SquaredHingeInterior(Interior):
+    """Of max(u, 0)^2: the smallest xi^2 with s >= 0, whose multiplier is a = 2 xi."""
+
+    @classmethod
+    def central(cls, m: int, n: int) -> Self:
+        a = 1 + np.sqrt(1 + 2 * START)  # a (a / 2 - 1) = START
+        return cls(np.full((m, n), a), np.full((m, n), a / 2 - 1))
+
+    @property
+    def u(self) -> Array:
+        return self.a / 2 - self.s
+
+    @property
+    def width(self) -> Array:
+        return self.a / (self.s + self.a / 2)
+
+    @property
+    def pull(self) -> Array:
+        return -self.s
+
+    @property
+    def push(self) -> Array:
+        return 1 / self.a
+
+    @property
+    def products(self) -> Array:
+        return self.a * self.s
+
+    @property
+    def losses(self) -> Array:
+        return np.maximum(self.u, 0) ** 2
+
+    @property
+    def duals(self) -> Array:
+        return self.a - self.a**2 / 4
+
+    def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
+        da = self.multiplier_change(du, mu)
+        return da, da / 2 - du
+
+
+INTERIORS: dict[str, type[Interior]] = {"hinge": HingeInterior, "squared hinge": SquaredHingeInterior}
+"""By the name of the loss."""
+
+
+@storable
+@dataclass(frozen=True)
+class Longest:
+    """The longest step (m,) that leaves slacks and multipliers of all rows positive."""
+
+    step: Array
+
+    def __add__(self, other: Longest) -> Longest:
+        return Longest(np.minimum(self.step, other.step))
+
+
+@storable
+@dataclass(frozen=True)
+class HingeSums:
+    """Sums over the rows for m models of r coordinates, at an interior point.
+
+    Attributes
+    ----------
+    loss, products, counts : arrays of shape (m,)
+        Of the losses, of slacks times multipliers, and of the number of such products.
+    moves, cross, duals : arrays of shape (2, m), (2, m, r) and (2, m)
+        Of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
+    pull, push : arrays of shape (m, r + 1)
+        Of y D pull [x; 1], and of y D push [x; 1].
+    hessians : array of shape (m, r + 1, r + 1)
+        Of D [x; 1] [x; 1]^T.
+    """
+
+    loss: Array
+    products: Array
+    counts: Array
+    moves: Array
+    cross: Array
+    duals: Array
+    pull: Array
+    push: Array
+    hessians: Array
+
+    def __add__(self, other: HingeSums) -> HingeSums:
+        return HingeSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+@dataclass(frozen=True)
+class MoveInside:
+    """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
+
+    Rows that move ``apart`` take the whole step, or none where ``step`` is 0; each holds back for itself.
+
+    Attributes
+    ----------
+    kind : type of Interior
+    change : array of shape (m, r + 1)
+        Of [w; b].
+    mu, step : arrays of shape (m,)
+        The target of slacks times multipliers, and the length of the step.
+    """
+
+    kind: type[Interior]
+    change: Array
+    mu: Array
+    step: Array
+    moves: bool
+    terms: LabelTerms
+    units: RowUnits
+    apart: bool = False
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Any, NDArray]:
+        n, m = X.shape[0], len(self.change)
+        terms_of = self.terms.of_unit(dataset, start, start + n)
+        after = np.empty((n, len(fields(self.kind)), m))
+        total: Any = None
+        rows_at_once = block_rows(m)
+        for first in range(0, n, rows_at_once):
+            block = slice(first, first + rows_at_once)
+            terms, rows = terms_of(block), self.units(X[block])
+            y = np.ascontiguousarray(terms.signs[:, :, 0].T)
+            trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
+            inside, sums = self._visit(None if state is None else state[block], rows, y, trains)
+            after[block] = np.stack([part.T for part in inside.parts], axis=1)
+            total = sums if total is None else total + sums
+        return total, after
+
+    def _visit(self, state: NDArray | None, rows: CentredRows, y: Array, trains: Array) -> tuple[Interior, Any]:
+        if state is None:
+            inside = self.kind.central(*y.shape)
+            return inside, _sums(inside, rows, y, trains)
+        inside = self.kind(*(np.ascontiguousarray(part.T) for part in np.moveaxis(state, 1, 0)))
+        du = -y * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
+        change = inside.change(du, self.mu[:, None])
+        if not self.moves:
+            return inside, Longest(np.where(trains > 0, longest_step(inside.parts, change), np.inf).min(axis=1))
+        step = np.where(trains > 0, self.step[:, None], 0.0)
+        if self.apart:
+            after = inside.moved_apart(change)
+            parts = (np.where(step > 0, new, old) for new, old in zip(after.parts, inside.parts, strict=True))
+            inside = self.kind(*parts)
+        else:
+            inside = inside.moved(change, step)
+        return inside, _sums(inside, rows, y, trains)
+
+
+def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> HingeSums:
+    width, is_up = inside.width * trains, np.stack([y > 0, y < 0])
+    by_class = np.where(is_up, y * inside.a * trains, 0.0)
+    (m, n), r = y.shape, rows.X.shape[1]
+
+    def summed(weights: Array) -> Array:
+        return np.concatenate([rows.cross(weights), weights.sum(axis=1)[:, None]], axis=1)
+
+    return HingeSums(
+        loss=(inside.losses * trains).sum(axis=1),
+        products=(inside.products * trains).sum(axis=1),
+        counts=inside.products_a_row * trains.sum(axis=1),
+        moves=by_class.sum(axis=2),
+        cross=rows.cross(by_class.reshape(2 * m, n)).reshape(2, m, r),
+        duals=np.where(is_up, inside.duals * trains, 0.0).sum(axis=2),
+        pull=summed(y * width * inside.pull),
+        push=summed(y * width * inside.push),
+        hessians=outer_sums(rows, width, r),
+    )

@@ -1,0 +1,304 @@
+"""Linear models with a projection penalty and a smooth loss, fitted in passes over the rows.
+
+Each minimises sum_i L(a_i - b_i (w^T x_i + b)) + alpha J, with J as in `penalties`. A point of the dual problem proves
+how far it is from the minimum.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.finite import or_infinite
+from mmpca_dist.optimise.descent import Descent
+from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
+from mmpca_dist.optimise.losses import Loss
+from mmpca_dist.optimise.penalties import Penalty, SubspacePenalty
+from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import Step, Sweep, describe_models
+
+STANDSTILL, LEAST_GAIN = 12, 1e-12
+"""Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
+SETBACKS = 6
+"""Models are stalled once more passes than these have set them back: fits that go well have 4 or fewer."""
+LEAST_SCALE = 1e-3
+"""Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
+
+
+@storable
+@dataclass(frozen=True)
+class LinearFit:
+    """m models that are being fitted.
+
+    Attributes
+    ----------
+    descent : Descent
+        Of the penalty's parameters and b.
+    bound : array of shape (m,)
+        A lower bound of the minimum: the largest value of the dual problem so far.
+    start : array of shape (m,)
+        The objective before the first step.
+    is_done : bool array of shape (m,)
+    idle, setbacks : int arrays of shape (m,)
+        Consecutive passes without progress, and all those whose trials were not accepted.
+    reach : array of shape (m,)
+        An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
+    n_passes, age : int
+        Passes so far, and since the last one with second derivatives.
+    """
+
+    descent: Descent
+    bound: Array
+    start: Array
+    is_done: NDArray[np.bool_]
+    idle: NDArray[np.int64]
+    setbacks: NDArray[np.int64]
+    reach: Array
+    n_passes: int = 0
+    age: int = 0
+
+    @classmethod
+    def start_at(cls, point: Array, metric: Array | None = None) -> Self:
+        """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
+        unknown, none = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
+        return cls(Descent.start(point, metric), -unknown, unknown, none > 0, none, none, unknown)
+
+    def only(self, models: NDArray[np.intp]) -> LinearFit:
+        """Return the fit of some of the models."""
+        arrays: dict[str, Any] = {name: value[models] for name, value in self._arrays.items()}
+        return replace(self, descent=self.descent.only(models), **arrays)
+
+    def merged(self, models: NDArray[np.intp], others: LinearFit) -> LinearFit:
+        """Return the fit with that of ``others`` for some of the models."""
+        arrays: dict[str, Any] = {name: value.copy() for name, value in self._arrays.items()}
+        for name, value in arrays.items():
+            value[models] = getattr(others, name)
+        return replace(others, descent=self.descent.merged(models, others.descent), **arrays)
+
+    @property
+    def _arrays(self) -> dict[str, NDArray]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    @property
+    def objective(self) -> Array:
+        """At the best point, shape (m,)."""
+        return self.descent.value
+
+    @property
+    def best(self) -> Array:
+        """Parameters and b, shape (m, n + 1)."""
+        return self.descent.point
+
+    @property
+    def gaps(self) -> Array:
+        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
+        return relative_gaps(self.objective, self.bound, self.start)
+
+
+def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
+    """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
+    with np.errstate(invalid="ignore"):
+        return relative(objective - bound, objective, start)
+
+
+def relative(missed: Array, objective: Array, start: Array) -> Array:
+    """Return what objectives may miss, relative to them or to a thousandth of the start; infinite where unknown."""
+    is_known = np.isfinite(objective) & np.isfinite(start)
+    with np.errstate(invalid="ignore"):
+        scale = np.maximum(objective, LEAST_SCALE * start)
+        gaps = np.maximum(or_infinite(missed), 0) / np.where(scale > 0, scale, 1)
+    return np.where(is_known, or_infinite(gaps), np.inf)
+
+
+def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
+    """Return the numbers of consecutive passes without progress, from objectives and gaps before and after one."""
+    with np.errstate(invalid="ignore"):
+        gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
+        gained |= left[1] < 0.99 * left[0]
+    return np.where(gained, 0, idle + 1)
+
+
+@dataclass(frozen=True)
+class ModelSweep(Sweep[LinearFit, LossSums]):
+    """Passes for m models of a smooth loss until every gap is at most ``tolerance``.
+
+    Attributes
+    ----------
+    alphas : array of shape (m,)
+    has_intercept : bool
+    ends_stalled : bool
+        Whether models end that more than ``SETBACKS`` passes have set back.
+    """
+
+    name: str
+    loss: Loss
+    penalty: Penalty
+    alphas: Array
+    terms: LabelTerms
+    units: RowUnits
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    keeps_sparse: bool = False
+    ends_stalled: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: LinearFit) -> Step[LossSums]:
+        active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
+        coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
+        hessian_models = np.arange(len(active) if self._needs_hessian(fitted) else 0)
+        moved = (fitted.descent.step[:, None] * fitted.descent.direction)[active]
+        change = np.append(self.penalty.coefficients(moved[:, :-1]), moved[:, -1:], axis=1)
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models, change)
+
+    def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
+        active = np.flatnonzero(~fitted.is_done)
+        return fitted.merged(active, replace(self, alphas=self.alphas[active])._update(fitted.only(active), sums))
+
+    def _update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
+        """Return the fit after a pass, for models that are all active."""
+        trial = fitted.descent.trial
+        value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
+        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
+        self._add_penalty(trial, gradient, metric)
+        if not self.has_intercept:
+            gradient[:, -1] = 0
+            hold_intercept(metric)
+        accepted = fitted.descent.accepts(value, self._slope(fitted.descent))
+        shorter = self._best_fraction(fitted.descent, sums.along)
+        descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction, shorter)
+        bound = np.where(accepted, self._bound(fitted, sums, descent), fitted.bound)
+        new = replace(
+            fitted,
+            descent=descent,
+            bound=bound,
+            start=fitted.start if fitted.n_passes else value,
+            reach=fitted.reach if fitted.n_passes else self._reach(sums),
+            n_passes=fitted.n_passes + 1,
+            setbacks=fitted.setbacks + ~accepted,
+            age=0 if len(metric) else fitted.age + 1,
+        )
+        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
+        is_done = (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        if self.ends_stalled:
+            is_done |= new.setbacks > SETBACKS
+        return replace(new, idle=idle, is_done=is_done)
+
+    def _best_fraction(self, descent: Descent, along: Array) -> Array | None:
+        """Return the fraction of the trial step with the least objective, shape (m,); None where none is known."""
+        if not len(along):
+            return None
+        points = [descent.toward(part)[:, :-1] for part in self.loss.fractions]
+        values = along + self.alphas * np.stack([self.penalty.values(point) for point in points])
+        return np.asarray(self.loss.fractions)[values.argmin(axis=0)]
+
+    def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
+        """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""
+        if self.penalty.is_free:
+            return descent.value - self._decrease(descent)
+        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
+        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
+    def _reach(self, sums: LossSums) -> Array:
+        """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
+        if not len(sums.hessians):
+            return np.full(len(sums.loss), np.inf)
+        return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
+
+    def is_done(self, fitted: LinearFit) -> bool:
+        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
+
+    def describe(self, fitted: LinearFit) -> str:
+        return describe_models(fitted.is_done, fitted.gaps)
+
+    @abstractmethod
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
+        """Return whether the next pass sums second derivatives."""
+
+    @abstractmethod
+    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
+        """Add the smooth part of the penalty to first and second derivatives."""
+
+    @abstractmethod
+    def _slope(self, descent: Descent) -> Array:
+        """Return the linear decrease of a whole step, shape (m,); negative."""
+
+    @abstractmethod
+    def _direction(self, descent: Descent) -> Array:
+        """Return the next direction from a state, shape (m, n + 1)."""
+
+    @abstractmethod
+    def _decrease(self, descent: Descent) -> Array:
+        """Return the decrease of the quadratic model along the next step, shape (m,)."""
+
+
+@dataclass(frozen=True)
+class LinearSweep(ModelSweep):
+    """Passes for a squared penalty: Newton's method, with BFGS between passes that renew second derivatives.
+
+    Attributes
+    ----------
+    with_hessian : bool
+        Whether passes may sum second derivatives, which take (r + 1)^2 doubles a model.
+    """
+
+    penalty: SubspacePenalty
+    with_hessian: bool = True
+
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
+        is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
+        return self.with_hessian and is_due
+
+    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
+        gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
+        if len(metric):
+            metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
+
+    def _slope(self, descent: Descent) -> Array:
+        return descent.slope
+
+    def _direction(self, descent: Descent) -> Array:
+        return descent.quasi_newton_direction()
+
+    def _decrease(self, descent: Descent) -> Array:
+        return -descent.slope / 2
+
+
+@dataclass(frozen=True)
+class LossPass(Sweep[Array, LossSums]):
+    """One pass, for losses of given coefficients (k, r) and intercepts (k,), with the terms of ``models`` (k,)."""
+
+    name: str
+    loss: Loss
+    coef: Array
+    intercept: Array
+    terms: LabelTerms
+    models: NDArray[np.intp]
+    units: RowUnits
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: Array) -> Step[LossSums]:
+        none = np.empty(0, np.intp)
+        return SumLosses(self.coef, self.intercept, self.loss, self.terms, self.models, self.units, none)
+
+    def update(self, fitted: Array, sums: LossSums) -> Array:
+        return sums.loss
+
+    def is_done(self, fitted: Array) -> bool:
+        return len(fitted) > 0
+
+    def describe(self, fitted: Array) -> str:
+        return "losses"
+
+
+def hold_intercept(metric: Array) -> None:
+    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
+    metric[:, -1, :-1] = metric[:, :-1, -1] = 0
+    metric[:, -1, -1] = 1

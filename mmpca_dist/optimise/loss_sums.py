@@ -1,0 +1,141 @@
+"""A pass for linear models: losses of all rows, their first and, where asked for, second derivatives, and dual sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.optimise.losses import Loss
+from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.dataset import Dataset
+
+BLOCK_VALUES, FEWEST_ROWS, BLOCK_ROWS = 1 << 17, 64, 2048
+"""Outputs of a block of rows, all models together; its rows, at least and at most."""
+
+
+def block_rows(n_models: int) -> int:
+    """Return the number of rows of a block."""
+    return int(np.clip(BLOCK_VALUES // max(n_models, 1), FEWEST_ROWS, BLOCK_ROWS))
+
+
+@storable
+@dataclass(frozen=True)
+class LossSums:
+    """Sums over the rows for m linear models f = w^T x + b in r coordinates.
+
+    The multiplier of a row is t = -dL/df. Sums over positive and over negative t are apart, in this order: scaled by a
+    number each, they make a point of the dual problem of models with an intercept.
+
+    Attributes
+    ----------
+    loss : array of shape (m,)
+    moves : array of shape (2, m)
+        Of t.
+    cross : array of shape (2, m, r)
+        Of t x.
+    duals : array of shape (2, m)
+        Of s a - L*(s), with s the derivative of L.
+    hessians : array of shape (k, r + 1, r + 1)
+        Of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
+    along : array of shape (f, m)
+        The losses at fractions of the step that led here.
+    """
+
+    loss: Array
+    moves: Array
+    cross: Array
+    duals: Array
+    hessians: Array
+    along: Array
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    @property
+    def gradient(self) -> Array:
+        """Derivatives of the sum of losses by [w; b], shape (m, r + 1)."""
+        return -np.concatenate([self.cross.sum(axis=0), self.moves.sum(axis=0)[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class SumLosses:
+    """The step of a sweep: the sums over the rows of a unit for m models.
+
+    Attributes
+    ----------
+    coef, intercept : arrays of shape (m, r) and (m,)
+    loss : Loss
+    terms : LabelTerms
+        Of all models; ``active`` are the positions of these among them.
+    units : RowUnits
+    hessian_models : int array of shape (k,)
+        Positions among these models whose second derivatives are summed.
+    change : array of shape (m, r + 1) or None
+        The step of [w; b] that led here, for the loss's ``fractions``.
+    """
+
+    coef: Array
+    intercept: Array
+    loss: Loss
+    terms: LabelTerms
+    active: NDArray[np.intp]
+    units: RowUnits
+    hessian_models: NDArray[np.intp]
+    change: Array | None = None
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[LossSums, None]:
+        n = X.shape[0]
+        terms_of = self.terms.of_unit(dataset, start, start + n)
+        total: LossSums | None = None
+        step = block_rows(len(self.coef))
+        for first in range(0, n, step):
+            block = slice(first, first + step)
+            terms = terms_of(block)
+            a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
+            trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
+            sums = self._sums(self.units(X[block]), a, b, trains)
+            total = sums if total is None else total + sums
+        assert total is not None  # noqa: S101  (a unit has rows)
+        return total, None
+
+    def _sums(self, rows: CentredRows, a: Array, b: Array, trains: Array | None) -> LossSums:
+        u = a - b * (rows.images(self.coef) + self.intercept[:, None])
+        loss, slope, curvature = self.loss(u)
+        duals, moves = slope * a - self.loss.conjugate(slope), slope * b
+        if trains is not None:
+            for each in (loss, duals, moves, curvature):
+                each *= trains
+        along = self._along(rows, u, b, 1.0 if trains is None else trains)
+        by_sign = np.stack([np.maximum(moves, 0), np.minimum(moves, 0)])
+        m, r = self.coef.shape
+        return LossSums(
+            loss=loss.sum(axis=1),
+            moves=by_sign.sum(axis=2),
+            cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
+            duals=np.stack([np.where(moves > 0, duals, 0).sum(axis=1), np.where(moves < 0, duals, 0).sum(axis=1)]),
+            hessians=outer_sums(rows, (curvature * b**2)[self.hessian_models], r),
+            along=along,
+        )
+
+    def _along(self, rows: CentredRows, u: Array, b: Array, trains: Array | float) -> Array:
+        """Return the losses at fractions of the step that led to u (m, n), shape (f, m)."""
+        if self.change is None or not self.loss.fractions:
+            return np.empty((0, len(u)))
+        du = -b * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
+        shares = [(self.loss(u - (1 - part) * du).loss * trains).sum(axis=1) for part in self.loss.fractions]
+        return np.stack(shares)
+
+
+def outer_sums(rows: CentredRows, weights: Array, r: int) -> Array:
+    """Return the sums of [x; 1] [x; 1]^T with weights (m, n), shape (m, r + 1, r + 1)."""
+    sums = np.empty((len(weights), r + 1, r + 1))
+    sums[:, :r, r] = sums[:, r, :r] = rows.cross(weights)
+    sums[:, r, r] = weights.sum(axis=1)
+    for each, of_model in zip(sums, weights, strict=True):
+        each[:r, :r] = rows.scatter(of_model)
+    return sums

@@ -1,0 +1,233 @@
+"""Squared losses with a projection penalty from moments alone: the coefficients are (S + alpha R)^-1 c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.optimise.linear_models import relative
+from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
+from mmpca_dist.optimise.losses import LOSSES
+from mmpca_dist.optimise.penalties import SubspacePenalty
+from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.label_terms import FoldTerms
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import Step, Sweep
+from mmpca_dist.statistics.coordinates import EPS
+
+LEAST_PIVOT = 1e-12
+"""Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
+MOST_STEPS = 5
+STRIDE, STRIDES = 100.0, 40
+"""Between weights of the penalty that are tried in turn, and the largest number of them."""
+
+
+@dataclass(frozen=True)
+class Definite:
+    """The Cholesky factor of a matrix that is scaled to a diagonal of ones, and the scale, shape (r,)."""
+
+    factor: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, matrix: Array, least: float) -> Self | None:
+        """Return the factor of a symmetric matrix, or None where the square of a pivot is not above ``least``."""
+        diagonal = np.diagonal(matrix)
+        if not (diagonal > 0).all():
+            return None
+        scale = 1 / np.sqrt(diagonal)
+        factor, failed = scipy.linalg.lapack.dpotrf(matrix * scale[:, None] * scale, lower=1)
+        return cls(factor, scale) if not failed and np.diagonal(factor).min() ** 2 > least else None
+
+    def solve(self, right: Array) -> Array:
+        """Return the solutions for right sides, both of shape (m, r)."""
+        solved, _ = scipy.linalg.lapack.dpotrs(self.factor, (right * self.scale).T, lower=1)
+        return np.asarray(solved.T * self.scale)
+
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of the inverse, shape (r,)."""
+        inverse, _ = scipy.linalg.lapack.dpotri(self.factor, lower=1)
+        return np.asarray(np.diagonal(inverse) * self.scale**2)
+
+
+class SquaresMinimum(NamedTuple):
+    """Coefficients (m, r), intercepts (m,), objectives (m,), and their gaps (m,): see `relative`."""
+
+    coef: Array
+    intercept: Array
+    objective: Array
+    gaps: Array
+
+
+@storable
+@dataclass(frozen=True)
+class Squares:
+    """Sums over n rows x with m targets y.
+
+    Attributes
+    ----------
+    n_rows : float
+    scatter : array of shape (r, r)
+        Of x x^T.
+    total : array of shape (r,)
+        Of x.
+    cross : array of shape (m, r)
+        Of y x.
+    moves, squares : arrays of shape (m,)
+        Of y and y^2.
+    """
+
+    n_rows: float
+    scatter: Array
+    total: Array
+    cross: Array
+    moves: Array
+    squares: Array
+
+    def centred(self) -> Squares:
+        """Return the sums of rows and targets less their means."""
+        mean = self.total / self.n_rows
+        return Squares(
+            self.n_rows,
+            self.scatter - self.n_rows * np.outer(mean, mean),
+            np.zeros_like(self.total),
+            self.cross - np.outer(self.moves, mean),
+            np.zeros_like(self.moves),
+            self.squares - self.moves**2 / self.n_rows,
+        )
+
+    def minimum(
+        self,
+        penalty: SubspacePenalty,
+        alphas: Array,
+        *,
+        has_intercept: bool,
+        rounding: float = EPS,
+        is_rotated: bool = False,
+    ) -> list[SquaresMinimum]:
+        """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
+
+        ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
+        any two of these relative to all.
+
+        Raises
+        ------
+        InputError
+            Where the rows do not determine the coefficients of directions that bear no penalty.
+        """
+        sums, R = self.centred() if has_intercept else self, penalty.matrix()
+        spread = np.maximum(np.diagonal(sums.scatter), 0)
+        rounded = np.sqrt(rounding * (np.full_like(spread, spread.sum()) if is_rotated else spread))
+        missing = np.sqrt(rounding * sums.squares)
+        return [self._solved(sums, R, penalty, float(alpha), has_intercept, (rounded, missing)) for alpha in alphas]
+
+    def refuse_undetermined(self, penalty: SubspacePenalty) -> None:
+        """Raise InputError where rows do not vary along a direction that bears no penalty, whatever its weight."""
+        self._nearby(penalty.matrix(), float(np.diagonal(self.scatter).max(initial=0.0)))
+
+    def _solved(
+        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
+        roots: tuple[Array, Array],
+    ) -> SquaresMinimum:  # fmt: skip
+        def left(w: Array) -> Array:
+            return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
+
+        (nearby, steps), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
+        for _ in range(steps):
+            w = w + nearby.solve(left(w))
+        losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
+        objective = np.maximum(losses, 0) + alpha * penalty.values(w)
+        missed = sums._missed(R, penalty, alpha, w, left(w), *roots)
+        b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
+        return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
+
+    def _nearby(self, R: Array, alpha: float) -> tuple[Definite, int]:
+        """Return the factor of S + a R, with alpha as a, or else one near to it, and the number of steps to take.
+
+        Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
+        directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
+        scatter a smaller a serves, for a single step: nothing of S would be left beside alpha in free directions.
+        """
+        spread = np.diagonal(self.scatter)
+        size = float(spread.max(initial=0.0))
+        larger = max(LEAST_PIVOT * float(spread[spread > 0].min(initial=size)), STRIDE * alpha)
+        above = [larger * STRIDE**i for i in range(STRIDES) if larger * STRIDE**i < size]
+        below = [alpha / STRIDE**i for i in range(STRIDES) if alpha / STRIDE**i >= size]
+        rounding = 10 * len(R) * EPS
+        for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
+            factor = Definite.of(self.scatter + weight * R, least)
+            if factor is not None:
+                return factor, 2 if weight == alpha else MOST_STEPS if weight > alpha else 1
+        raise InputError(
+            "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that these "
+            "are not determined: set epsilon above 0, or reduce to fewer components."
+        )
+
+    def _missed(
+        self, R: Array, penalty: SubspacePenalty, alpha: float, w: Array, left: Array, rounded: Array, missing: Array
+    ) -> Array:
+        """Return bounds on how far the objectives at w lie above their minima, shape (m,).
+
+        With the residual r = c - A w, A = S + alpha R, that is r^T A^-1 r, and at most r^T B^-1 r for any B below A;
+        any share of S is below S. ``rounded`` (r,) and ``missing`` (m,) are roots of rounding errors, on the diagonal
+        of S and of the targets' squares: those of entries of S and c are products of two.
+        """
+        length, errors = np.abs(w) @ rounded, len(R) * rounded**2
+        unsure = (missing + length)[:, None] * rounded + EPS * alpha * np.abs(w) @ np.abs(R)
+        floor, largest = len(R) * EPS, float(errors.max(initial=0.0))
+        least = alpha * float(np.min(penalty.rest[penalty.rest > 0], initial=1.0))
+        missed = np.full(len(w), np.inf)
+        for share in (1.0, least / max(16 * largest, least)):
+            below = share * self.scatter + alpha * R
+            below.reshape(-1)[:: len(R) + 1] -= share * errors + alpha * floor
+            factor = Definite.of(below, floor)
+            if factor is not None:
+                known = np.einsum("mr,mr->m", left, factor.solve(left))
+                missed = (np.sqrt(known) + np.sqrt(unsure**2 @ factor.inverse_diagonal())) ** 2
+                break
+        return missed + length**2
+
+
+@storable
+@dataclass(frozen=True)
+class SquaresFit:
+    """The sums of every fold's training rows; empty before the pass."""
+
+    squares: tuple[Squares, ...] = ()
+
+
+@dataclass(frozen=True)
+class SquaresPass(Sweep[SquaresFit, LossSums]):
+    """The single pass for squared losses: sums for ``n_models`` targets over the training rows of every fold."""
+
+    name: str
+    terms: FoldTerms
+    n_models: int
+    units: RowUnits
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: SquaresFit) -> Step[LossSums]:
+        m = len(self.terms.held_out)
+        models, hessian_models = np.arange(m), np.arange(0, m, self.n_models)
+        zeros = np.zeros((m, len(self.units.centre)))
+        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, hessian_models)
+
+    def update(self, fitted: SquaresFit, sums: LossSums) -> SquaresFit:
+        cross, moves = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2
+        folds = []
+        for number, outer in enumerate(sums.hessians / 2):
+            models = slice(number * self.n_models, (number + 1) * self.n_models)
+            n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
+            folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
+        return SquaresFit(tuple(folds))
+
+    def is_done(self, fitted: SquaresFit) -> bool:
+        return bool(fitted.squares)
+
+    def describe(self, fitted: SquaresFit) -> str:
+        return f"sums of {len(fitted.squares)} sets of rows"

@@ -1,0 +1,231 @@
+"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, for a reduction P (K, r) and epsilon.
+
+A penalty is the smallest J(w - P^T v) + epsilon |v|^2 over v; w - P^T v is the part of w outside of the subspace that
+the rows of P span, P^T v the part inside.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.passes.centred_rows import Array
+from mmpca_dist.statistics.coordinates import EPS
+
+
+class Penalty(ABC):
+    """A penalty on m models side by side, in n parameters each, of which the coefficients w are a linear function."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """n."""
+
+    @property
+    @abstractmethod
+    def is_free(self) -> bool:
+        """Whether some direction bears no penalty."""
+
+    @abstractmethod
+    def coefficients(self, parameters: Array) -> Array:
+        """Return w, shape (m, r), of parameters (m, n)."""
+
+    @abstractmethod
+    def weights(self, parameters: Array) -> Array:
+        """Return v, shape (m, K)."""
+
+    @abstractmethod
+    def values(self, parameters: Array) -> Array:
+        """Return the penalties, shape (m,)."""
+
+    @abstractmethod
+    def lifted(self, gradient: Array) -> Array:
+        """Return derivatives by [w; b], shape (m, r + 1), as those by the parameters and b."""
+
+    @abstractmethod
+    def lifted_twice(self, hessians: Array) -> Array:
+        """Return second derivatives by [w; b], shape (m, r + 1, r + 1), as those by the parameters and b."""
+
+    @abstractmethod
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        """Return q and t such that alpha times the penalty has the conjugate l^2 q at l c, for l from 0 to t.
+
+        Parameters
+        ----------
+        cross : array of shape (m, r)
+            c.
+        alphas : array of shape (m,)
+        """
+
+    def dual_bound(self, alphas: Array, moves: Array, cross: Array, duals: Array) -> Array:
+        """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
+
+        Models with an intercept need multipliers that add up to zero: the positive and the negative ones are scaled by
+        a number each. `scaled_bound` then scales all of them.
+
+        Parameters
+        ----------
+        moves : array of shape (2, m)
+            Sums of the multipliers by sign; zeros for models without an intercept.
+        cross, duals : arrays of shape (2, m, r) and (2, m)
+            Sums of multipliers times rows, and of their dual terms s a - L*(s).
+        """
+        up, down = moves[0], -moves[1]
+        least = np.minimum(up, down)
+        shares = np.stack([np.divide(least, each, out=np.ones_like(each), where=each > 0) for each in (up, down)])
+        cross = np.einsum("gm,gmr->mr", shares, cross)
+        return self.scaled_bound(alphas, cross, np.einsum("gm,gm->m", shares, duals))
+
+    def scaled_bound(self, alphas: Array, cross: Array, dual: Array) -> Array:
+        """Return the largest value of the dual problem at l times the multipliers, for l from 0 to 1, shape (m,).
+
+        ``cross`` (m, r) and ``dual`` (m,) are sums of multipliers times rows and of dual terms, which are concave in l:
+        those of scaled multipliers are at least l times ``dual``.
+        """
+        squares, longest = self.conjugate(cross, alphas)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            length = np.where(squares > 0, np.clip(dual / (2 * squares), 0, 1), np.where(dual > 0, 1.0, 0.0))
+            length = np.minimum(length, longest)
+            return np.where(length > 0, length * dual - length**2 * squares, 0.0)
+
+
+@dataclass(frozen=True)
+class SubspacePenalty(Penalty):
+    """The penalty with J the squared length: w^T R w.
+
+    Rows of Q are the right singular vectors of P. Along them R is ``rest`` = epsilon / (s^2 + epsilon), with singular
+    values s; across them it is 1.
+
+    Attributes
+    ----------
+    directions : array of shape (k, r)
+        Q, orthonormal rows.
+    rest : array of shape (k,)
+        The penalty on each direction relative to directions outside; 0 where it is free.
+    back : array of shape (K, k)
+        The matrix with v = back Q w.
+    """
+
+    directions: Array
+    rest: Array
+    back: Array
+
+    @classmethod
+    def of(cls, reduction: Array, epsilon: float) -> Self:
+        """Return the penalty for a reduction, shape (K, r). Singular values within rounding of zero count as zero."""
+        left, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
+        kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
+        squares = values[kept] ** 2
+        back = left[:, kept] * (values[kept] / (squares + epsilon))
+        return cls(directions[kept], epsilon / (squares + epsilon), back)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.directions.shape[1]
+
+    @property
+    def is_free(self) -> bool:
+        return bool((self.rest == 0).any())
+
+    def coefficients(self, parameters: Array) -> Array:
+        return parameters
+
+    def weights(self, parameters: Array) -> Array:
+        return np.asarray(parameters @ self.directions.T @ self.back.T)
+
+    def apply(self, w: Array) -> Array:
+        """Return R w for vectors (m, r): the part outside of the subspace."""
+        along = w @ self.directions.T
+        across = w - along @ self.directions
+        return across - (across @ self.directions.T - along * self.rest) @ self.directions
+
+    def values(self, parameters: Array) -> Array:
+        along = parameters @ self.directions.T
+        across = parameters - along @ self.directions
+        return np.asarray((across**2).sum(axis=1) + (self.rest * along**2).sum(axis=1))
+
+    def matrix(self) -> Array:
+        """Return R, shape (r, r)."""
+        return np.eye(self.n_parameters) - (self.directions.T * (1 - self.rest)) @ self.directions
+
+    def lifted(self, gradient: Array) -> Array:
+        return gradient
+
+    def lifted_twice(self, hessians: Array) -> Array:
+        return hessians
+
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gains = (1 - self.rest) / self.rest
+            along = (cross @ self.directions.T) ** 2
+            squares = np.einsum("mr,mr->m", cross, cross) + np.where(along > 0, along * gains, 0.0).sum(axis=1)
+        return squares / (4 * alphas), np.ones(len(cross))
+
+
+@dataclass(frozen=True)
+class SparsePenalty(Penalty):
+    """The penalty with J the sum of absolute values, in parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
+
+    Attributes
+    ----------
+    reduction : array of shape (K, r)
+        P.
+    epsilon : float
+    n_appended : int
+        How many of the last columns are appended features, which have no w~.
+    """
+
+    reduction: Array
+    epsilon: float
+    n_appended: int = 0
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_sparse + len(self.reduction)
+
+    @property
+    def n_sparse(self) -> int:
+        """The number of parameters that bear absolute values."""
+        return self.reduction.shape[1] - self.n_appended
+
+    @property
+    def is_free(self) -> bool:
+        return self.epsilon == 0 and bool(self.reduction.any())
+
+    def coefficients(self, parameters: Array) -> Array:
+        coefficients = self.weights(parameters) @ self.reduction
+        coefficients[:, : self.n_sparse] += parameters[:, : self.n_sparse]
+        return np.asarray(coefficients)
+
+    def weights(self, parameters: Array) -> Array:
+        return parameters[:, self.n_sparse :]
+
+    def values(self, parameters: Array) -> Array:
+        r = self.n_sparse
+        return np.abs(parameters[:, :r]).sum(axis=1) + self.epsilon * np.sum(parameters[:, r:] ** 2, axis=1)
+
+    def lifted(self, gradient: Array) -> Array:
+        w, b = gradient[:, :-1], gradient[:, -1:]
+        return np.concatenate([w[:, : self.n_sparse], w @ self.reduction.T, b], axis=1)
+
+    def lifted_twice(self, hessians: Array) -> Array:
+        r, n = self.n_sparse, self.n_parameters
+        lifted = np.empty((len(hessians), n + 1, n + 1))
+        for whole, each in zip(lifted, hessians, strict=True):
+            inside = self.reduction @ each[:-1]
+            whole[:r, :r], whole[:r, n], whole[n, :r] = each[:r, :r], each[:r, -1], each[-1, :r]
+            whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, -1]
+            whole[:r, r:n], whole[n, r:n] = inside[:, :r].T, inside[:, -1]
+            whole[r:n, r:n], whole[n, n] = inside[:, :-1] @ self.reduction.T, each[-1, -1]
+        return lifted
+
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        along = np.sum((cross @ self.reduction.T) ** 2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = np.where(along > 0, along / (4 * alphas * self.epsilon), 0.0)
+            longest = alphas / np.abs(cross[:, : self.n_sparse]).max(axis=1)
+        return squares, np.where(longest < 1, longest, 1.0)

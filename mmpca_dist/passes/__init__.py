@@ -1,0 +1,1 @@
+"""Passes over the rows: units, spans, the tree reduction, sweeps, folds, checkpoints."""

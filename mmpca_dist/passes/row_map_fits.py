@@ -1,0 +1,85 @@
+"""Fit row maps to samples of the rows that they map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.units import read_unit, refuse_not_finite
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
+from mmpca_dist.tables.row_maps.specification import Arrays
+
+SampleOf = Callable[[Dataset, int, int], Any]
+"""Returns a sample of a data set's rows, of a size and by a seed."""
+
+
+def fit_row_maps(rows: MappedRows, sample_of: SampleOf) -> list[Arrays]:
+    """Return the fit of every row map of a table; each sees the rows that those before it give, and no labels."""
+    source, fits = rows.source, list[Arrays]()
+    samples: dict[tuple[int, int], Any] = {}
+    for number, row_map in enumerate(rows.maps):
+        before = MappedRows(source, rows.maps[:number], fits) if number else source
+        key = (row_map.sample_rows(before.row_bytes), row_map.sample_seed)
+        if key[0] and key not in samples:
+            samples[key] = sample_of(source, *key)
+        sample = _mapped_sample(samples[key], before) if key[0] else None
+        fits.append(row_map.fit(sample, before.n_features))
+    return fits
+
+
+def _mapped_sample(sample: Any, before: Dataset) -> Any:
+    """Return a sample of stored rows after the maps of a table, in double precision."""
+    if isinstance(before, MappedRows):
+        table = rows_in_memory(sample, None, f"a sample of {before.uri}")
+        mapped = MappedRows(table, before.maps, before.fits)
+        read = mapped.read_sparse if mapped.sparse else mapped.read_rows
+        with single_blas_thread():
+            sample = read(0, mapped.n_rows)
+    return sample.astype(np.float64)
+
+
+def spread_sample(tasks: Tasks, dataset: Dataset, count: int, seed: int) -> Any:
+    """Return rows that are spread evenly over a table, ascending, dense or CSR as they are stored.
+
+    They depend on the number of rows and the seed alone, not on chunks and labels. All rows are returned where there
+    are no more than ``count``.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    plan = by_chunk(sample_plan(dataset.n_rows, count, seed), dataset.chunk_edges)
+    tasks.begins("row maps", dataset.share_bytes(sum(stop - start for start, stop, _ in plan)))
+    task = _PickRows(dataset, tuple(picks for _, _, picks in plan))
+    spans = [Span(number, (start, stop)) for number, (start, stop, _) in enumerate(plan)]
+    return replace(tasks, progress=None).run(task, spans, joined, "row_maps", kept=False)
+
+
+@dataclass(frozen=True)
+class _PickRows:
+    """Reads a stretch, and returns some of its rows."""
+
+    dataset: Dataset
+    picks: tuple[NDArray[np.int64], ...]
+
+    def __call__(self, span: Span) -> Any:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        if not self.dataset.sparse:  # those are known to be finite since they were read
+            refuse_not_finite(self.dataset, span.start, X)
+        return X[self.picks[span.index]]
+
+
+def joined(left: Any, right: Any) -> Any:
+    """Return rows, dense or CSR, one below the other."""
+    return csr_array(vstack([left, right], format="csr")) if issparse(left) else np.concatenate([left, right])

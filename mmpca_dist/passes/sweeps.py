@@ -1,0 +1,191 @@
+"""Sweeps: fits that pass over the rows until they converge, with a state of every row that each pass reads and writes.
+
+A sweep writes the states of its rows as tables of their own, one for each reading unit. When all are written and the
+fit is updated, it is recorded, and only then the states before it go: another attempt goes on from the last whole
+sweep.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.scratch import Scratch
+from mmpca_dist.passes.units import read_units
+from mmpca_dist.tables.dataset import Dataset, Span, spans_of, unit_edges
+
+F = TypeVar("F")
+"""What is fitted: storable."""
+S = TypeVar("S", bound=Any)
+"""What rows leave for its update; added up."""
+Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
+"""Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
+what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
+
+
+class Sweep(ABC, Generic[F, S]):
+    """A fit by sweeps: what a pass does, and what follows from it."""
+
+    name: str
+    """Of its passes, and of its tables."""
+    state_bytes: int
+    """Of a row's state; 0 where rows have none."""
+    keeps_sparse = False
+    """Whether rows in CSR form are read as they are; else they are made dense."""
+
+    @abstractmethod
+    def step(self, fitted: F) -> Step[S]:
+        """Return the work on a unit of rows; picklable."""
+
+    @abstractmethod
+    def update(self, fitted: F, sums: S) -> F:
+        """Return what is fitted after a pass."""
+
+    @abstractmethod
+    def is_done(self, fitted: F) -> bool:
+        """Tell whether no further pass is needed."""
+
+    @abstractmethod
+    def describe(self, fitted: F) -> str:
+        """Say how far the fit is."""
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """The rows that sweeps pass over, and the tables for their states."""
+
+    rows: Rows
+    tables: Scratch
+    prefix: str = ""
+    """Of the names of tables, where several fits share them."""
+
+    def run(self, sweep: Sweep[F, S], fitted: F) -> F:
+        """Return what is fitted after as many sweeps as it takes; it goes on where an earlier attempt ended."""
+        name = self.prefix + sweep.name
+        number, fitted = self.tables.value(name) or (0, fitted)
+        dataset = self.rows.dataset
+        spans = sweep_spans(dataset, sweep.state_bytes)
+        while not sweep.is_done(fitted):
+            before, after = (f"{name}-{i}" for i in (number, number + 1))
+            sparse = dataset.sparse and sweep.keeps_sparse
+            stored = before if number and sweep.state_bytes else None
+            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, stored, sparse)
+            self.rows.begins(sweep.name, dataset.n_bytes)
+            sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
+            number, fitted = number + 1, sweep.update(fitted, sums)
+            self.tables.put_value(name, (number, fitted))
+            self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
+            if sweep.state_bytes:
+                self._drop(before, spans)
+        if sweep.state_bytes:
+            self._drop(f"{name}-{number}", spans)
+        return fitted
+
+    def _drop(self, name: str, spans: list[Span]) -> None:
+        for span in spans:
+            for start, _ in span.units:
+                self.tables.drop(f"{name}-{start}")
+
+
+def describe_models(is_done: NDArray[np.bool_], gaps: NDArray[np.float64]) -> str:
+    """Say how many models have yet to reach their minimum, and how far they may be from it."""
+    return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"
+
+
+def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -> bool:
+    """Tell whether the states of all rows, twice during a sweep, fit an eighth of ``limit`` (of what is free)."""
+    limit = psutil.virtual_memory().available if limit is None else limit
+    return 2 * n_rows * state_bytes <= limit // 8
+
+
+def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
+    """Return the spans of sweeps: their reading units hold states beside the rows."""
+    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes + state_bytes))
+
+
+@dataclass(frozen=True)
+class _SweepSpan(Generic[S]):
+    """The task: take the step with every unit of a span, and write the states."""
+
+    dataset: Dataset
+    step: Step[S]
+    tables: Scratch
+    name: str
+    before: str | None
+    sparse: bool
+
+    def __call__(self, span: Span) -> S:
+        total: S | None = None
+        for start, X in read_units(self.dataset, span, sparse=self.sparse):
+            state = None if self.before is None else self.tables.get(f"{self.before}-{start}", ("state",))[0]
+            sums, state = self.step(self.dataset, start, X, state)
+            if state is not None:
+                self.tables.put(f"{self.name}-{start}", {"state": state})
+            total = sums if total is None else total + sums
+        assert total is not None  # noqa: S101  (a span has units)
+        return total
+
+
+@dataclass(frozen=True)
+class SweepRound:
+    """Sweeps of one kind, and what one of them costs beside reading the rows.
+
+    Attributes
+    ----------
+    most, expected : int
+        Sweeps, at most and usually.
+    columns : int
+        Vectors that rows are multiplied by, and summed with the products as weights.
+    state_bytes : int
+        Of a row.
+    sum_bytes : int
+        Of what a task leaves, beside sums of rows with weights.
+    block_bytes : int
+        Of what a task works with, beside rows and states.
+    row_operations : float
+        A row, beside those products.
+    update_operations : float
+        After the pass, in one process.
+    """
+
+    most: int
+    expected: int
+    columns: int
+    state_bytes: int
+    sum_bytes: int
+    block_bytes: int
+    row_operations: float
+    update_operations: float = 0.0
+
+
+class SweptNeed(ABC):
+    """A fit by sweeps as a need of a method; hashable, and all that determines the fit but its size."""
+
+    @abstractmethod
+    def fit(self, statistics: Any, sweeper: Sweeper, n_components: int) -> Any:
+        """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""
+
+    @abstractmethod
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+        """Return the kinds of sweeps that follow one another."""
+
+    @abstractmethod
+    def largest(self, statistics: Any) -> int:
+        """Return the largest number of components that there can be for rows with these statistics."""
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows are taken into memory, where they fit (``LIMITS.direct_bytes``)."""
+        return False
+
+    def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
+        """Return the bytes of the largest state of a row."""
+        return max(each.state_bytes for each in self.rounds(n_classes, n_components, n_features))

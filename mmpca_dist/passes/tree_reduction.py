@@ -1,0 +1,221 @@
+"""One pass over the rows: a task a span, and a fixed pairwise tree that merges what the tasks leave.
+
+The tree depends on the spans alone, so a pass gives the same bits on any number of threads or workers, in any
+order of arrival, and when work lost with a worker is done again.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+import psutil
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef  # the classes that Dask's specification names
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
+from mmpca_dist.passes.schedulers import Graph, Scheduler, SpanDone
+from mmpca_dist.tables.dataset import Finding, Span
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+"""Called with the number of spans done and the number of all spans."""
+OnPass = Callable[[str, int], None]
+"""Called with the name of a pass as it begins, and with the bytes of rows that it reads."""
+
+
+@dataclass
+class PeakMemory:
+    """The largest memory of a process that has run tasks, in bytes."""
+
+    largest: int = 0
+
+    def tell(self, n_bytes: int) -> None:
+        self.largest = max(self.largest, n_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """Where tasks run, and who watches.
+
+    Attributes
+    ----------
+    scheduler : Scheduler
+    progress : callable, optional
+        Called with the number of tasks done and of all.
+    on_pass : callable, optional
+        Called with the name of each pass as it begins, and the bytes of rows that it reads.
+    on_sweep : callable, optional
+        Called after each sweep of a fit, with how far it is in words.
+    checkpoint : Checkpoint, optional
+        Where passes keep what groups of spans leave, for another attempt.
+    memory : PeakMemory, optional
+        Told the memory of the processes that ran tasks.
+    """
+
+    scheduler: Scheduler
+    progress: Progress | None = None
+    on_pass: OnPass | None = None
+    on_sweep: Callable[[str], None] | None = None
+    checkpoint: Checkpoint | None = None
+    memory: PeakMemory | None = None
+
+    def run(
+        self, task: Callable[[Span], T], spans: Sequence[Span], merge: Callable[[T, T], T], name: str, kept: bool = True
+    ) -> T:
+        """Run ``task`` on every span and merge the results in a fixed pairwise tree.
+
+        Parameters
+        ----------
+        task : callable
+            Takes a span; picklable. An ``InputError`` it raises is a finding about the data.
+        merge : callable
+            Takes the results of two neighbouring stretches of spans, left and right; must not change them.
+        name : str
+            What the tasks are called on the Dask dashboard.
+        kept : bool
+            Whether the checkpoint may keep what groups of spans leave: not where tasks leave more than their results,
+            in the memory of this process.
+
+        Raises
+        ------
+        InputError
+            As soon as a task has found that the data cannot be used.
+        """
+        checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(name, len(spans))
+        tree = _Tree(task, spans, merge, self.scheduler, name, checkpoint if kept else None)
+        root = tree.node(tree.top, 0)
+        n_done = len(spans) - len(tree.done)
+        if n_done and self.progress is not None:
+            self.progress(n_done, len(spans))
+
+        def on_done(status: SpanDone) -> None:
+            nonlocal n_done
+            _raise_if_finding(status.finding)
+            n_done += 1
+            if self.memory is not None:
+                self.memory.tell(status.memory)
+            if self.progress is not None:
+                self.progress(n_done, len(spans))
+
+        result = self.scheduler.compute(tree.graph, root, tree.done, on_done)
+        _raise_if_finding(result)
+        return result
+
+    def keeping_apart(self, part: str) -> Self:
+        """Return the context of a part of the stage, which another attempt may find done and skip."""
+        return replace(self, checkpoint=self.checkpoint and self.checkpoint.within(part))
+
+    def begins(self, name: str, n_bytes: int = 0) -> None:
+        """Report that a pass begins, and how many bytes of rows it reads."""
+        if self.on_pass is not None:
+            self.on_pass(name, n_bytes)
+
+    def tell_sweep(self, words: str) -> None:
+        """Report how far a fit by sweeps is."""
+        if self.on_sweep is not None:
+            self.on_sweep(words)
+
+    def tell_work(self, name: str, done: int, total: int) -> None:
+        """Report the progress of work that reads no rows."""
+        if done == 1:
+            self.begins(name)
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+def _raise_if_finding(result: Any) -> None:
+    if isinstance(result, Finding):
+        raise result.kind(result.message)
+
+
+@dataclass
+class _Tree(Generic[T]):
+    """The graph of a pass: node ``number`` of a depth merges nodes 2 number and 2 number + 1 of the depth below.
+
+    Nodes that an earlier attempt has kept are read, not computed.
+    """
+
+    task: Callable[[Span], T]
+    spans: Sequence[Span]
+    merge: Callable[[T, T], T]
+    scheduler: Scheduler
+    name: str
+    checkpoint: PassCheckpoint | None
+
+    def __post_init__(self) -> None:
+        self._token = uuid.uuid4().hex[:8]
+        shared = DataNode(f"{self.name}_task-{self._token}", self.task)  # once in the graph, however large it is
+        self._shared = shared.ref()
+        self.graph: Graph = {**self.scheduler.inputs(), shared.key: shared}
+        self.top = (len(self.spans) - 1).bit_length()
+        self.done: list[str] = []
+        """The report of every span that is computed."""
+
+    def node(self, depth: int, number: int) -> str:
+        """Add the tasks of a stretch of spans to the graph, and return the key of its result."""
+        checkpoint = self.checkpoint
+        if checkpoint is None or not checkpoint.keeps(depth):
+            return self._computed(depth, number)
+        uri = checkpoint.uri_of(depth, number)
+        if checkpoint.has(depth, number):
+            return self._add(Task(f"{self.name}_read-{self._token}-{depth}-{number}", read_back, uri))
+        key = f"{self.name}_keep-{self._token}-{depth}-{number}"
+        result = TaskRef(self._computed(depth, number))
+        return self._add(Task(key, keep, result, uri, checkpoint.largest(depth)))
+
+    def _computed(self, depth: int, number: int) -> str:
+        if depth == 0:
+            return self._leaf(number)
+        left = self.node(depth - 1, 2 * number)
+        if (2 * number + 1) << (depth - 1) >= len(self.spans):
+            return left
+        key = f"{self.name}_merge-{self._token}-{depth}-{number}"
+        right = self.node(depth - 1, 2 * number + 1)
+        return self._add(Task(key, merge_leaf, self.merge, TaskRef(left), TaskRef(right)))
+
+    def _leaf(self, number: int) -> str:
+        key = f"{self.name}-{self._token}-{number}"
+        for task in self.scheduler.leaf(self.task, self._shared, self.spans[number], self.merge, key):
+            self._add(task)
+        self.done.append(self._add(Task(f"{self.name}_done-{self._token}-{number}", _report, TaskRef(key))))
+        return key
+
+    def _add(self, task: GraphNode) -> str:
+        self.graph[task.key] = task
+        return str(task.key)
+
+
+def concatenated(*parts: T) -> T:
+    """Return tuples, or dataclasses, of arrays joined end to end, array by array."""
+    rows = [part if isinstance(part, tuple) else vars(part).values() for part in parts]
+    columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
+    return tuple(columns) if isinstance(parts[0], tuple) else type(parts[0])(*columns)  # type: ignore[return-value]
+
+
+def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:
+    """Merge two results; a finding wins."""
+    if isinstance(left, Finding):
+        return left
+    if isinstance(right, Finding):
+        return right
+    with single_blas_thread():
+        return merge(left, right)
+
+
+def _report(result: Any) -> SpanDone:
+    return SpanDone(result if isinstance(result, Finding) else None, process_peak())
+
+
+def process_peak() -> int:
+    """Return the largest resident memory this process has had, in bytes (the present one on Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return int(psutil.Process().memory_info().rss)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

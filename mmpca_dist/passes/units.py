@@ -1,0 +1,97 @@
+"""Read the units of a data set into buffers that tasks reuse, and name the row or chunk that is bad.
+
+Page faults of new memory cost more than reading into it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.tables.dataset import Dataset, Span, not_finite
+
+_lock = threading.Lock()
+_free: list[NDArray[np.uint8]] = []
+
+
+@contextmanager
+def rented(n_rows: int, n_features: int, dtype: np.dtype) -> Iterator[NDArray]:
+    """Yield an array of this shape with arbitrary content; its memory goes to the next task."""
+    size = n_rows * n_features * dtype.itemsize
+    with _lock:
+        fitting = [i for i, buffer in enumerate(_free) if buffer.nbytes >= size]
+        buffer = _free.pop(fitting[0]) if fitting else None
+        if buffer is None:
+            _free.clear()  # those of an earlier pass, too small for this one
+    if buffer is None:
+        buffer = np.empty(size, np.uint8)
+    try:
+        yield buffer[:size].view(dtype).reshape(n_rows, n_features)
+    finally:
+        with _lock:
+            _free.append(buffer)
+
+
+def release() -> None:
+    """Give the memory of free buffers back."""
+    with _lock:
+        _free.clear()
+
+
+def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
+    """Read rows, dense or in CSR form. An unreadable chunk is named by an ``AccessError``."""
+    try:
+        return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a store or codec raises for damaged data
+        raise AccessError(_damage(dataset, start, stop, error)) from error
+
+
+def read_units(dataset: Dataset, span: Span, *, sparse: bool = False) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the rows of each unit of a span: CSR, or dense in one buffer that the next overwrites."""
+    if sparse or dataset.in_memory:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop, sparse=sparse)
+        return
+    largest = max(stop - start for start, stop in span.units)
+    with rented(largest, dataset.n_features, dataset.dtype) as buffer:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop, buffer[: stop - start])
+
+
+def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
+    """Read a unit once more, chunk by chunk, to name the one that fails."""
+    row, cause = start, error
+    while row < stop:
+        _, first, last = dataset.chunk_of(row)
+        try:
+            dataset.read_rows(max(first, start), min(last, stop))
+        except Exception as chunk_error:  # the same as before, for one chunk
+            cause = chunk_error
+            break
+        row = last
+    reason = str(cause).rstrip(".") or type(cause).__name__
+    return (
+        f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
+        "It is damaged or out of reach: restore it from its source."
+    )
+
+
+def locator(dataset: Dataset, start: int) -> Callable[[int, int, float], str]:
+    """Return what makes the message for a value that is not finite, by its row after ``start``."""
+    return lambda row, column, value: not_finite(dataset, start + row, column, value)
+
+
+def refuse_not_finite(dataset: Dataset, start: int, X: NDArray) -> None:
+    """Refuse dense rows, of which ``start`` is the first, with a value that is not finite, by an ``InputError``."""
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise InputError(not_finite(dataset, start + row, column, float(X[row, column])))

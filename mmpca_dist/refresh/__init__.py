@@ -1,1 +1,0 @@
-"""Refresh: extend a finished run by new rows."""

@@ -1,0 +1,237 @@
+"""The stages of an evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from mmpca_dist.configuration.schema import RunConfig, as_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.in_memory import read_all
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.jobs import records
+from mmpca_dist.jobs.configured_splits import describe, many_splits, notes_on, splits_of
+from mmpca_dist.jobs.directory import folder_of, versions
+from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
+from mmpca_dist.jobs.job import Job, Stage, asked
+from mmpca_dist.jobs.notes import note_ahead
+from mmpca_dist.jobs.open_job import open_job, open_run_dataset
+from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
+from mmpca_dist.jobs.row_map_stage import map_stages
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.planning.evaluation_plan import plan_evaluation
+from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.row_map_plan import with_row_maps
+from mmpca_dist.predictors.fits import GRID, choose_C
+from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting
+
+
+def plan_of_evaluation(job: Job) -> Plan:
+    """Return the plan of an evaluation, from metadata and labels.
+
+    Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
+    """
+    config, splits = job.config, splits_of(job)
+    merged = score_stage.merges(job.dataset, splits, config)
+    evaluation = evaluation_request(config, splits, merged=merged, n_features=job.dataset.n_features)
+    request = request_of(job)
+    plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
+    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
+    return replace(
+        plan, note=" ".join(filter(None, [many_splits(config.evaluation, splits), note_ahead(config, job.dataset)]))
+    )
+
+
+def preview_evaluation(config: RunConfig) -> Plan:
+    """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
+    dataset = open_run_dataset(config, "evaluation", fetch=False)
+    scheduler = Threads(config.compute.n_threads)
+    run = folder_of(config, "evaluation")
+    return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))
+
+
+def _plan(job: Job) -> PlanRecord:
+    return planned(job, plan_of_evaluation(job))
+
+
+def _tune(job: Job) -> TuneRecord:
+    """Choose constants by cross-validation on all rows, the same for all methods and splits.
+
+    Rows are in the original columns, standardised where reductions are.
+    """
+    config = job.config
+    specs = [spec for spec in config.evaluation.classifiers if spec.C == "auto"]
+    if not specs:
+        return {"penalties": {}}
+    if job.dataset.n_bytes > LIMITS.direct_bytes:
+        raise InputError(
+            f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
+            f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
+        )
+    rows = read_all(job.dataset, splits_of(job), job.tasks())
+    penalties = choose_C(
+        specs,
+        rows.X,
+        rows.y,
+        rows.groups,
+        seed=config.evaluation.seed,
+        standardize=config.standardize,
+        progress=lambda done, total: job.callback.on_progress("tune", done, total),
+    )
+    return {"penalties": penalties}
+
+
+def _score(job: Job) -> ScoreRecord:
+    return score_stage.score_splits(job, records.SCORE, job.results.of(records.TUNE)["penalties"])
+
+
+def _report(job: Job) -> CompareRecord:
+    from mmpca_dist.report.evaluation_page import write_evaluation_report
+
+    splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
+    record = write_evaluation_report(job.run.uri, evaluation_of(job, splits))
+    for note in record["notes"]:
+        job.callback.on_note(note)
+    return record
+
+
+def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
+    """Return the results of an evaluation, from the records of its splits."""
+    config, count, results = job.config, job.results.of(records.COUNT), job.results
+    classes = [str(label) for label in count["classes"]]
+    maps = results.find(records.MAPS)
+    notes = [
+        *count["notes"],
+        *notes_on(config, job.dataset, classes, count["counts"]),
+        *(maps["notes"] if maps else []),
+        *_counted(config, splits, "unconverged", UNCONVERGED),
+        *_counted(config, splits, "edges", AT_EDGE),
+        *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
+    ]
+    notes += [note for record in splits for note in record.get("notes", [])]
+    sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
+    return Evaluation(
+        dataset={
+            "uri": config.dataset.uri,
+            "n_rows": count["n_rows"],
+            "n_features": count["n_features"],
+            "classes": classes,
+            "counts": count["counts"],
+            "stored": count.get("stored"),
+        },
+        splits=describe(config, len(splits)),
+        methods=config.labels,
+        unreduced=frozenset(section.label for section in config.methods if section.method.blocks == "all columns"),
+        folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
+        own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
+        n_components=config.sizes,
+        classifiers=_titles(config, results.of(records.TUNE)["penalties"]),
+        reference=config.reference,
+        table=ErrorTable.of(splits, count["n_rows"]),
+        margin_rows="a sample of the rows held out" if sampled else "the rows held out",
+        standardized=config.standardize,
+        margins=[{**line, "split": record["split"]} for record in splits for line in record["margins"]],
+        seconds=_summed(record["seconds"] for record in splits),
+        bytes_read=_summed(record.get("read", {}) for record in splits),
+        published=config.evaluation.published,
+        baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
+        notes=list(dict.fromkeys(notes)),
+        stages={name: results[name]["seconds"] for name in results},
+        config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
+        versions=versions(),
+    )
+
+
+UNCONVERGED = "ended before they reached the tolerance: raise max_sweeps or the tolerance."
+AT_EDGE = "chose the smallest or the largest value that was tried, and values beyond it may err less still."
+
+
+def _counted(config: RunConfig, splits: list[dict[str, Any]], key: str, what: str) -> list[str]:
+    """Return a note for every method some of whose fits are listed in the records."""
+    counts = Counter(label for record in splits for label in record.get(key, []))
+    n_fits = len(splits) * len(config.sizes)
+    return [
+        f"{section.title}: {counts[section.label]} of {n_fits} fits {what}"
+        for section in config.methods
+        if counts[section.label]
+    ]
+
+
+def _largest_penalties(config: RunConfig, splits: list[dict[str, Any]], penalties: dict[str, float]) -> list[str]:
+    """Return a note for every classifier whose C was chosen and is the largest: of equal ones it is the smallest."""
+    chosen = [(line["classifier"], line["C"]) for record in splits for line in record["errors"] if "C" in line]
+    chosen += list(penalties.items())
+    fits, largest = Counter(label for label, _ in chosen), Counter(label for label, C in chosen if GRID[-1] == C)
+    return [
+        f"{spec.label}: {largest[spec.label]} of {fits[spec.label]} choices of C ended with the largest value that was "
+        f"tried, {GRID[-1]:g}: larger ones may err less still. Give C as a number to try one."
+        for spec in config.evaluation.classifiers
+        if largest[spec.label]
+    ]
+
+
+def _summed(costs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the costs of all splits together, by method, or by what serves all methods."""
+    total: Counter[str] = Counter()
+    for cost in costs:
+        total.update(cost)
+    return dict(total)
+
+
+def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
+    """Return what classifiers are called in words, with their constants."""
+    titles = {}
+    for spec in config.evaluation.classifiers:
+        penalty = penalties.get(spec.label, spec.C)
+        constant = f", C = {penalty:g}" if isinstance(penalty, float) else ", C nested" if penalty == "nested" else ""
+        titles[spec.label] = spec.label + constant
+    return titles
+
+
+PLAN = Stage(records.PLAN, "Plan", _plan)
+TUNE = Stage(records.TUNE, "Choose penalties of classifiers", _tune)
+SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
+COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
+
+EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
+"""Those of evaluations without row maps that are fitted."""
+
+
+def evaluation_stages(config: RunConfig) -> list[Stage]:
+    """Return the stages of an evaluation, in order."""
+    return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
+
+
+def evaluate(
+    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
+) -> Results:
+    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
+
+    Raises MmpcaError for anything the user can mend; the message says what, where and how.
+
+    Parameters
+    ----------
+    config : RunConfig, dict of the same keys, or path of a YAML file
+    callbacks : list of Callback, optional
+        Who hears of stages and progress.
+
+    Returns
+    -------
+    dict
+        What each stage left, by name; ``compare`` names the tables and the report.
+    """
+    settings = as_config(config)
+    with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
+        for stage in evaluation_stages(settings):
+            run_stage(job, stage)
+        return job.results

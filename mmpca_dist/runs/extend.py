@@ -1,0 +1,182 @@
+"""Tell which runs and methods can be refreshed exactly; merge new moments; records of a refreshed run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
+from mmpca_dist.jobs.records import CHOOSE, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
+from mmpca_dist.jobs.run_stage import measured
+from mmpca_dist.jobs.stored_arrays import save_statistics
+from mmpca_dist.jobs.stored_maps import save_fits
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.runs.arrivals import Arrival
+from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.row_maps.specification import Arrays
+
+SAME = 1e-9
+"""Moments of copies differ by less, relatively: by rounding alone, where they are read in other chunks."""
+
+
+def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
+    """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
+    precision = job.config.precision
+    job.callback.on_pass("reduce", arrival.name)
+    with measured(job) as peak:
+        rows = job.rows("reduce")
+        weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
+        new, _ = take_moments(rows, precision=precision, weights=weights)
+    stored = statistics_of(before)
+    assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
+    *others, added = data_sets
+    if "moments" not in others[0]:  # of the run itself
+        others[0] = {**others[0], "moments": _identifying(stored.raw)}
+    added = {**added, "moments": _identifying(new)}
+    if note := _note_on_copy(added, others):
+        added["note"] = note
+        job.callback.on_note(note)
+    with single_blas_thread():
+        moments = merge_classes(stored.raw, new, arrival.uri)
+    save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
+    return {
+        "taken": [*others, added],
+        "passes": ["moments"],
+        "bytes": rows.dataset.n_bytes,
+        "memory": peak(),
+        "outputs": ["statistics.zarr/zarr.json"],
+    }
+
+
+def _identifying(moments: ClassMoments) -> list[float]:
+    """Return numbers that are the same for copies of rows: sums of squares of class sizes, means and deviations."""
+    counts, mean, between = moments.counts.astype(float), moments.mean, moments.deviations
+    squares = [counts @ counts, mean @ mean, counts @ np.einsum("ij,ij->i", between, between)]
+    return [*map(float, squares), moments.trace(np.ones(len(counts)))]
+
+
+def _note_on_copy(added: dict[str, Any], others: list[dict[str, Any]]) -> str | None:
+    """Return a note where rows have the moments of a data set that is in."""
+    for other in others:
+        if other["rows"] == added["rows"] and np.allclose(other["moments"], added["moments"], rtol=SAME, atol=0):
+            return (
+                f"{added['uri']} has as many rows as {other['uri']}, and the same moments. Is it a copy? Then its rows "
+                "count twice: refresh into another output, without the copy."
+            )
+    return None
+
+
+def is_pooled(run: RunDirectory) -> bool:
+    """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
+    return "weights" in open_arrays(run.path(STATISTICS), _objects(run))
+
+
+def _objects(run: RunDirectory) -> Objects | None:
+    return objects_in(finished(run, REDUCE), STATISTICS)
+
+
+def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
+    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label.
+
+    Raises InputError if the run keeps no class moments, or none of its methods follows from them.
+    """
+    config = run.config
+    if "basis" in open_arrays(run.path(STATISTICS), _objects(run)):
+        raise InputError(
+            f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "
+            "all rows."
+        )
+    pooled = is_pooled(run)
+    reasons_by_label = ((method.label, _reason(method.needs, pooled)) for method in config.methods)
+    left_out = {label: reason for label, reason in reasons_by_label if reason is not None}
+    methods = [method for method in config.methods if method.label not in left_out]
+    if not methods:
+        reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
+        raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
+    changes = {"methods": methods, "project": config.project.model_copy(update={"methods": []}), "output": output}
+    return config.model_copy(update=changes), left_out
+
+
+def _reason(needs: Needs, pooled: bool) -> str | None:
+    """Return why new rows cannot extend a method exactly; None where they can."""
+    if needs.medians:
+        return "the median of two sets of rows does not follow from their medians"
+    if needs.searches:
+        return "new rows may be nearer than those that were found"
+    if needs.swept:
+        return "its fit passes over all rows several times"
+    if pooled and needs.scatters - {ClassWeighting.EQUAL}:
+        return "the scatters of the run's many classes are pooled for the class counts of just its own rows"
+    return None
+
+
+def digest_of(data_sets: list[dict[str, Any]]) -> str:
+    """Return a digest that identifies the rows and labels of all these data sets."""
+    names = ("name", "fingerprint", "rows", "features", "label")
+    return storage.digest([[entry.get(name) for name in names] for entry in data_sets])
+
+
+def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
+    """Return the record of the chosen numbers of components, which new rows do not change.
+
+    A new choice would take folds of all rows, and a refresh does not read old rows.
+    """
+    record = finished(before, CHOOSE)
+    choices = {method: record["methods"][method] for method in methods}
+    return {
+        "rule": record["rule"],
+        "classifier": record["classifier"],
+        "folds": record["folds"],
+        "how": record["how"],
+        "methods": choices,
+        "found": [choice["words"] for choice in choices.values()],
+    }
+
+
+def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays]) -> MapsRecord:
+    """Store the fits of row maps, which new rows do not change, and return their record."""
+    outputs = save_fits(run, fits)
+    return {
+        "passes": [],
+        "bytes": 0,
+        "memory": 0,
+        "notes": finished(before, MAPS)["notes"],
+        "outputs": outputs,
+        "objects": recorded(run.uri, outputs),
+    }
+
+
+def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
+    """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
+    census, old_classes = rows.census, classes_of(count)
+    classes = np.union1d(old_classes, census.classes)
+    counts = np.zeros(len(classes), np.int64)
+    counts[np.searchsorted(classes, old_classes)] = count["counts"]
+    counts[np.searchsorted(classes, census.classes)] += census.counts
+    n_more = len(data_sets) - 1
+    merged: CountRecord = {
+        **count,
+        "n_rows": int(counts.sum()),
+        "classes": classes.tolist(),
+        "class_type": classes.dtype.str,
+        "counts": counts.tolist(),
+        "notes": [*count["notes"], *notes_on_missing_labels(rows.dataset)],
+        "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
+    }
+    merged.pop("key", None)
+    merged.pop("seconds", None)
+    return merged

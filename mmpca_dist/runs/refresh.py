@@ -1,0 +1,310 @@
+"""Extend the class moments of a finished run by new rows, and solve its methods again."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.configuration.sections import Section, setting
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.jobs import records
+from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
+from mmpca_dist.jobs.directory import Generations, RunDirectory
+from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
+from mmpca_dist.jobs.first_stages import resources_of
+from mmpca_dist.jobs.job import Job, Stage, sizes_of
+from mmpca_dist.jobs.records import CountRecord, Results, StageName
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.passes.census import check_missing_labels, count_labels
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.planning.run_plan import plan_moments
+from mmpca_dist.runs.arrivals import Arrival, arrivals, data_sets_of, new_arrivals
+from mmpca_dist.runs.extend import (
+    choice_record,
+    count_record,
+    digest_of,
+    is_pooled,
+    maps_record,
+    merge_rows,
+    refreshable_config,
+)
+from mmpca_dist.runs.stages import REPORT, SOLVE
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Lease, held
+from mmpca_dist.stores.overlaps import canonical, refuse_inside
+from mmpca_dist.tables.changes import Watch
+from mmpca_dist.tables.dataset import Dataset, Table, make_spans
+from mmpca_dist.tables.labels import notes_on_missing_labels, unite
+
+
+class RefreshConfig(Section):
+    """A run, new rows, and the folder of the refreshed run."""
+
+    run: str = setting(
+        example="runs/mine", description="Folder of the finished run whose statistics are extended; it does not change"
+    )
+    new: str = setting(
+        example="inbox",
+        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet and *.npz, of "
+        "which new ones are added, sorted by name",
+    )
+    output: str = setting(
+        example="runs/live", description="Folder of the refreshed run, which the same command continues from"
+    )
+    features: str | None = setting(
+        None, example="X", description="Array or column of the new rows; by default as for the run"
+    )
+    label: str | None = setting(
+        None, example="species", description="Array or column of their labels; by default as for the run"
+    )
+
+
+def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> dict[str, Any]:
+    """Extend the class moments of a run by new rows, each data set in one pass, and solve its methods again.
+
+    The result is that of one run over all rows together, within rounding. Methods that do not follow from class
+    moments are left out. A data set counts once; its name and fingerprint identify it. After a kill at any moment the
+    same call continues, with the same result. Readers of the output keep the old models until the new ones are
+    complete.
+
+    Parameters
+    ----------
+    config : RefreshConfig
+    callbacks : list of Callback, optional
+        Called with the plan, stages and progress.
+
+    Returns
+    -------
+    dict
+        ``taken`` (new data sets: name, uri, fingerprint, rows), ``solved`` (whether there was anything to do),
+        ``data_sets`` and ``rows`` (in all), ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report``
+        (addresses; None if no data set was ever added), ``seconds``.
+
+    Raises
+    ------
+    InputError
+        If the run keeps no moments that can be extended, or rows do not fit.
+    OutputError
+        If the output holds something else.
+    PlanError
+        If memory or disk do not suffice.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmpca_dist import load_moments, run
+    >>> from mmpca_dist.runs.refresh import RefreshConfig, refresh
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"methods": "pca", "n_components": 2, "output": f"{folder}/first"}
+    ...     _ = run({"dataset": {"uri": "synthetic:gaussian?n=1000&d=4&seed=1"}, **settings})
+    ...     new = "synthetic:gaussian?n=500&d=4&seed=2"
+    ...     _ = refresh(RefreshConfig(run=f"{folder}/first", new=new, output=f"{folder}/both"))
+    ...     load_moments(f"{folder}/both").n_rows
+    1500
+    """
+    begin, callback = time.perf_counter(), Callbacks(callbacks or [])
+    _refuse_output(config)
+    with held(storage.normalize(config.output), callback.on_note) as lease:
+        job = _RefreshJob(config, callback, lease)
+        new = new_arrivals(arrivals(config.new), job.data_sets)
+        if new:
+            job.add(new)
+        solved = job.solve()
+        number = job.output.published
+    folder = job.output.folder(number) if number else None
+    report = None if folder is None else folder.record(records.REPORT)
+    return {
+        "taken": job.data_sets[len(job.data_sets) - len(new) :],
+        "solved": solved,
+        "data_sets": len(job.data_sets),
+        "rows": sum(entry["rows"] for entry in job.data_sets),
+        "methods": job.config.labels,
+        "left_out": job.left_out,
+        "folder": None if folder is None else folder.uri,
+        "report": report and report["html"],
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def in_words(config: RefreshConfig, manifest: dict[str, Any]) -> str:
+    """Return the result of ``refresh`` in words."""
+    new, n = manifest["taken"], manifest["data_sets"]
+    total = f"{n} data set{'' if n == 1 else 's'} with {manifest['rows']} rows {'is' if n == 1 else 'are'} in"
+    if not manifest["solved"]:
+        return f"Nothing new in {config.new}: {total}, and nothing was changed."
+    names = ", ".join(entry["name"] for entry in new)
+    done = f"{sum(entry['rows'] for entry in new)} rows taken up from {names}" if new else "Methods solved"
+    return f"{done}: {total}. Report: {manifest['report']}"
+
+
+def check_refresh(config: RefreshConfig) -> None:
+    """Make the checks of ``refresh`` that need no rows, without claiming the output; raise its errors."""
+    _refuse_output(config)
+    base = open_run(config.run)
+    finished(base, records.SOLVE)
+    refreshable_config(base, storage.normalize(config.output))
+    arrivals(config.new)
+
+
+def _refuse_output(config: RefreshConfig) -> None:
+    output = storage.normalize(config.output)
+    if canonical(config.run) == canonical(output):
+        raise OutputError(
+            f"{output} is the run itself. Give what is refreshed a folder of its own; the same command then goes on "
+            "from there."
+        )
+    if not RunDirectory(output).exists:
+        refuse_inside(output)
+
+
+class _RefreshJob:
+    """A refreshed run in progress: its ``config``, and the ``data_sets`` in its newest statistics."""
+
+    def __init__(self, request: RefreshConfig, callback: Callback, lease: Lease) -> None:
+        self.request, self.callback, self.lease = request, callback, lease
+        self.output = Generations(storage.normalize(request.output))
+        self.base = open_run(request.run)
+        finished(self.base, records.SOLVE)
+        self.origin = storage.digest("refresh", self.base.header()["key"])
+        self.output.check(self.origin, self.base.uri)
+        self.config, self.left_out = refreshable_config(self.base, self.output.uri)
+        self.data_sets = data_sets_of(self.current, finished(self.current, records.REDUCE), self.count["n_rows"])
+
+    @property
+    def current(self) -> RunDirectory:
+        """The folder with the newest statistics."""
+        number = self.output.taken
+        return self.output.folder(number) if number else self.base
+
+    @property
+    def count(self) -> CountRecord:
+        return finished(self.current, records.COUNT)
+
+    def add(self, new: list[Arrival]) -> None:
+        """Reduce data sets, one after the other, and merge each with the newest statistics."""
+        compute = self.config.compute
+        refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
+        watches = [Watch.of([arrival.uri]) for arrival in new]
+        datasets = [self._open(arrival) for arrival in new]
+        for method, reason in self.left_out.items():
+            self.callback.on_note(f"{method} is left out: {reason}.")
+        with open_scheduler(compute, self.callback) as scheduler:
+            tables = self._count_all(datasets, scheduler)
+            self._plan(tables)
+            key = self.output.begin(self.config, self.origin, self.base.uri)
+            try:
+                for arrival, rows, watch in zip(new, tables, watches, strict=True):
+                    self._merge(arrival, rows, watch, key, scheduler)
+            except MmpcaError as error:
+                # Delete the output of a refused data set; keep it after a failure of a disk or network.
+                with suppress(MmpcaError):  # if that fails too, report the first error
+                    if not isinstance(error, AccessError) and not self.lease.is_lost:
+                        self.output.discard_unfinished()
+                raise
+
+    def _open(self, arrival: Arrival) -> Dataset:
+        section, request = self.base.config.dataset, self.request
+        label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
+        return open_rows_for(
+            self.base,
+            self.count,
+            arrival.uri,
+            features=request.features or section.features,
+            label=request.label or label,
+            labelled=True,
+        )
+
+    def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
+        """Count the classes of all data sets before reading any row, and check that their labels go together."""
+        self.callback.on_stage_start("count")
+        begin, classes, tables = time.perf_counter(), classes_of(self.count), []
+        for number, dataset in enumerate(datasets, 1):
+            spans = make_spans(dataset)
+            census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
+            union = unite(classes, census.classes, dataset.uri)
+            check_missing_labels(dataset, census, classes)
+            for note in notes_on_missing_labels(dataset):
+                self.callback.on_note(note)
+            new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
+            if new:
+                listed = ", ".join([*new[:5], "..."] if len(new) > 5 else new)
+                what = f"the class {listed}" if len(new) == 1 else f"{len(new)} classes ({listed})"
+                self.callback.on_note(f"{dataset.uri} brings {what}, not seen before.")
+            classes = union
+            tables.append(Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler))
+            self.callback.on_progress("count", number, len(datasets))
+        self.callback.on_stage_end("count", {"seconds": time.perf_counter() - begin}, False)
+        return tables
+
+    def _plan(self, tables: list[Rows]) -> None:
+        config = self.config
+        classes = {*classes_of(self.count).tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
+        choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
+        n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
+        plan = plan_moments(
+            [(rows.dataset, rows.spans, len(rows.census.classes)) for rows in tables],
+            resources_of(config, self.output.uri),
+            n_classes=len(classes),
+            pooled=is_pooled(self.current),
+            models=n_vectors * self.count["n_features"] * 8,
+        )
+        self.callback.on_plan(plan)
+        plan.refuse_if_too_large()
+
+    def _merge(self, arrival: Arrival, rows: Rows, watch: Watch, key: str, scheduler: Scheduler) -> None:
+        self.lease.check()
+        before, number = self.current, self.output.taken + 1
+        names = {"features": self.request.features, "label": self.request.label}
+        data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
+        run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
+        run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
+        if fits := fits_of(self.base):
+            run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
+        if self.config.chooses:
+            run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
+        job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)
+        job.watch, job.watched = watch, [arrival.uri]
+        merge = partial(merge_rows, before, arrival, data_sets)
+        run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
+        self.lease.check()
+        storage.remove(run.path("scratch"))
+        self.output.take(number, key)
+        self.data_sets = finished(run, records.REDUCE)["taken"]
+
+    def solve(self) -> bool:
+        """Solve the methods from the newest statistics and publish the models; return False if that is already done.
+
+        Repairs damaged models and reports.
+        """
+        number = self.output.taken
+        run = self.output.folder(number)
+        if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
+            return False
+        table = _MergedTable(self.count)
+        job = Job(self.config, table, run, run.header()["key"], Threads(1), self.callback, self.lease)
+        choose = [records.CHOOSE] if self.config.chooses else []
+        stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
+        job.results = Results({stage: finished(run, stage) for stage in stages})
+        for stage in (SOLVE, REPORT):
+            run_stage(job, stage)
+        self.lease.check()
+        storage.remove(run.path("scratch"))
+        if number != self.output.published:
+            self.output.publish(number, self.output.top.header()["key"])
+        return True
+
+
+class _MergedTable(Table):
+    """All rows of a refreshed run, for its report, without access to them."""
+
+    def __init__(self, count: CountRecord) -> None:
+        self.uri, self.n_rows, self.n_features = count["uri"], count["n_rows"], count["n_features"]
+        self.dtype = np.dtype(count["dtype"])

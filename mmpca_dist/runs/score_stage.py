@@ -1,0 +1,273 @@
+"""The stage that scores methods on all splits, by merged moments or with rows in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import operator
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.eigen.options import choose_solver
+from mmpca_dist.errors import DamageError, InputError
+from mmpca_dist.evaluation.cost_meter import MOMENTS
+from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
+from mmpca_dist.evaluation.merged_folds import evaluate_parts
+from mmpca_dist.evaluation.scores import Classifiers, naming
+from mmpca_dist.evaluation.splits import PartSizes, Splits
+from mmpca_dist.jobs.configured_splits import splits_of
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.object_records import AGAIN
+from mmpca_dist.jobs.records import ScoreRecord
+from mmpca_dist.jobs.run_stage import PassCounter
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.planning.evaluation_request import EvaluationRequest
+from mmpca_dist.predictors.classifiers import check_classes
+from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.dataset import Dataset, Span
+
+log = logging.getLogger(__name__)
+
+ROWS = "rows"
+"""What the pass is called that takes rows into memory."""
+
+
+def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
+    """Tell whether moments are merged: of shares where rows are too many, and of folds wherever moments serve all
+    methods, but for few rows of so many classes and columns that the moments of the folds are large.
+
+    None where rows are too many and moments do not suffice.
+    """
+    fewest = int(parts.n_train.min())
+    suffice = not dataset.sparse and fewest >= dataset.n_features
+    if suffice:
+        needs = config.needs()
+        choice = choose_solver(config.solver.options(), fewest, dataset.n_features, needs)
+        suffice = not (choice.in_passes or needs.swept)
+    if dataset.n_bytes > LIMITS.direct_bytes:
+        return suffice or None
+    return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)
+
+
+def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether an evaluation goes by `merging` moments.
+
+    Raises InputError where rows are too many and moments do not suffice.
+    """
+    merged = merging(dataset, splits, config)
+    if merged is None:
+        raise InputError(
+            f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
+            "and moments of its parts do not suffice: sparse rows, fewer rows than columns, solvers in passes and fits "
+            "by sweeps need the rows themselves. Evaluate a part of the rows."
+        )
+    return merged
+
+
+def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int) -> EvaluationRequest:
+    """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
+
+    Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
+    """
+    n_classes = parts.counts.shape[1]
+    check_classes(config.evaluation.classifiers, n_classes)
+    for section in config.methods:
+        if reason := section.reducer(None)._unevaluable:
+            raise InputError(f"{section.label}: {reason}.")
+    n_train, needs = int(parts.n_train.max()), config.needs()
+    if not merged and not choose_solver(config.solver.options(), n_train, n_features, needs).in_passes:
+        n_features = min(
+            n_features, n_train + n_classes * len(needs.medians)
+        )  # all columns are coordinates in the span
+    return EvaluationRequest(
+        parts,
+        merged,
+        n_methods=len(config.methods),
+        sizes=config.sizes,
+        classifiers=config.evaluation.classifiers,
+        margins=config.evaluation.margins,
+        n_blocks=sum(method.method.n_blocks(config.largest, n_classes, n_features) for method in config.methods),
+    )
+
+
+def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> ScoreRecord:
+    """Fit and score on every split that is not done yet.
+
+    The record has the passes and bytes of all splits, those of earlier sessions included.
+    """
+    splits = splits_of(job)
+    classifiers = Classifiers(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
+    passes = PassCounter(job, stage)
+    records = SplitRecords(job.run.path("splits"), job.key)
+    total = splits.n_splits * len(splits.held_out)
+    missing = sorted(set(range(total)) - records.numbers())
+    if merges(job.dataset, splits, job.config):
+        _score_merged(job, splits, classifiers, records, missing, passes)
+    elif missing:
+        job.callback.on_pass(stage, ROWS)
+        _score_direct(job, splits, classifiers, records, missing, stage)
+    done = records.read(total)
+    return {
+        "n_splits": total,
+        "passes": [name for record in done for name in record.get("passes", [])],
+        "bytes": sum(record.get("bytes", 0) for record in done),
+        "outputs": [f"splits/{number:05d}.json" for number in range(total)],
+    }
+
+
+@dataclass(frozen=True)
+class SplitRecords:
+    """The record of each split, an object each below ``url``, so that an evaluation resumes after those that exist."""
+
+    url: str
+    key: str
+
+    def path(self, number: int) -> str:
+        return storage.join(self.url, f"{number:05d}.json")
+
+    def numbers(self) -> set[int]:
+        """Return the splits that are done."""
+        names = [name for name in storage.names_in(self.url) if name.endswith(".json")]
+        numbers = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
+        return {number for number in numbers if self._is_done(number)}
+
+    def _is_done(self, number: int) -> bool:
+        try:
+            return bool(self._read(number, ""))
+        except DamageError as error:
+            log.warning("%s The split is evaluated again.", error)
+            storage.remove(self.path(number))
+            return False
+
+    def write(self, record: dict[str, Any]) -> None:
+        storage.write_json(self.path(record["split"]), {"key": self.key, **record})
+
+    def read(self, total: int) -> list[dict[str, Any]]:
+        """Return the records of all splits, in order; a damaged one raises DamageError."""
+        return [self._read(number, AGAIN) for number in range(total)]
+
+    def _read(self, number: int, remedy: str) -> dict[str, Any]:
+        with reading_own(self.path(number), remedy):
+            record = storage.read_json(self.path(number), remedy)
+            if (record.get("key"), record.get("split")) != (self.key, number):
+                raise ValueError("it is the record of another split")
+            return record
+
+
+class _Forecast:
+    """Tells, once, how long the remaining splits will take, by the time of as many as are evaluated at once."""
+
+    def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
+        self._job, self._stage, self._total, self._least = job, stage, total, at_once
+        self._begin, self._is_told = time.perf_counter(), False
+
+    def tell(self, done: int) -> None:
+        if self._is_told or not self._least <= done < self._total:
+            return
+        self._is_told = True
+        seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
+        self._job.callback.on_expected(self._stage, seconds)
+
+
+def _score_merged(
+    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], passes: PassCounter
+) -> None:
+    """Evaluate one split after the other, whose parts share passes over the rows."""
+    rows = job.rows(passes.stage, passes)
+    parts = len(splits.held_out)
+    to_score = sorted({number // parts for number in missing})
+    forecast = _Forecast(job, passes.stage, len(to_score), 1)
+    for done, split in enumerate(to_score, 1):
+        own_checkpoints = rows.keeping_apart(f"{split:05d}")
+        for record in evaluate_parts(own_checkpoints, splits.only(split), split * parts, job.config, classifiers):
+            records.write({**record, **passes.take()})
+        forecast.tell(done)
+
+
+def _score_direct(
+    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], stage: str
+) -> None:
+    """Evaluate a split a task, each with all rows in memory."""
+    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, job.config, classifiers, records)
+    spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
+    progress = job.progress(stage)
+    forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
+
+    def tell(done: int, total: int) -> None:
+        progress(done, total)
+        forecast.tell(done)
+
+    replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """All rows of a data set, which every process reads once."""
+
+    dataset: Dataset
+    splits: Splits
+    key: str
+
+    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
+        """Return the rows, and the pass and bytes that were read for this."""
+        with _reading:
+            if self.key in _rows:
+                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
+            _rows.clear()
+            _rows[self.key] = read_all(self.dataset, self.splits, Tasks(scheduler=Threads(1)))
+            n_bytes = self.dataset.n_bytes
+            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
+
+
+_reading = threading.Lock()
+_rows: dict[str, LabelledRows] = {}
+
+
+@dataclass(frozen=True)
+class _EvaluateSplit:
+    """The task: evaluate a split and write its record."""
+
+    rows: RowsInMemory
+    splits: Splits
+    config: RunConfig
+    classifiers: Classifiers
+    records: SplitRecords
+
+    def __call__(self, span: Span) -> int:
+        rows, read = self.rows.get()
+        with naming(span.start):
+            record = evaluate_split(rows, self.splits, span.start, self.config, self.classifiers)
+        self.records.write({**record, **read})
+        return 1
+
+
+@contextmanager
+def forgetting(job: Job) -> Iterator[None]:
+    """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
+    try:
+        yield
+    finally:
+        _forget(job.key)
+        client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+        if client is not None and client.status == "running":
+            with suppress(OSError, TimeoutError):  # workers that are gone keep nothing
+                client.run(_forget_on_worker, job.key, on_error="ignore")
+
+
+def _forget(key: str) -> None:
+    with _reading:
+        _rows.pop(key, None)
+
+
+async def _forget_on_worker(key: str) -> None:
+    """Forget in a thread: where rows are being read just now, the worker goes on to answer its scheduler."""
+    await asyncio.to_thread(_forget, key)

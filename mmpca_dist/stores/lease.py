@@ -1,0 +1,275 @@
+"""Leases: one live run a folder, taken over when its owner is dead.
+
+Leases are files ``lease-000001.json`` and so on in the folder of the run; the highest number holds. They are created
+by conditional writes alone, which every disk and object store has, so two runs never hold the same number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.checksums import to_json
+
+PREFIX = "lease-"
+LEASE = re.compile(PREFIX + r"([0-9]{6}|[1-9][0-9]{6,})\.json")
+
+log = logging.getLogger(__name__)
+_ours: set[str] = set()
+"""Tokens of the leases that this process holds."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lease: a process of a machine, and when it last said that it lives."""
+
+    token: str
+    host: str
+    machine: str
+    """Where process numbers mean the same."""
+    pid: int
+    started: float
+    """When the process began, by a clock of its machine that nobody sets: numbers of processes are used again."""
+    since: float
+    beat: float
+    """Time of the last renewal, in seconds since 1970."""
+    beats: int = 0
+
+    @classmethod
+    def here(cls) -> Owner:
+        """Return this process."""
+        now, pid = time.time(), os.getpid()
+        return cls(uuid.uuid4().hex, socket.gethostname(), _machine(), pid, _started(pid), now, now)
+
+    @classmethod
+    def unreadable(cls, content: bytes) -> Owner:
+        """Return the unknown owner of a lease that is half-written or of another version."""
+        return cls(storage.digest(content.hex()), "", "", 0, 0.0, 0.0, 0.0)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether nobody knows who this is."""
+        return not self.machine
+
+    def __str__(self) -> str:
+        if self.is_unreadable:
+            return "a process whose lease is half-written or of another version"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host}, since {since}"
+
+
+def _machine() -> str:
+    """Name where a process number means one process: a boot of a machine, and a container on it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{platform.node()} {int(psutil.boot_time())}"
+
+
+def _started(pid: int) -> float:
+    """Return when a process began, in ticks since the machine did, or raise a ``psutil.Error`` without such a process.
+
+    psutil's own time changes when the clock is set.
+    """
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return psutil.Process(pid).create_time()
+
+
+def _clock() -> float:
+    """Return seconds of a clock that nobody sets; where the system has one, it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+@dataclass
+class Lease:
+    """A lease that this process holds, renewed by a thread of its own."""
+
+    uri: str
+    number: int
+    owner: Owner
+    _lost: str | None = None
+    _renewed: float = field(default_factory=_clock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another run holds the folder by now; reads the folder."""
+        self.renew()
+        return self._lost is not None
+
+    def check(self) -> None:
+        """Raise an ``OutputError`` where another run has taken over."""
+        if self._lost is None and _clock() - self._renewed > 3 * LIMITS.lease_beat:
+            self.renew()  # this process was asleep, and the thread that renews may be so still
+        if self._lost is not None:
+            raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
+
+    def renew(self) -> None:
+        """Renew the lease now; see whether it is lost."""
+        if self._lost is not None:
+            return
+        begun = _clock()
+        try:
+            _, newest = _newest(self.uri)
+            if newest is None or newest.token != self.owner.token:
+                self._lost = f"{newest} has taken it over" if newest else "its lease has been removed"
+                return
+            renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
+            storage.write_bytes(_uri_of(self.uri, self.number), to_json(asdict(renewed)))
+            self.owner, self._renewed = renewed, begun
+        except AccessError as error:
+            log.warning("Cannot renew the lease: %s", error)
+            if _clock() - self._renewed > LIMITS.lease_expiry:
+                self._lost = f"its lease could not be renewed for {LIMITS.lease_expiry:.0f} s"
+
+    def _keep_renewing(self) -> None:
+        while not self._stop.wait(LIMITS.lease_beat) and self._lost is None:
+            try:
+                self.renew()
+            except Exception:  # or the lease would end, and nobody know
+                log.warning("Cannot renew the lease", exc_info=True)
+
+    @contextmanager
+    def _renewing(self) -> Iterator[Lease]:
+        """Renew the lease as long as the context lasts, then give it up."""
+        thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            thread.join()
+            _ours.discard(self.owner.token)
+            with suppress(MmpcaError):  # what cannot be removed expires
+                storage.remove(_uri_of(self.uri, self.number))
+                storage.remove_children(self.uri, [])  # the folder, where nothing else is in it
+
+
+@contextmanager
+def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
+    """Hold the lease of a folder; ``on_note`` is told where it is taken over from a run that has died, or may have.
+
+    Raises
+    ------
+    OutputError
+        While another process that lives holds it.
+    """
+    with _claimed(uri, on_note or (lambda message: None))._renewing() as lease:
+        yield lease
+
+
+def holder(uri: str) -> Owner | None:
+    """Return who holds the lease of a folder and lives, as far as can be told without waiting."""
+    _, owner = _newest(uri)
+    return owner if owner is not None and _seems_alive(owner) else None
+
+
+def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
+    while True:
+        number, previous = _newest(uri)
+        if previous is not None:
+            _refuse_if_alive(uri, previous, on_note)
+        lease = Lease(uri, number + 1, Owner.here())
+        _ours.add(lease.owner.token)
+        try:
+            if not _create(lease):
+                _ours.discard(lease.owner.token)
+                continue  # another run was faster: see who
+            if previous is not None:
+                on_note(f"Took {uri} over from {previous}, which has ended.")
+                for name in _names(uri):
+                    if _number(name) < lease.number:
+                        storage.remove(storage.join(uri, name))
+        except BaseException:
+            _ours.discard(lease.owner.token)  # nobody renews it, so this process may take it again
+            raise
+        return lease
+
+
+def _create(lease: Lease) -> bool:
+    """Create a lease. After a lost answer a client tries again, and is refused by its own lease: look whose it is."""
+    if storage.create_bytes(_uri_of(lease.uri, lease.number), to_json(asdict(lease.owner))):
+        return True
+    _, newest = _newest(lease.uri)
+    return newest is not None and newest.token == lease.owner.token
+
+
+def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> None:
+    if _seems_alive(owner):
+        ago = max(time.time() - owner.beat, 0)
+        raise OutputError(
+            f"{uri} is in use by {owner}; it last said so {ago:.0f} s ago. Wait for it to end, or choose another "
+            "output."
+        )
+    if owner.machine == _machine():
+        return
+    pause = LIMITS.lease_expiry if owner.is_unreadable else 1.5 * LIMITS.lease_beat
+    on_note(f"{uri} was in use by {owner}; waiting {pause:.0f} s to see whether that has ended.")
+    time.sleep(pause)
+    _, newest = _newest(uri)  # clocks may differ, beats tell
+    if newest is not None and (newest.token, newest.beats) != (owner.token, owner.beats):
+        raise OutputError(f"{uri} is in use by {newest}. Wait for it to end, or choose another output.")
+
+
+def _seems_alive(owner: Owner) -> bool:
+    if owner.machine != _machine():
+        return abs(time.time() - owner.beat) <= LIMITS.lease_expiry  # one from the future had a wrong clock
+    if owner.pid == os.getpid():
+        return owner.token in _ours  # one that could not be removed is none
+    try:
+        zombie = psutil.Process(owner.pid).status() == psutil.STATUS_ZOMBIE
+        return abs(_started(owner.pid) - owner.started) < 1 and not zombie
+    except psutil.Error:
+        return False
+
+
+def is_lease(name: str) -> bool:
+    """Tell whether a file is a lease, or the partial file of a process that died while it wrote one."""
+    return LEASE.fullmatch(name) is not None or storage.is_partial(name, PREFIX)
+
+
+def _names(uri: str) -> list[str]:
+    return [name for name in storage.names_in(uri) if LEASE.fullmatch(name)]
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix(PREFIX).removesuffix(".json"))
+
+
+def _uri_of(uri: str, number: int) -> str:
+    return storage.join(uri, f"{PREFIX}{number:06d}.json")
+
+
+def _newest(uri: str) -> tuple[int, Owner | None]:
+    """Return the number and owner of the newest lease, or 0 and None; one that vanishes meanwhile was given up."""
+    names = _names(uri)
+    if not names:
+        return 0, None
+    number = max(map(_number, names))
+    lease_uri = _uri_of(uri, number)
+    try:
+        return number, Owner(**storage.read_json(lease_uri))
+    except (AccessError, TypeError) as error:
+        if not storage.exists(lease_uri):
+            return _newest(uri)
+        if isinstance(error, AccessError) and not isinstance(error.__cause__, ValueError):
+            raise  # it is out of reach
+        return number, Owner.unreadable(storage.read_bytes(lease_uri))

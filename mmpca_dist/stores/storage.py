@@ -1,0 +1,351 @@
+"""Objects at paths and URLs: read, written, listed and removed, with every failure in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
+from mmpca_dist.stores import failures
+from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who import storage)
+    NAMED,
+    absolute_path,
+    check_address,
+    is_bucket,
+    is_local,
+    is_private,
+    is_remote,
+    join,
+    normalize,
+)
+from mmpca_dist.stores.checksums import from_json, to_json
+from mmpca_dist.stores.remote_files import Bucket, BucketFileSystem, PatientFileSystem
+
+T = TypeVar("T")
+RESTORE = "Restore it from a copy."
+NO_HARD_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV])
+DELETING_THREADS = 16
+"""Objects are deleted one by one, so that a refused deletion is an error, and so many at once."""
+PARTIAL = ".partial"
+"""Names of files that are not complete end so."""
+OUR_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
+ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
+
+_memory_lock = threading.Lock()
+
+
+@contextmanager
+def explained(uri: str, doing: str = "read") -> Iterator[None]:
+    """Turn any failure of an address into an error of one sentence; programming errors pass."""
+    try:
+        yield
+    except MmpcaError:
+        raise
+    except ImportError as error:
+        raise InputError(
+            f"Cannot {doing} {uri}: {error}. For object stores install 'mmpca-dist[s3]', [gcs] or [azure]; other "
+            "protocols need their fsspec package."
+        ) from error
+    except Exception as error:
+        reason = failures.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
+        if reason is None:
+            raise
+        raise AccessError(f"Cannot {doing} {uri}: {reason}.") from error
+
+
+def filesystem(uri: str) -> tuple[Any, str]:
+    """Return the file system of ``uri``, by fsspec or with methods of the same names, and the path within it.
+
+    Remote ones retry what fails for reasons that pass.
+    """
+    check_address(uri)
+    with explained(uri, "reach"):
+        if is_local(uri):
+            return LocalFileSystem(), str(absolute_path(uri))
+        if is_bucket(uri):
+            bucket, path = Bucket.of(uri)
+            return BucketFileSystem(bucket), path
+        # Lists of files of the past are of no use: others write to the same place.
+        fs, path = url_to_fs(uri, use_listings_cache=False)
+        return (fs if is_private(uri) else PatientFileSystem(fs, uri.partition("://")[0])), path
+
+
+@contextmanager
+def reached(uri: str, doing: str = "read") -> Iterator[tuple[Any, str]]:
+    """Yield file system and path as ``filesystem`` returns them; failures become errors as in ``explained``."""
+    with explained(uri, doing):
+        yield filesystem(uri)
+
+
+def agreed(uri: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``, confirmed by a second reading if the connection to ``uri`` is not encrypted."""
+    fs, _ = filesystem(uri)
+    return failures.agreed(f"read {uri}", read, lambda: getattr(fs, "is_plain", False))
+
+
+def undamaged(uri: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``; remote data that fail their checksum are read again."""
+    return failures.undamaged(is_remote(uri), f"read {uri}", read)
+
+
+def exists(uri: str) -> bool:
+    """Tell whether a file or folder is at ``uri``."""
+    with reached(uri) as (fs, path):
+        return bool(fs.exists(path))
+
+
+def require(uri: str) -> None:
+    """Raise an ``InputError`` where nothing is at ``uri``, with the reason that a server gives."""
+    with reached(uri) as (fs, path):
+        if not fs.exists(path):
+            fs.info(path)  # raises what fsspec's ``exists`` keeps to itself
+            raise FileNotFoundError(uri)
+    refuse_pipe(uri)
+
+
+def refuse_pipe(uri: str) -> None:
+    """Raise an ``InputError`` for what is neither a file nor a folder on this machine: reading it would wait."""
+    if is_local(uri):
+        path = Path(filesystem(uri)[1])
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{uri} is neither a file nor a folder.")
+
+
+def read_bytes(uri: str) -> bytes:
+    """Read a whole object."""
+    with reached(uri) as (fs, path):
+        refuse_pipe(uri)
+        return agreed(uri, lambda: bytes(fs.cat_file(path)))
+
+
+def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
+    """Read a JSON file that this project wrote.
+
+    Raises
+    ------
+    DamageError
+        For what is no JSON, or does not match its checksum; it ends with ``remedy``.
+    """
+    try:
+        return undamaged(uri, lambda: from_json(read_bytes(uri)))
+    except MmpcaError:
+        raise
+    except ValueError as error:
+        raise DamageError(f"Cannot read {uri}: it is damaged ({error}). {remedy}") from error
+
+
+def write_json(uri: str, value: dict[str, Any]) -> None:
+    """Write a JSON file, whole."""
+    write_bytes(uri, to_json(value))
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a whole object; on a local disk by a rename, so that readers never see half of it."""
+    if is_local(uri):
+        write_pieces(uri, [data])
+        return
+    with reached(uri, "write") as (fs, path):
+        if not is_bucket(uri):  # without folders, it would make a bucket
+            fs.makedirs(fs._parent(path), exist_ok=True)
+        fs.pipe_file(path, data)
+
+
+def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
+    """Write an object piece by piece; if the pieces end with an error, no object is written."""
+    with reached(uri, "write") as (fs, path):
+        if not is_local(uri):
+            with TemporaryDirectory() as folder:
+                copy = str(Path(folder, "copy"))
+                write_pieces(copy, pieces)
+                fs.put_file(copy, path)
+            return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with beside(Path(path)) as partial:
+            with partial.open("wb") as file:
+                file.writelines(pieces)
+            partial.replace(path)
+
+
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Create a whole object if nothing is at ``uri``; of several that try at once, exactly one succeeds.
+
+    On a local disk a complete temporary file gets its name by a hard link, which fails where the name is taken; an
+    object store is asked for a conditional write, which it must support (``If-None-Match: *`` on S3).
+
+    Returns
+    -------
+    bool
+        Whether this call has created the object; False where there was one.
+
+    Raises
+    ------
+    AccessError
+        Where nothing can be written there.
+
+    Examples
+    --------
+    >>> from mmpca_dist.stores.storage import create_bytes
+    >>> create_bytes("memory://doc/lock", b"mine"), create_bytes("memory://doc/lock", b"yours")
+    (True, False)
+    """
+    with reached(uri, "write") as (fs, path), _memory_lock if is_private(uri) else nullcontext():
+        if is_local(uri):
+            return _create_file(Path(path), data)
+        try:
+            fs.pipe_file(path, bytes(data), mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+
+def _create_file(path: Path, data: bytes) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with beside(path) as partial:
+        partial.write_bytes(data)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            # A network file system may lose the answer of a call that has succeeded, and repeat it.
+            return partial.stat().st_nlink > 1
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+            with suppress(FileExistsError), path.open("xb") as file:
+                file.write(data)  # without hard links, a reader may see the file before all of it is there
+                return True
+            return False
+    return True
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a hidden name beside a file, for what gets the name of the file once it is whole.
+
+    Nothing stays at the hidden name, unless the process is killed meanwhile: readers of folders pass over it then.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def is_partial(name: str, prefix: str = "") -> bool:
+    """Tell whether a name is one that ``beside`` gave out, for a file whose name begins with ``prefix``."""
+    return name.startswith(f".{prefix}") and OUR_PARTIAL.fullmatch(name) is not None
+
+
+def remove_partials(uri: str, but: str | None = None) -> int:
+    """Remove the partial files of killed processes below a folder, and return the bytes freed.
+
+    Nothing is removed below ``but``, a folder within.
+    """
+    if not is_local(uri):
+        return 0  # stores write an object whole, or not at all
+    n_bytes = 0
+    for name, size, _ in list_objects(uri):
+        last = name.rpartition("/")[2]
+        is_kept = but is not None and name.startswith(f"{but}/")
+        if not is_kept and (is_partial(last) or ZARR_PARTIAL.fullmatch(last)):
+            Path(uri, name).unlink(missing_ok=True)
+            n_bytes += size
+    return n_bytes
+
+
+def list_objects(uri: str) -> list[tuple[str, int, str]]:
+    """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
+    with reached(uri) as (fs, path):
+        objects = _objects_at(fs, path)
+    root = path.rstrip("/") + "/"
+    return sorted(
+        (
+            name.removeprefix(root),
+            int(info.get("size") or 0),
+            str(info.get("etag") or info.get("mtime") or info.get("created") or ""),
+        )
+        for name, info in objects.items()
+    )
+
+
+def names_in(uri: str) -> list[str]:
+    """Return the sorted names of what lies directly in a folder; none where it is not there."""
+    with reached(uri) as (fs, path):
+        if not fs.exists(path):
+            return []
+        return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
+
+
+def remove(uri: str) -> None:
+    """Remove a file or a folder with all that is in it, if it is there; of a symbolic link, the link.
+
+    Names are exact: ``*``, ``?`` and ``[..]`` are legal in names, and fsspec's ``rm`` takes them for patterns, which
+    match the objects of others.
+    """
+    with explained(uri, "remove"):
+        if not is_local(uri):
+            _remove_objects(uri)
+        elif Path(uri).is_dir() and not Path(uri).is_symlink():
+            shutil.rmtree(uri)
+        else:
+            Path(uri).unlink(missing_ok=True)
+
+
+def _remove_objects(uri: str) -> None:
+    fs, path = filesystem(uri)
+
+    def remove_object(name: str) -> None:
+        with suppress(FileNotFoundError):  # another process was faster, or the answer of a first attempt was lost
+            fs.rm_file(name)
+
+    with ThreadPoolExecutor(DELETING_THREADS) as pool:
+        list(pool.map(remove_object, _objects_at(fs, path)))  # raises what a thread has raised
+    if not is_bucket(uri) and fs.isdir(path):
+        entries = fs.find(path, withdirs=True, detail=True)
+        folders = {name for name, info in entries.items() if info["type"] == "directory" and _is_below(name, path)}
+        for folder in sorted(folders | {path}, reverse=True):
+            fs.rmdir(folder)
+
+
+def _objects_at(fs: Any, path: str) -> dict[str, dict[str, Any]]:
+    """Return the file at ``path``, or all files below that folder, by their names in the file system.
+
+    Stores list names that begin with a prefix, so ``x`` may also list ``x1``: those are left out.
+    """
+    root = path.rstrip("/")
+    return {name: info for name, info in fs.find(path, detail=True).items() if _is_below(name, root)}
+
+
+def _is_below(name: str, root: str) -> bool:
+    return name == root or name.startswith(f"{root}/")
+
+
+def remove_children(uri: str, names: Iterable[str]) -> None:
+    """Remove these files or folders from a folder, and the folder where nothing else is in it."""
+    for name in names:
+        remove(join(uri, name))
+    if is_bucket(uri):
+        return
+    with reached(uri, "remove") as (fs, path), suppress(FileNotFoundError):
+        if fs.isdir(path) and not fs.ls(path, detail=False):
+            fs.rmdir(path)
+
+
+def digest(*parts: Any) -> str:
+    """Return a short hash of JSON-like values."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

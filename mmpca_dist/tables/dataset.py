@@ -1,0 +1,374 @@
+"""Tables, row readers, and spans: the units of work of a pass."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.times import as_times
+
+MIN_UNITS = 8
+GRAIN_BYTES = 1 << 20
+"""Rows in memory and sparse rows can be cut anywhere; their chunks are of this size."""
+MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
+"""A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
+MIN_JOINED = 4
+"""Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""
+
+MOST_STRETCHES = 4
+"""Of rows without labels; messages name one less where there are more."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive reading units that one task works through; ``edges`` are the row numbers that bound them."""
+
+    index: int
+    edges: tuple[int, ...]
+
+    @property
+    def start(self) -> int:
+        return self.edges[0]
+
+    @property
+    def stop(self) -> int:
+        return self.edges[-1]
+
+    @property
+    def units(self) -> list[tuple[int, int]]:
+        return list(itertools.pairwise(self.edges))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
+
+    message: str
+    kind: type[InputError] = InputError
+
+
+@dataclass(frozen=True)
+class MissingLabels:
+    """Rows whose chunks of labels are not stored: how many, the first stretches (start, stop), and their label."""
+
+    n_rows: int
+    stretches: tuple[tuple[int, int], ...]
+    fill: Any
+
+
+class Table:
+    """What a table is: its name, size, columns and labels, and what reading it costs."""
+
+    uri: str
+    n_rows: int
+    n_features: int
+    dtype: np.dtype
+    feature_names: list[str] | None = None
+    named_columns = False
+    """Whether rows are read from named columns, rather than from an array with names beside it."""
+    image_shape: tuple[int, int] | None = None
+    heavy_columns: Sequence[tuple[int, float]] = ()
+    """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
+    has_labels = True
+    """False only for rows to be transformed, whose labels are never read."""
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
+    missing_chunks: str | None = None
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
+    missing_labels: MissingLabels | None = None
+    sparse = False
+    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    own_columns = False
+    """Whether row maps make the columns, so that they are none of the stored table."""
+    row_operations = 0
+    """Multiply-adds that row maps take for a row as it is read."""
+    in_memory = False
+    """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
+    kind = "local"
+    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
+    read_overhead = 1.0
+    """Copies of a unit held while it is read, besides the caller's buffer."""
+    resident_bytes = 0
+    """Bytes of the data that each process holds while the data set is in use."""
+
+    def fingerprint(self) -> str:
+        """Identify the content without reading rows: metadata, object names, sizes, etags or times.
+
+        Empty for rows that nothing identifies, such as those of a Dask array.
+        """
+        return ""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Files that hold rows and labels, or folders of them; none where nothing is stored."""
+        return []
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a dense row."""
+        return self.n_features * self.dtype.itemsize
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that a pass over all rows reads."""
+        return self.n_rows * self.row_bytes
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values: all values of dense rows."""
+        return self.n_rows * self.n_features
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
+        return int(n_rows * self.row_bytes * (1 + self.read_overhead))
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        """Return the most bytes held while ``read_sparse`` reads ``n_rows`` rows, the rows included."""
+        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+
+    def share_bytes(self, n_rows: int) -> int:
+        """Return the bytes read for ``n_rows`` rows, on average."""
+        return self.n_bytes * n_rows // max(self.n_rows, 1)
+
+
+class RowReader(Protocol):
+    """How rows are read: all that a new format must implement."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Identify the content, see ``Table.fingerprint``."""
+
+    @property
+    @abstractmethod
+    def chunk_edges(self) -> NDArray[np.int64]:
+        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
+
+    @abstractmethod
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        """Return rows ``start`` to ``stop`` as a C-ordered ``(stop - start, n_features)`` array.
+
+        ``out``, of that shape and of the type of the rows, may be filled and returned.
+        """
+
+    @abstractmethod
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
+
+
+class Dataset(RowReader, Table):
+    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
+
+    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
+    """
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        """Return rows ``start`` to ``stop`` in CSR form."""
+        return csr_array(self.read_rows(start, stop))
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop`` as times, shape ``(stop - start,)``; see `as_times`."""
+        return as_times(self.read_labels(start, stop), self.uri, start)
+
+    def chunk_of(self, row: int) -> tuple[int, int, int]:
+        """Return the number of the chunk that holds a row, its first row, and the row after its last."""
+        edges = self.chunk_edges
+        number = int(np.searchsorted(edges, row, side="right")) - 1
+        return number, int(edges[number]), int(edges[number + 1])
+
+    def describe_chunk(self, row: int) -> str:
+        """Say where a row is stored, for messages."""
+        _, start, stop = self.chunk_of(row)
+        return f"rows {start} to {stop - 1} of {self.uri}"
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        """The same rows before noise was added to them, where they can be read."""
+        return None
+
+
+class DatasetProxy(Dataset):
+    """Base of data sets that read the rows of another one, ``_rows``, whose attributes ``__init__`` copies."""
+
+    def __init__(self, rows: Dataset) -> None:
+        for name in (
+            "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse",
+             "own_columns", "row_operations", "in_memory", "kind", "read_overhead", "resident_bytes",
+        ):  # fmt: skip
+            setattr(self, name, getattr(rows, name))
+
+    @property
+    @abstractmethod
+    def _rows(self) -> Dataset: ...
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._rows.chunk_edges
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows.n_bytes
+
+    @property
+    def nnz(self) -> int:
+        return self._rows.nnz
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        return self._rows.read_rows(start, stop, out)
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        return self._rows.read_sparse(start, stop)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return self._rows.read_labels(start, stop)
+
+    def describe_chunk(self, row: int) -> str:
+        return self._rows.describe_chunk(row)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._rows.reading_bytes(n_rows)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows.sparse_bytes(n_rows)
+
+
+class Relabelled(DatasetProxy):
+    """Base of data sets that read the rows of another, and have labels of their own."""
+
+    def __init__(self, rows: Dataset) -> None:
+        super().__init__(rows)
+        self._source = rows
+
+    @property
+    def _rows(self) -> Dataset:
+        return self._source
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
+    try:
+        yield
+    except (MmpcaError, MemoryError):
+        raise
+    except Exception as error:
+        raise AccessError(
+            f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
+            "reach: restore them from their source."
+        ) from error
+
+
+def fill(file: Any, out: NDArray, most: int = sys.maxsize) -> None:
+    """Read a whole array, at most ``most`` bytes at a time; raise an ``EOFError`` where the file ends before."""
+    target, done = out.reshape(-1).view(np.uint8).data, 0
+    while done < len(target):
+        size = file.readinto(target[done : done + most])
+        if not size:
+            raise EOFError("it ends early")
+        done += size
+
+
+def check_table(
+    where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
+) -> None:
+    """Refuse anything but a table of numbers with one label a row, or without labels."""
+    if len(shape) != 2:
+        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
+    if shape[1] == 0:
+        raise InputError(f"The rows of {where} have no columns.")
+    if dtype.kind not in "fiub":
+        raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
+    refuse_absurd(where, shape, dtype.itemsize, sparse=sparse)
+    if not sparse:
+        refuse_larger(shape[1] * dtype.itemsize, f"A row of {where}", "Take fewer columns")
+    if n_labels is not None and shape[0] != n_labels:
+        raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
+
+
+def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
+    """Return the edges of a regular grid of ``chunk_rows`` rows a chunk."""
+    return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
+
+
+def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
+    """Return the edges of the grid for rows that can be cut anywhere; ``row_bytes`` are those of a dense row."""
+    return chunk_edges(n_rows, min(default_chunk_rows(row_bytes), max(1, GRAIN_BYTES // row_bytes)))
+
+
+def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
+    """Return the message for a value that is not finite."""
+    name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
+    return (
+        f"Found {value} in row {row}, column {column}{name}, in {dataset.describe_chunk(row)}. Rows must be finite: "
+        "fill or drop such values."
+    )
+
+
+def default_chunk_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` make a unit, for data without chunks."""
+    return max(1, LIMITS.unit_bytes // row_bytes)
+
+
+def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
+    """Group consecutive chunks into reading units of up to ``LIMITS.unit_bytes``, at least one chunk each.
+
+    Units are about equal, so that tasks end together. There are at least eight, if units then have 8 MiB or more.
+    """
+    first, n_rows, limit = int(edges[0]), int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
+    fewest = len(_fill_units(edges, limit, [first + n_rows])) - 1
+    n_units = max(fewest, min(MIN_UNITS, n_rows * row_bytes // LIMITS.smallest_unit_bytes), 1)
+    return np.asarray(_fill_units(edges, limit, [first + n_rows * i // n_units for i in range(1, n_units + 1)]))
+
+
+def _fill_units(edges: NDArray[np.int64], limit: int, targets: list[int]) -> list[int]:
+    """Return edges near the ``targets``, at most ``limit`` rows or one chunk apart."""
+    kept = [int(edges[0])]
+    ahead = itertools.chain(targets, itertools.repeat(targets[-1]))
+    while kept[-1] < edges[-1]:
+        target = next(edge for edge in ahead if edge > kept[-1])
+        after = int(np.searchsorted(edges, target))
+        nearest = after if 2 * (edges[after] - target) <= edges[after] - edges[after - 1] else after - 1
+        within = int(np.searchsorted(edges, kept[-1] + limit, side="right")) - 1
+        following = int(np.searchsorted(edges, kept[-1], side="right"))
+        kept.append(int(edges[max(min(nearest, within), following)]))
+    return kept
+
+
+def make_spans(dataset: Dataset) -> list[Span]:
+    """Cut a data set into spans, which depend on its chunk grid alone, never on the workers."""
+    if dataset.n_rows == 0:
+        raise InputError(f"{dataset.uri} has no rows.")
+    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes))
+
+
+def spans_of(edges: NDArray[np.int64]) -> list[Span]:
+    """Group reading units, given by their row edges, into spans."""
+    rows, n_units = edges.tolist(), len(edges) - 1
+    size = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
+    return [Span(i, tuple(rows[at : at + size + 1])) for i, at in enumerate(range(0, n_units, size))]
+
+
+def join_spans(spans: list[Span], n_rows: int) -> list[Span]:
+    """Join neighbouring spans until they have about ``n_rows`` rows, or only four would be left."""
+    size = min(n_rows * len(spans) // (spans[-1].stop - spans[0].start), len(spans) // MIN_JOINED)
+    if size < 2:
+        return spans
+    groups = (spans[at : at + size] for at in range(0, len(spans), size))
+    edges = ((group[0].start, *(edge for span in group for edge in span.edges[1:])) for group in groups)
+    return [Span(i, of_group) for i, of_group in enumerate(edges)]

@@ -1,0 +1,172 @@
+"""Tables of other libraries: Dask collections, xarray and AnnData objects; and data sets of ``open_dataset``.
+
+This module never imports xarray or anndata: the module of an object's class tells its library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.tables.dataset import Dataset
+
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
+
+
+@dataclass(frozen=True)
+class ForeignTable:
+    """Rows that scikit-learn cannot check."""
+
+    rows: Any
+    """A Dask array, a ``Dataset`` or a scipy.sparse matrix of shape (n, d)."""
+    sample: Any
+    """A row, shape (1, d), with the type and the column names of the rows, which scikit-learn checks in their place."""
+    index: Any = None
+    """The index of a Dask data frame."""
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the rows are read piece by piece."""
+        return isinstance(self.rows, Dataset) or dask.is_dask_collection(self.rows)
+
+
+def as_table(X: Any) -> Any:
+    """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix."""
+    _refuse_lazy_frame(X, "X")
+    if isinstance(X, Dataset):
+        return ForeignTable(X, _sample(X.n_features, X.dtype, X.feature_names))
+    if is_from(X, "anndata"):
+        return _named(_anndata_matrix(X), _unique(X.var_names))
+    if is_from(X, "xarray"):
+        return _named(*_xarray_rows(X))
+    if hasattr(X, "to_dask_array"):
+        return _of_frame(X)
+    return _of_array(X, None) if dask.is_dask_collection(X) else X
+
+
+def labels_of(y: Any, X: Any = None) -> Any:
+    """Return labels, or targets, as an array or a Dask array; ``y`` may name a column of AnnData's ``obs``."""
+    _refuse_lazy_frame(y, "y")
+    if isinstance(y, str) and is_from(X, "anndata"):
+        if y not in X.obs:
+            columns = [str(name) for name in X.obs.columns]
+            raise InputError(f"The AnnData object has no column {y!r} in obs.{did_you_mean(y, columns)}")
+        return np.asarray(X.obs[y])
+    if is_from(y, "xarray"):
+        return y.data
+    return y.to_dask_array() if hasattr(y, "to_dask_array") else y
+
+
+def check_header(estimator: Any, X: ForeignTable, *, reset: bool) -> None:
+    """Record the names and the number of columns (``reset``), or compare them; errors are in scikit-learn's words."""
+    try:
+        validate_data(estimator, X.sample, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        raise InputError(str(error)) from error
+
+
+def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any) -> Any:
+    """Return rows in memory, or rows and labels, as scikit-learn's ``validate_data`` does."""
+    if not isinstance(X, ForeignTable):
+        return validate_data(estimator, X, y, reset=reset, **ACCEPTED, **settings)
+    check_header(estimator, X, reset=reset)
+    if isinstance(y, str):
+        return check_array(X.rows, estimator=estimator, **ACCEPTED, **settings)
+    return check_X_y(X.rows, y, estimator=estimator, **ACCEPTED, **settings)
+
+
+def is_from(value: Any, library: str) -> bool:
+    """Tell whether an object's class, or one of its bases, is of a library."""
+    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+
+
+def _refuse_lazy_frame(value: Any, name: str) -> None:
+    if is_from(value, "polars") and hasattr(value, "collect"):
+        raise InputError(f"{name} is a polars {type(value).__name__}, a query that has not run: pass {name}.collect().")
+
+
+def _sample(n_features: int, dtype: np.dtype, names: Any) -> Any:
+    row = np.zeros((1, n_features), dtype if np.dtype(dtype).kind in "fiub" else float)
+    return row if names is None else pd.DataFrame(row, columns=names)
+
+
+def _named(rows: Any, names: list[str] | None) -> Any:
+    if dask.is_dask_collection(rows):
+        return _of_array(rows, names)
+    if names is None:
+        return rows
+    if issparse(rows):
+        return ForeignTable(rows, _sample(rows.shape[1], rows.dtype, names))
+    return pd.DataFrame(rows, None, names)
+
+
+def _refuse_other_shapes(X: Any) -> None:
+    if X.ndim != 2:
+        raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
+
+
+def _of_array(X: Any, names: list[str] | None) -> ForeignTable:
+    _refuse_other_shapes(X)
+    if np.isnan(X.shape[1]):
+        raise InputError("X is a Dask array whose number of columns is not known: call compute_chunk_sizes() on it.")
+    return ForeignTable(X, _sample(X.shape[1], X.dtype, names))
+
+
+def _of_frame(X: Any) -> ForeignTable:
+    _refuse_other_shapes(X)
+    texts = [name for name, kind in zip(X.columns, X.dtypes, strict=True) if not pd.api.types.is_numeric_dtype(kind)]
+    if texts:
+        raise InputError(
+            f"Column {texts[0]!r} of X has type {X.dtypes[texts[0]]}; features must be numbers. Encode it as "
+            "numbers, or leave it out."
+        )
+    plain = all(isinstance(kind, np.dtype) for kind in X.dtypes)
+    dtype = np.result_type(*X.dtypes) if plain else np.dtype(np.float64)
+    rows = X if (X.dtypes == dtype).all() else X.map_partitions(_as_numbers, dtype, meta=_as_numbers(X._meta, dtype))
+    return ForeignTable(rows.to_dask_array(), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
+
+
+def _as_numbers(frame: pd.DataFrame, dtype: np.dtype) -> pd.DataFrame:
+    """Return columns of several types as one type, with NaN for missing values."""
+    return pd.DataFrame(frame.to_numpy(dtype, na_value=np.nan), frame.index, frame.columns)
+
+
+def _anndata_matrix(X: Any) -> Any:
+    if X.X is None:
+        raise InputError("The AnnData object has no X: pass one of its layers, adata.layers[...].")
+    if getattr(X, "isbacked", False):
+        raise InputError(
+            "The AnnData object is backed by a file: read it with adata.to_memory(), or write it with "
+            "adata.write_zarr(...) and open that with open_dataset."
+        )
+    return X.X
+
+
+def _xarray_rows(X: Any) -> tuple[Any, list[str] | None]:
+    """Return the rows and column names of a DataArray, or of a Dataset whose variables are the columns."""
+    if hasattr(X, "data_vars"):
+        if not X.data_vars or len({array.dims for array in X.data_vars.values()}) > 1 or len(X.dims) != 1:
+            raise InputError(
+                f"The xarray Dataset has the variables {', '.join(map(str, X.data_vars))} of dimensions "
+                f"{', '.join(map(str, X.dims))}; as columns they must all have the same one dimension. Pass one array "
+                "of rows: dataset[name]."
+            )
+        X = X.to_array("mmpca_columns").transpose(..., "mmpca_columns")
+    if X.ndim != 2:
+        raise InputError(f"X has the dimensions {X.dims}; it must have two: rows, then columns.")
+    names = X.coords.get(X.dims[1])
+    named = names is not None and all(isinstance(name, str) for name in names.values.tolist())
+    return X.data, _unique(names.values) if named else None
+
+
+def _unique(names: Any) -> list[str] | None:
+    """Return names of columns; None where two are equal."""
+    texts = [str(name) for name in names]
+    return texts if len(set(texts)) == len(texts) else None

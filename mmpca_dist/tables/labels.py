@@ -1,0 +1,193 @@
+"""Labels: normalised to integers, booleans or strings, and numbered."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting_name
+from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels
+from mmpca_dist.tables.memory_limits import refuse_larger
+
+log = logging.getLogger(__name__)
+
+NAME_CHARACTERS = 1000
+"""Longer labels than this are texts, or what follows a quote that is not closed."""
+
+
+def label_array(y: Any, where: str) -> NDArray:
+    """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
+
+    NumPy drops NUL characters at the end of texts, and makes texts of numbers beside them.
+    """
+    if isinstance(y, list | tuple):
+        values = np.asarray(y, dtype=object)
+        refuse_texts(values.ravel().tolist(), f"Labels in {where}")
+        y = values if any(isinstance(value, str) for value in values.ravel()) else y
+    y = np.asarray(y)
+    return _of_one_type(y, where) if y.dtype.kind == "O" and y.ndim == 1 else y
+
+
+def normalize_labels(y: Any, where: str) -> NDArray:
+    """Return labels, shape (n,), as integers, booleans or fixed-width strings; ``where`` is their place, for errors.
+
+    Bytes and floats that are whole numbers are converted. An ``InputError`` refuses missing labels, fractions and other
+    types, and text that ends with a NUL character.
+    """
+    y = label_array(y, where)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise InputError(f"Labels in {where} have shape {y.shape}; they must be one value a row.")
+    kind = y.dtype.kind
+    if kind in "iub":
+        return y
+    if kind == "f":
+        exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, floats do not tell integers apart
+        integral = (y == np.rint(y)) & (np.abs(y) < exact)
+        if not integral.all():
+            row = int(np.argmin(integral))
+            raise InputError(
+                f"Label {y[row]!s} at position {row} of {where} is not a whole number below {exact:.0f}. Labels must "
+                "be classes: integers or strings."
+            )
+        return y.astype(np.int64)
+    if kind == "S":
+        try:
+            return np.char.decode(y, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
+    if kind in "OT":
+        return _of_one_type(y, where)
+    if kind == "U":
+        _refuse_surrogates(y, f"Labels in {where}")
+        return y
+    raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
+
+
+def _of_one_type(y: NDArray, where: str) -> NDArray:
+    """Return labels that are Python's objects, shape (n,), as integers, booleans or strings."""
+    values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
+    kinds = {type(v).__name__ for v in values if isinstance(v, str | int | float) and v == v}
+    if len(kinds) > 1 and kinds != {"float", "int"}:
+        raise InputError(f"Labels in {where} mix {' and '.join(sorted(kinds))}; use one type.")
+    bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
+    if bad is not None:
+        raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
+    refuse_texts(values, f"Labels in {where}")
+    return text_array(values, f"Labels in {where}")
+
+
+def distinct_labels(values: list[Any]) -> NDArray:
+    """Return distinct labels, which are of one type, as an array; integers that no 64-bit type holds become strings."""
+    if not all(type(value) is int for value in values):
+        return text_array(values, "The distinct labels")
+    for kind in (np.int64, np.uint64):  # without a type NumPy makes floats of some lists, which lose digits
+        with suppress(OverflowError):
+            return np.asarray(values, kind)
+    return np.asarray([str(value) for value in values])
+
+
+def text_array(values: list[Any], what: str) -> NDArray:
+    """Return labels as an array, in which each takes as many bytes as the longest; refuse one that does not fit."""
+    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    refuse_larger(4 * longest * len(values), what, "Give the classes shorter names")
+    return np.asarray(values)
+
+
+def check_label_type(dtype: np.dtype, n_rows: int, where: str) -> None:
+    """Refuse text that is too wide for names, and labels of ``n_rows`` rows that do not fit into memory."""
+    if dtype.kind in "SU" and dtype.itemsize > 4 * NAME_CHARACTERS:
+        raise InputError(
+            f"Labels in {where} have type {dtype}: names of classes have {NAME_CHARACTERS} characters at most. Name "
+            "other labels, or save these in a narrower type."
+        )
+    refuse_larger(n_rows * dtype.itemsize, f"The labels of {n_rows} rows of {where}")
+
+
+def _refuse_surrogates(texts: NDArray, what: str) -> None:
+    """Refuse NumPy text with numbers that are no characters: Python fails on them later, without saying where."""
+    if not texts.size * texts.dtype.itemsize:
+        return
+    codes = np.ascontiguousarray(texts).view(np.dtype("u4").newbyteorder(texts.dtype.byteorder))
+    if codes.max() > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any():
+        raise InputError(f"{what} hold what are no characters of Unicode. They are damaged: write them again.")
+
+
+def refuse_texts(values: list[Any], what: str) -> None:
+    """Refuse texts that are too long for names, or that end with NUL, which NumPy drops: two classes would be one."""
+    ending = next((v for v in values if isinstance(v, str) and v.endswith("\0")), None)
+    if ending is not None:
+        raise InputError(
+            f"{what} hold {ending[-40:]!r}, which ends with a NUL character: NumPy would take it for "
+            f"{ending.rstrip(chr(0))[-40:]!r}. Leave the character out, or give the class another name."
+        )
+    text = next((v for v in values if isinstance(v, str) and len(v) > NAME_CHARACTERS), None)
+    if text is not None:
+        raise InputError(
+            f"{what} hold one of {len(text)} characters, {text[:40]!r}...: names of classes have {NAME_CHARACTERS} at "
+            "most. Name another column, or see whether a quote is not closed."
+        )
+
+
+def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArray:
+    """Return the sorted classes of both; refuse text beside numbers, and booleans, which NumPy would make 1 and 0."""
+    kinds = {classes.dtype.kind, others.dtype.kind}
+    if len(kinds) > 1 and ("b" in kinds or np.result_type(classes, others).kind not in "iu"):
+        raise InputError(f"Labels were {classes.dtype} and are now {others.dtype} in {where}; use one type.")
+    return np.union1d(classes, others)
+
+
+def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
+    """Return the position of each label in the sorted ``classes``; refuse a label that is none of them."""
+    codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    matches = classes[codes] == y
+    if not np.all(matches):
+        raise InputError(f"Label {y[int(np.argmin(matches))]!r} in {where} is none of the known classes.")
+    return codes
+
+
+def refuse_made_up(dataset: Dataset, filled: int, classes: NDArray | None = None) -> None:
+    """Refuse label chunks that are not stored, unless their fill value is also the label of stored rows.
+
+    Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also
+    be one of ``classes``.
+    """
+    missing = dataset.missing_labels
+    if missing is None or filled > missing.n_rows:
+        return
+    if classes is None or not np.any(classes == missing.fill):
+        raise InputError(
+            f"{_lacking(dataset, missing)}, and their fill value {missing.fill!s} is not the label of any other row. "
+            "Restore the missing chunks."
+        )
+
+
+def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
+    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
+    missing = dataset.missing_labels
+    if missing is None:
+        return []
+    return [
+        f"{_lacking(dataset, missing)}: they are read as {what} {missing.fill!s}, the fill value. Zarr leaves out "
+        "chunks that hold only this value; restore the chunks if they were lost. "
+        f"{setting_name('missing_chunks', 'refuse')} refuses such labels."
+    ]
+
+
+def warn_of_missing_labels(dataset: Dataset) -> None:
+    """Log the notes, for those who call estimators and functions."""
+    for note in notes_on_missing_labels(dataset):
+        log.warning("%s", note)
+
+
+def _lacking(dataset: Dataset, missing: MissingLabels) -> str:
+    *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
+    rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
+    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.label!r} (rows {rows})"

@@ -1,0 +1,298 @@
+"""Tables with a name in place of an address: of scikit-learn, and synthetic ones.
+
+Their addresses are ``bundled:NAME?option=value&...`` and ``synthetic:KIND?option=value&...``.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, chunk_edges, default_chunk_rows
+from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.readers.formats import Format
+from mmpca_dist.tables.readers.memory import ArrayDataset
+
+TABLES = ("digits", "breast_cancer", "wine", "iris")
+TABLE_OPTIONS = {"classes": "", "noise": 0.0, "seed": 0}
+"""Classes to keep, by default all; the standard deviation of Gaussian noise added to every value; its seed."""
+BLOCK_ROWS = 4096
+LABELS, ROWS, GEOMETRY = range(3)
+"""Streams of random numbers, so that labels can be drawn without the rows."""
+
+
+class BundledDataset(DatasetProxy):
+    """A table of scikit-learn, which each process loads whole."""
+
+    kind = "memory"
+
+    def __init__(self, uri: str) -> None:
+        rows, names = _load(uri)
+        super().__init__(rows)
+        self.feature_names, self.resident_bytes = names, 2 * self.n_bytes
+        self.image_shape = (8, 8) if _parse(uri)[0] == "digits" else None
+
+    @property
+    def _rows(self) -> ArrayDataset:
+        return _load(self.uri)[0]
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        name, classes, noise, _ = _parse(self.uri)
+        chosen = f"?classes={','.join(classes)}" if classes else ""
+        return BundledDataset(f"bundled:{name}{chosen}") if noise else None
+
+    def fingerprint(self) -> str:
+        return storage.digest("bundled", self.uri, self.n_rows, float(np.sum(self.read_rows(0, self.n_rows))))
+
+
+def _parse(uri: str) -> tuple[str, list[str], float, int]:
+    """Return the name of a table, and the options ``classes``, ``noise`` and ``seed``."""
+    name, _, query = uri.removeprefix("bundled:").partition("?")
+    if name not in TABLES:
+        raise InputError(
+            f"There is no bundled data set {name!r}; there are {', '.join(TABLES)}.{did_you_mean(name, TABLES)}"
+        )
+    options = parse_options(uri, query, TABLE_OPTIONS)
+    noise, seed = options["noise"], options["seed"]
+    if not 0 <= noise < np.inf:
+        raise InputError(f"noise={noise} in {uri} is a standard deviation: it must be finite and not negative.")
+    if seed < 0:
+        raise InputError(f"seed={seed} in {uri} must not be negative.")
+    classes = [part.strip() for part in options["classes"].split(",") if part.strip()]
+    if not classes and "classes=" in query:
+        raise InputError(f"classes= in {uri} names no class; leave it out for all of them.")
+    return name, classes, noise, seed
+
+
+@functools.lru_cache(maxsize=2)
+def _load(uri: str) -> tuple[ArrayDataset, list[str]]:
+    """Return rows with labels, and names of the columns; the noise of a row does not depend on ``classes``."""
+    import sklearn.datasets
+
+    table, classes, noise, seed = _parse(uri)
+    bundle = getattr(sklearn.datasets, f"load_{table}")()
+    X, y = bundle.data, bundle.target_names[bundle.target]
+    if noise:
+        X = X + noise * np.random.default_rng(seed).standard_normal(X.shape)
+    names = [str(name) for name in bundle.target_names]
+    for name in classes:
+        if name not in names:
+            raise InputError(
+                f"classes in {uri} names {name!r}, but the classes of {table} are "
+                f"{some_names(names)}.{did_you_mean(name, names)}"
+            )
+    kept: NDArray | slice = np.isin(y.astype(str), classes) if classes else slice(None)
+    return ArrayDataset(X[kept], y[kept], uri), [str(name) for name in bundle.feature_names]
+
+
+class SyntheticDataset(Dataset):
+    """Base of the generators; a subclass draws the labels and rows of one chunk."""
+
+    defaults: ClassVar[dict[str, Any]]
+    kind = "synthetic"
+    read_overhead = 0.1
+
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
+        self.uri, self.options = uri, options
+        self.n_rows, self.n_features = options["n"], options["d"]
+        if options["dtype"] not in ("float32", "float64"):
+            raise InputError(f"dtype={options['dtype']} in {uri}: synthetic rows are float32 or float64.")
+        self.dtype = np.dtype(options["dtype"])
+        if options["seed"] < 0:
+            raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
+        if self.n_rows < 2 or self.n_features < 1:
+            raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
+        refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        refuse_larger(self.row_bytes, f"A row of {uri}", "Take fewer columns")
+        self._chunk_rows = default_chunk_rows(self.row_bytes)
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return chunk_edges(self.n_rows, self._chunk_rows)
+
+    def _rng(self, stream: int, chunk: int = 0) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.options["seed"], spawn_key=(stream, chunk)))
+
+    @abstractmethod
+    def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
+        """Return the labels of the rows of a chunk."""
+
+    @abstractmethod
+    def draw_rows(self, chunk: int, out: NDArray) -> None:
+        """Fill ``out`` with the rows of a chunk."""
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        if out is None:
+            out = np.empty((stop - start, self.n_features), self.dtype)
+        for chunk, first, size, within in self._chunks(start, stop):
+            target = out[first + within.start - start : first + within.stop - start]
+            if len(target) == size:
+                self.draw_rows(chunk, target)
+            else:
+                rows = np.empty((size, self.n_features), self.dtype)
+                self.draw_rows(chunk, rows)
+                target[...] = rows[within]
+        return out
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return np.concatenate(
+            [self.draw_labels(chunk, size)[within] for chunk, _, size, within in self._chunks(start, stop)]
+        )
+
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, int, slice]]:
+        """Yield the number of each chunk that holds some rows, its first row, its size, and these rows within it."""
+        for chunk in range(start // self._chunk_rows, -(-stop // self._chunk_rows)):
+            first = chunk * self._chunk_rows
+            size = min(self._chunk_rows, self.n_rows - first)
+            yield chunk, first, size, slice(max(start - first, 0), min(stop - first, size))
+
+    def fingerprint(self) -> str:
+        return storage.digest("synthetic", type(self).__name__, self.options)
+
+
+class GaussianClasses(SyntheticDataset):
+    """Two Gaussian classes with a shared covariance whose means differ along one axis.
+
+    Options: ``imbalance`` is the share of class 1, ``distance`` that of the means along ``axis``, ``variance`` the
+    variance on that axis, ``spread`` the variance on every other.
+
+    Source: Luo & Durrant 2017, section 4.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "n": 100_000, "d": 32, "imbalance": 0.5, "distance": 2.0, "variance": 1.0, "spread": 1.0,
+        "axis": 0, "seed": 0, "dtype": "float32",
+    }  # fmt: skip
+
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
+        super().__init__(uri, options)
+        if not 0 < options["imbalance"] < 1:
+            raise InputError(f"imbalance in {uri} is the share of class 1 and must lie between 0 and 1.")
+        if options["variance"] < 0 or options["spread"] < 0:
+            raise InputError(f"variance and spread in {uri} must not be negative.")
+        if not 0 <= options["axis"] < self.n_features:
+            raise InputError(f"axis in {uri} must be one of the columns 0 to {self.n_features - 1}.")
+
+    def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
+        return (self._rng(LABELS, chunk).random(n_rows) < self.options["imbalance"]).astype(np.int64)
+
+    def draw_rows(self, chunk: int, out: NDArray) -> None:
+        self._rng(ROWS, chunk).standard_normal(dtype=self.dtype.type, out=out)
+        axis, spread = self.options["axis"], self.options["spread"]
+        on_axis = out[:, axis] * np.sqrt(self.options["variance"]).astype(self.dtype)
+        if spread != 1:
+            out *= np.sqrt(spread).astype(self.dtype)
+        shift = self.options["distance"] * self.draw_labels(chunk, len(out))
+        out[:, axis] = on_axis + shift.astype(self.dtype)
+
+
+class GaussianClusters(SyntheticDataset):
+    """``k`` Gaussian clusters whose spectrum falls like 1/j, under a random rotation.
+
+    Options: ``classes`` labels, assigned to clusters in turn (``assign=cluster``) or to each row at random
+    (``assign=random``); ``separation`` scales the cluster centres, whose spectrum is the same 1/j.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "n": 100_000, "d": 32, "k": 10, "classes": 2, "assign": "cluster", "separation": 2.0,
+        "seed": 0, "dtype": "float32",
+    }  # fmt: skip
+
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
+        super().__init__(uri, options)
+        if options["assign"] not in ("cluster", "random"):
+            raise InputError(f"assign={options['assign']} in {uri} must be 'cluster' or 'random'.")
+        if options["classes"] < 2:
+            raise InputError(f"{uri} needs at least two classes.")
+        if options["k"] < (options["classes"] if options["assign"] == "cluster" else 1):
+            raise InputError(f"{uri} has fewer clusters (k) than classes.")
+        geometry = 8 * self.n_features * (options["k"] + 3 * self.n_features)
+        refuse_larger(geometry, f"The geometry of {uri}", "Take fewer clusters (k) or columns (d)")
+
+    def _clusters(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
+        return self._rng(LABELS, chunk).integers(self.options["k"], size=n_rows)
+
+    def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
+        n_classes = self.options["classes"]
+        if self.options["assign"] == "cluster":
+            return self._clusters(chunk, n_rows) % n_classes
+        rng = self._rng(LABELS, chunk)
+        rng.integers(self.options["k"], size=n_rows)  # the clusters come first in this stream
+        return rng.integers(n_classes, size=n_rows)
+
+    def draw_rows(self, chunk: int, out: NDArray) -> None:
+        rng = self._rng(ROWS, chunk)
+        seed, k, separation = (self.options[name] for name in ("seed", "k", "separation"))
+        centres, axes = _geometry(seed, k, self.n_features, separation)
+        centres, axes = centres.astype(self.dtype), axes.astype(self.dtype)
+        clusters = self._clusters(chunk, len(out))
+        with single_blas_thread():
+            for start in range(0, len(out), BLOCK_ROWS):
+                rows = out[start : start + BLOCK_ROWS]
+                noise = rng.standard_normal(rows.shape, dtype=self.dtype.type)
+                np.matmul(noise, axes, out=rows)
+                rows += centres[clusters[start : start + BLOCK_ROWS]]
+
+
+@functools.lru_cache(maxsize=4)
+def _geometry(seed: int, k: int, d: int, separation: float) -> tuple[NDArray, NDArray]:
+    """Return cluster centres (k, d) and the scaled axes (d, d) that turn white noise into rows."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(GEOMETRY,)))
+    with single_blas_thread():
+        rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+        axes = rotation / np.sqrt(np.arange(1, d + 1))[:, None]
+        return separation * rng.standard_normal((k, d)) @ axes, axes
+
+
+KINDS: dict[str, type[SyntheticDataset]] = {"gaussian": GaussianClasses, "clusters": GaussianClusters}
+
+
+def open_synthetic(uri: str) -> SyntheticDataset:
+    """Open ``synthetic:KIND?option=value&...``; an ``InputError`` names an unknown kind or option, or a bad value."""
+    name, _, query = uri.removeprefix("synthetic:").partition("?")
+    if name not in KINDS:
+        raise InputError(
+            f"Unknown synthetic data set {name!r} in {uri}; there are {', '.join(KINDS)}.{did_you_mean(name, KINDS)}"
+        )
+    kind = KINDS[name]
+    return kind(uri, parse_options(uri, query, kind.defaults))
+
+
+def parse_options(uri: str, query: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an address, each of the type of its default."""
+    options = dict(defaults)
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key not in options:
+            raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
+        kind = type(options[key])
+        try:
+            options[key] = _integer(text) if kind is int else kind(text)
+        except (ValueError, OverflowError) as error:
+            raise InputError(
+                f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
+            ) from error
+    return options
+
+
+def _integer(text: str) -> int:
+    """Return an integer, also one written as ``1e6``."""
+    number = float(text)
+    if not number.is_integer():
+        raise ValueError(text)
+    return int(number)
+
+
+FORMATS = (
+    Format("bundled", "a bundled table", lambda request: BundledDataset(request.uri), scheme="bundled:"),
+    Format("synthetic", "a synthetic table", lambda request: open_synthetic(request.uri), scheme="synthetic:"),
+)

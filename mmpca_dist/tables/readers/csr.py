@@ -1,0 +1,127 @@
+"""CSR rows: the base of sparse data sets, and their checks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.tables.dataset import Dataset, grain_edges, not_finite
+
+CSR_ITEM = 8
+"""Bytes of a column number in the largest matrices."""
+
+
+class SparseRows(Dataset):
+    """Rows of which only some values are stored; all others are zero.
+
+    The chunk grid is that of the same rows in a dense array. Some methods make the rows of a unit dense, and their
+    results have the same bits; moments of rows with few stored values differ by rounding. ``dtype`` is float32 or
+    float64, whatever is stored.
+    """
+
+    sparse = True
+
+    @abstractmethod
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Return values, column numbers and row ends (from 0) of rows as they are stored."""
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return grain_edges(self.n_rows, self.row_bytes)
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        """Return rows ``start`` to ``stop`` in CSR form, with values of ``dtype`` and increasing columns in every row.
+
+        An ``InputError`` refuses columns that do not exist or come twice in a row, and values that are not finite.
+        """
+        data, indices, indptr = self._stored(start, stop)
+
+        def first_row(entries: NDArray[np.bool_]) -> tuple[int, int]:
+            """Return the first true entry, and its row."""
+            entry = int(np.argmax(entries))
+            return entry, start + int(np.searchsorted(indptr, entry, side="right")) - 1
+
+        outside = (indices < 0) | (indices >= self.n_features)
+        if outside.any():
+            entry, row = first_row(outside)
+            raise InputError(
+                f"Row {row} has a value in column {indices[entry]}, in {self.describe_chunk(row)}, whose columns are "
+                f"numbered 0 to {self.n_features - 1}. The file is damaged: write it again."
+            )
+        kind = index_type(self.n_features, len(data))
+        rows = csr_array(
+            (data.astype(self.dtype, copy=False), indices.astype(kind, copy=False), indptr.astype(kind, copy=False)),
+            shape=(stop - start, self.n_features),
+        )
+        if not rows.has_canonical_format:
+            rows = rows.sorted_indices()
+            row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            twice = (rows.indices[1:] == rows.indices[:-1]) & (row_of[1:] == row_of[:-1])
+            if twice.any():
+                entry, row = first_row(twice)
+                raise InputError(
+                    f"Row {row} has column {rows.indices[entry]} twice, in {self.describe_chunk(row)}. If its values "
+                    "are to be summed, do so and write the file again: X.sum_duplicates()."
+                )
+        finite = np.isfinite(rows.data)
+        if not finite.all():
+            entry, row = first_row(~finite)
+            raise InputError(not_finite(self, row, int(rows.indices[entry]), float(rows.data[entry])))
+        return rows
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        if out is None:
+            out = np.empty((stop - start, self.n_features), self.dtype)
+        return self.read_sparse(start, stop).toarray(out=out)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return 2 * self._most_stored(n_rows) * (self.dtype.itemsize + CSR_ITEM) + 3 * n_rows * 8
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return n_rows * self.row_bytes + self.sparse_bytes(n_rows)
+
+    @abstractmethod
+    def _most_stored(self, n_rows: int) -> int:
+        """Return the most values that ``n_rows`` consecutive rows hold."""
+
+
+def value_type(stored: np.dtype) -> np.dtype:
+    """Return the type of floats that holds values of ``stored``: single where that is exact, else double."""
+    return np.dtype(np.float32 if np.can_cast(stored, np.float32) else np.float64)
+
+
+def index_type(n_features: int, n_stored: int) -> type[np.signedinteger]:
+    """Return the type of column numbers and row ends that scipy uses."""
+    return np.int32 if max(n_features, n_stored) <= np.iinfo(np.int32).max else np.int64
+
+
+def most_stored(indptr: NDArray, n_rows: int) -> int:
+    """Return the most values that ``n_rows`` consecutive rows hold."""
+    n_rows = min(n_rows, len(indptr) - 1)
+    return int((indptr[n_rows:] - indptr[: len(indptr) - n_rows]).max())
+
+
+def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str) -> None:
+    """Refuse row ends that do not fit the numbers of rows, values and columns, with an ``InputError``."""
+    problem = None
+    if n_stored != n_indices:
+        problem = f"{n_stored} values in data and {n_indices} columns in indices"
+    elif indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != n_rows + 1:
+        problem = f"indptr of shape {indptr.shape} and type {indptr.dtype} for {n_rows} rows"
+    elif indptr[0] != 0 or indptr[-1] != n_stored:
+        problem = f"indptr from {indptr[0]} to {indptr[-1]} for {n_stored} values"
+    elif (falls := indptr[1:] < indptr[:-1]).any():
+        row = int(np.argmax(falls))
+        problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at row {row}"
+    if problem is not None:
+        raise InputError(f"{where} is no CSR matrix: it has {problem}. It is damaged: write it again.")
+
+
+def check_index_type(dtype: np.dtype, where: str) -> None:
+    """Refuse column numbers that are no integers."""
+    if dtype.kind not in "iu":
+        raise InputError(f"The columns in {where} have type {dtype}; they must be integers. Write it again.")

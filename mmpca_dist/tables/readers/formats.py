@@ -1,0 +1,236 @@
+"""Formats of data sets: their registry, and how a data set is opened by its address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.registry import Registry
+from mmpca_dist.settings import as_named, setting_name, settings_named
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a reader is asked to open."""
+
+    uri: str
+    typed: str
+    """The address as the user typed it."""
+    features: str | None = None
+    label: str | None = None
+    """The arrays or columns that hold rows and labels; None for those that the format takes by default."""
+    label_required: bool = True
+    """Whether labels must be there; rows to be transformed need none."""
+    names: list[str] | None = None
+    """Columns to take by name, in this order, of formats whose columns have names."""
+    drop: Sequence[str] = ()
+    """Columns that are no features."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """More such columns, and the settings that name them, for errors."""
+    missing_chunks: str | None = None
+    """Otherwise ``fill``."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of data sets."""
+
+    name: str
+    title: str
+    """In messages: ``"a Zarr group"``."""
+    open: Callable[[Request], Dataset]
+    """Opens a request; reads only metadata."""
+    scheme: str = ""
+    """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
+    suffixes: tuple[str, ...] = ()
+    """How addresses of this format end."""
+    holds: Callable[[str], bool] | None = None
+    """Tells whether a folder whose address has no known suffix is in this format."""
+    columns: bool = False
+    """Whether its columns have names, so that some can be left out."""
+    alone: bool = True
+    """Whether an address alone names labelled rows; a folder of new data sets may then hold such files."""
+
+    def is_named_by(self, uri: str) -> bool:
+        """Tell whether the beginning or the end of an address names this format."""
+        return (bool(self.scheme) and uri.startswith(self.scheme)) or uri.endswith(self.suffixes)
+
+
+FORMATS = Registry(Format, "mmpca_dist.tables.readers", group="mmpca_dist.formats")
+
+
+def format_of(uri: str) -> Format:
+    """Return the format of a data set, by its address or the content of its folder; Zarr where neither tells."""
+    for format in FORMATS.values():
+        if format.is_named_by(uri):
+            return format
+    storage.require(uri)
+    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri))
+    return next(holding, FORMATS["zarr"])
+
+
+def open_dataset(
+    uri: str | os.PathLike,
+    *,
+    features: str | None = None,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    beside: Mapping[str, str] | None = None,
+    missing_chunks: str | None = None,
+) -> Dataset:
+    """Open a labelled data set; reads only metadata.
+
+    Parameters
+    ----------
+    uri : str or path
+        A path, or a URL of an object store, of a Zarr group (of dense rows, or of CSR rows as AnnData stores them), a
+        Parquet file or folder, an Arrow file, a ``.npz`` file (of arrays, or of a CSR matrix), or a ``.npy`` file
+        (give the labels' file as ``label``); ``bundled:digits|breast_cancer|wine|iris``
+        (``?classes=0,1&noise=4&seed=0`` chooses classes and adds Gaussian noise of that standard deviation);
+        ``synthetic:gaussian?n=...&d=...`` or ``synthetic:clusters?...``.
+    features : str, optional
+        The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet and Arrow a column of
+        fixed-size lists (default: all columns but the label).
+    label : str, optional
+        The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
+        Parquet and Arrow a column (default ``"label"`` or ``"y"``).
+    drop : sequence of str
+        Columns of Parquet or Arrow that are no features, such as an identifier.
+    beside : dict, optional
+        More such columns, and the settings that name them, for errors. Other formats ignore them.
+    missing_chunks : {"refuse", "fill"}, optional
+        Whether Zarr chunks that are not stored are an error or fill values. By default those of rows are an error, and
+        those of labels are read as the fill value where that is also the label of other rows.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InputError
+        Where the address, the arrays or the columns do not make a labelled table; the message says what to do.
+
+    Examples
+    --------
+    >>> from mmpca_dist import open_dataset
+    >>> dataset = open_dataset("bundled:iris")
+    >>> dataset.n_rows, dataset.n_features
+    (150, 4)
+    """
+    if missing_chunks not in ("refuse", "fill", None):
+        raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
+    request = Request(
+        storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
+        missing_chunks=missing_chunks,
+    )  # fmt: skip
+    format = format_of(request.uri)
+    dataset = format.open(request)
+    if drop and not format.columns:
+        raise InputError(
+            f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
+            "to leave them out by."
+        )
+    return dataset
+
+
+def open_rows(
+    uri: str | os.PathLike,
+    *,
+    features: str | None = None,
+    label: str | None = None,
+    missing_chunks: str | None = None,
+    names: list[str] | None = None,
+    labelled: bool = False,
+) -> Dataset:
+    """Open rows that may have no labels, such as those that a fitted model is to transform.
+
+    Parameters
+    ----------
+    uri, features, label, missing_chunks
+        As for ``open_dataset``; a ``label`` that is named must be there.
+    names : list of str, optional
+        The features that a model was fitted to. Columns of Parquet and Arrow are taken by these names, in any order
+        and among other columns; features of other formats must be in this order, if they have names at all.
+    labelled : bool
+        Whether labels must be there even if ``label`` is None.
+
+    Returns
+    -------
+    Dataset
+        Its ``has_labels`` tells whether it has labels.
+
+    Raises
+    ------
+    InputError
+        As for ``open_dataset``, and for features that are not those in ``names``.
+    """
+    request = Request(
+        storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
+        missing_chunks=missing_chunks,
+    )  # fmt: skip
+    dataset = format_of(request.uri).open(request)
+    stored = dataset.feature_names
+    if names is not None and stored is not None and len(stored) == len(names) and stored != names:
+        refuse_missing_names(dataset.uri, stored, names)
+        i = next(i for i, name in enumerate(names) if stored[i] != name)
+        raise InputError(
+            f"{dataset.uri} has the features in another order than the model was fitted to: feature {i} is "
+            f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
+        )
+    return dataset
+
+
+def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:
+    """Refuse features that lack some of the ``names`` that a model was fitted to."""
+    stored = set(stored)
+    missing = [name for name in names if name not in stored]
+    if missing:
+        raise InputError(
+            f"{uri} lacks {len(missing)} of the {len(names)} features that the model was fitted to: "
+            f"{some_names(missing)}.{did_you_mean(missing[0], stored.difference(names))}"
+        )
+
+
+def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Dataset:
+    """Open a column or array of names beside the rows of a data set, as if it were their labels.
+
+    ``setting`` says in errors what names the column.
+    """
+    if dataset.uri.startswith(storage.NAMED):
+        raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
+    names = dataset.feature_names if dataset.named_columns else None
+    with settings_named(as_named(setting)):
+        return open_rows(
+            dataset.uri, features=dataset.features, label=name, names=names, missing_chunks=dataset.missing_chunks
+        )
+
+
+COMPRESSED = (".gz", ".bz2", ".xz")
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".libsvm", ".svm", ".svmlight")
+
+
+def stem_of(uri: str) -> str:
+    """Return an address in lower case without the suffix of a compression."""
+    stem = uri.lower()
+    for suffix in COMPRESSED:
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
+def _refuse_text(request: Request) -> Dataset:
+    unlabelled = "" if request.label_required else " (with --unlabelled, if it is CSV without labels)"
+    raise InputError(
+        f"{request.uri} is text: turn it into Zarr first, with: mmpca ingest {request.typed} DEST.zarr{unlabelled}"
+    )
+
+
+TEXT = Format(
+    "text", "text", _refuse_text, alone=False,
+    suffixes=tuple(name + packed for name in TEXT_SUFFIXES for packed in ("", *COMPRESSED)),
+)  # fmt: skip
+"""Text is ingested before it is read."""

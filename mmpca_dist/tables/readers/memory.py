@@ -1,0 +1,207 @@
+"""Rows in memory: arrays, CSR matrices, and ``.npz`` files, which each process loads whole."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+import zipfile
+import zlib
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.changes import digest_of_arrays
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, check_table, grain_edges
+from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.npy import NpyHeader, read_again
+
+CSR_PARTS = ("data", "indices", "indptr", "shape")
+"""The arrays of a CSR matrix in an ``.npz`` file, as ``scipy.sparse.save_npz`` names them."""
+
+
+class _InMemory(Dataset):
+    """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
+
+    kind = "memory"
+
+    def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
+        self.uri, self.has_labels = uri, y is not None
+        self._y = None if y is None else normalize_labels(y, uri)
+        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=self.sparse)
+        self._X = X
+        self.n_rows, self.n_features = X.shape
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        assert self._y is not None  # noqa: S101  (has_labels says so)
+        return self._y[start:stop]
+
+
+class ArrayDataset(_InMemory):
+    """Rows ``X`` of shape (n, d) that are in memory, and labels ``y`` of shape (n,), or None."""
+
+    in_memory = True
+    read_overhead = 0.0
+
+    def __init__(self, X: NDArray, y: NDArray | None, uri: str = "the array in memory") -> None:
+        super().__init__(np.asarray(X), y, uri)
+        self.dtype = self._X.dtype
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return grain_edges(self.n_rows, self.row_bytes)
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        return self._X[start:stop]
+
+    def fingerprint(self) -> str:
+        return storage.digest("array", digest_of_arrays(self._X, self._y))
+
+
+class SparseArray(_InMemory, SparseRows):
+    """A ``scipy.sparse`` matrix or array ``X`` of shape (n, d) in memory, and labels ``y`` of shape (n,), or None.
+
+    Values that are stored twice are summed, as scipy means them, unless ``sum_duplicates`` is false. ``X`` itself is
+    never changed.
+    """
+
+    def __init__(
+        self, X: Any, y: NDArray | None, uri: str = "the matrix in memory", *, sum_duplicates: bool = True
+    ) -> None:
+        super().__init__(X, y, uri)
+        self.dtype = value_type(X.dtype)
+        rows = csr_array(X)
+        if sum_duplicates and not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        self._X = rows.astype(self.dtype, copy=False)
+
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        ends = self._X.indptr[start : stop + 1]
+        within = slice(ends[0], ends[-1])
+        return self._X.data[within], self._X.indices[within], ends - ends[0]
+
+    @property
+    def nnz(self) -> int:
+        return int(self._X.nnz)
+
+    @property
+    def n_bytes(self) -> int:
+        return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
+
+    def _most_stored(self, n_rows: int) -> int:
+        return most_stored(self._X.indptr, n_rows)
+
+    def fingerprint(self) -> str:
+        arrays = (self._X.data, self._X.indices, self._X.indptr, self._y)
+        return storage.digest("csr", self.n_features, digest_of_arrays(*arrays))
+
+
+def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
+    """Return an array or a scipy.sparse matrix (n, d) with labels (n,), or None, as a data set."""
+    return SparseArray(X, y, uri) if issparse(X) else ArrayDataset(X, y, uri)
+
+
+class NpzDataset(DatasetProxy):
+    """A small ``.npz`` file, which each process loads whole."""
+
+    features: str
+    kind = "memory"
+
+    def __init__(self, request: Request) -> None:
+        self.uri, self.features, self._label = request.uri, request.features or "X", request.label or "y"
+        self._label_required, self._token = request.label_required, uuid.uuid4().hex
+        super().__init__(self._rows)
+        self.has_labels = self._rows.has_labels
+        self.resident_bytes = 2 * self.n_bytes
+
+    @property
+    def _rows(self) -> ArrayDataset | SparseArray:
+        return _load(self.uri, self.features, self._label, self._label_required, self._token)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.uri]
+
+    def fingerprint(self) -> str:
+        return storage.digest("npz", storage.list_objects(self.uri), self.features, self._label)
+
+
+@functools.lru_cache(maxsize=2)
+@read_again
+def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
+    """Load a file, once for each ``token``."""
+    storage.require(uri)
+    with storage.reached(uri) as (fs, path), fs.open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                names = sorted(archive.files)
+                members = npz_members(names, features, label, label_required, uri)
+                _refuse_oversized(archive.zip, [name for name in (*members, "format") if name in names], uri)
+                y = archive[label] if label in members else None
+                if features in members:
+                    return ArrayDataset(archive[features], y, uri)
+                return _csr_of(archive, y, uri)
+        except (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+            if isinstance(error, MmpcaError) or getattr(error, "errno", None):
+                raise  # the file is out of reach, not damaged
+            raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
+
+
+def _refuse_oversized(archive: zipfile.ZipFile, members: Collection[str], uri: str) -> None:
+    """Refuse arrays that do not fit into memory, or are shorter than they declare."""
+    total = 0
+    for name in members:
+        info = archive.getinfo(f"{name}.npy")
+        total += info.file_size
+        refuse_larger(total, uri, f"Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr")
+        with archive.open(info) as stream:
+            NpyHeader.read(stream, f"{name!r} of {uri}").refuse_longer_than(info.file_size, f"{name!r} of {uri}")
+
+
+def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
+    """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels."""
+    rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
+    members = (*rows, label) if label_required or label in names else rows
+    for name in members:
+        if names.count(name) > 1:
+            raise InputError(f"{uri} holds {names.count(name)} arrays called {name!r}. Save one of them again.")
+        if name not in names:
+            raise InputError(f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}")
+    return members
+
+
+def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
+    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
+    try:
+        form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
+    except (ValueError, SystemError) as error:  # several texts, or numbers of no characters
+        raise InputError(f"The array 'format' of {uri} is no text; it must be 'csr'.") from error
+    if form != "csr":
+        raise InputError(
+            f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "
+            "scipy.sparse.save_npz(path, X.tocsr())."
+        )
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
+    return int(shape[0]), int(shape[1])
+
+
+def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
+    size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
+    check_index_type(indices.dtype, uri)
+    check_row_ends(indptr, size[0], len(data), len(indices), uri)
+    rows = csr_array((data.astype(value_type(data.dtype), copy=False), indices, indptr), shape=size)
+    return SparseArray(rows, y, uri, sum_duplicates=False)
+
+
+FORMAT = Format("npz", "a file of arrays", NpzDataset, suffixes=(".npz",))

@@ -1,0 +1,206 @@
+"""Rows in named columns, or in one column of fixed-size lists, and a column of labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.column_faults import ColumnFault, Gaps
+from mmpca_dist.tables.dataset import Dataset, readable
+from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
+from mmpca_dist.tables.times import as_times
+
+LABEL_NAMES = ("label", "y")
+TRANSPOSE_ROWS = 256
+"""Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
+
+
+class ColumnRows(Dataset):
+    """Base of the formats whose columns have names; a subclass reads Arrow tables.
+
+    ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows.
+    Columns in ``drop`` are no features; nor are those in ``beside``, which must exist, unless one is ``features`` or
+    the label.
+    """
+
+    read_overhead = 2.5
+
+    def __init__(self, request: Request, schema: pa.Schema) -> None:
+        self.uri, drop = request.uri, list(request.drop)
+        self.kind = "local" if storage.is_local(self.uri) else "remote"
+        name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
+        if times > 1:
+            raise InputError(f"{self.uri} has {times} columns called {name!r}. Rename all but one.")
+        self.label = _label_column(schema, request)
+        self.has_labels = self.label is not None
+        for name, setting in request.beside.items():
+            if name not in schema.names:
+                raise InputError(f"{self.uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
+            if name not in (request.features, self.label):
+                drop.append(name)
+        self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        fields = [schema.field(name) for name in self.columns]
+        _refuse_other_types(fields, self.uri)
+        if self._is_list:
+            kind, self.features = fields[0].type, self.columns[0]
+            self.n_features, self.dtype = kind.list_size, _numpy_type(kind.value_type)
+            if not self.n_features:
+                raise InputError(f"The lists in column {self.features!r} of {self.uri} have no values.")
+        else:
+            self.n_features, self.dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
+            self.feature_names, self.named_columns = list(self.columns), True
+
+    def gaps(self, beside: Sequence[str] = ()) -> Gaps:
+        """Return which features, labels and columns ``beside`` have missing values, by the metadata."""
+        return Gaps([], complete=False)
+
+    @abstractmethod
+    def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
+        """Yield consecutive tables of some columns, which together are the rows, and the first row of each."""
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        if out is None:
+            out = np.empty((stop - start, self.n_features), self.dtype)
+        fill = _fill_from_list if self._is_list else _fill_from_columns
+        for table, first in self._parts(start, stop, list(self.columns)):
+            fill(table, out[first - start : first - start + len(table)], first, self.uri)
+        return out
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        where = f"column {self.label!r} of {self.uri}"
+        return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        times = np.concatenate(list(self._values(start, stop, "times")))
+        return as_times(times, f"column {self.label!r} of {self.uri}", start)
+
+    def _values(self, start: int, stop: int, what: str) -> Iterator[NDArray]:
+        """Yield the label column of some rows piece by piece; ``what`` it holds, for errors."""
+        assert self.label is not None  # noqa: S101  (has_labels says so)
+        with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
+            for table, first in self._parts(start, stop, [self.label]):
+                _refuse_nulls(table.column(0), self.label, first, self.uri, what)
+                yield from map(_values, table.column(0).chunks)
+
+
+def _label_column(schema: pa.Schema, request: Request) -> str | None:
+    """Return the label column, by default none of ``request.names``; None where there is none and none is required."""
+    names = [request.label] if request.label else [name for name in LABEL_NAMES if name not in (request.names or ())]
+    for name in names:
+        if name in schema.names:
+            return name
+    if not request.label_required and request.label is None:
+        return None
+    hint = did_you_mean(names[0], schema.names) or f" Its columns are {some_names(schema.names)}."
+    raise InputError(f"{request.uri} has no column {' or '.join(map(repr, names))} ({setting_name('label')}).{hint}")
+
+
+def _feature_columns(
+    schema: pa.Schema, request: Request, label: str | None, drop: list[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the feature columns, and whether they are one fixed-size list."""
+    uri, features = request.uri, request.features
+    _refuse_unknown(drop, schema.names, label, uri)
+    left_out = {label, *drop}
+    others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
+    if request.names and features is None and not any(_holds_lists(schema.field(name)) for name in others):
+        refuse_missing_names(uri, others, request.names)
+        return tuple(request.names), False
+    if features is not None and features not in others:
+        raise InputError(
+            f"{uri} has no feature column {features!r} ({setting_name('features')}).{did_you_mean(features, others)}"
+        )
+    names = (features,) if features is not None else others
+    if not names:
+        beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
+        raise InputError(f"{uri} has no columns" + (" beside " + " and ".join(beside) if beside else "") + ".")
+    lists = [name for name in names if _holds_lists(schema.field(name))]
+    if lists and len(names) > 1:
+        raise InputError(
+            f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
+            f"or leave out the others with {setting_name('drop')}."
+        )
+    return names, bool(lists)
+
+
+def _holds_lists(field: pa.Field) -> bool:
+    return pa.types.is_fixed_size_list(field.type)
+
+
+def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: str) -> None:
+    existing = set(names)
+    for name in drop:
+        if name == label:
+            raise InputError(f"{setting_name('drop')} names {name!r}, which is the label of {uri}.")
+        if name not in existing:
+            hint = did_you_mean(name, names) or f" Its columns are {some_names(names)}."
+            raise InputError(f"{setting_name('drop')} names {name!r}, which is no column of {uri}.{hint}")
+
+
+def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
+    """Refuse columns that hold no numbers."""
+    kinds = {field.name: field.type.value_type if _holds_lists(field) else field.type for field in fields}
+    is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    bad = [name for name, kind in kinds.items() if not any(test(kind) for test in is_number)]
+    if bad:
+        others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
+        raise ColumnError(
+            f"Column {bad[0]!r} of {uri} has type {kinds[bad[0]]}{others}; features must be numbers. Encode it as "
+            f"numbers, leave it out with {setting_name('drop', bad[:MOST_NAMES])}, or name it as "
+            f"{setting_name('label')}.",
+            [ColumnFault(name, f"type {kinds[name]}, where numbers belong") for name in bad],
+        )
+
+
+def _numpy_type(kind: pa.DataType) -> np.dtype:
+    return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
+
+
+def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind: str = "gap") -> None:
+    if column.null_count:
+        row = first + int(np.argmax(column.is_null().to_numpy()))
+        raise ColumnError(
+            f"Column {name!r} of {uri} has {column.null_count} missing values (null), the first in row {row}. "
+            "Fill or drop them.",
+            [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
+        )
+
+
+def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+    column, at = table.column(0), 0
+    _refuse_nulls(column, "features", first, uri)  # flatten() would drop null lists
+    for chunk in column.chunks:
+        values = chunk.flatten()
+        if values.null_count:
+            row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
+            raise InputError(f"A list of {uri} has a missing value (null) in row {row}. Fill or drop it.")
+        rows[at : at + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
+        at += len(chunk)
+
+
+def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+    columns = np.empty((rows.shape[1], len(rows)), rows.dtype)
+    for target, name, column in zip(columns, table.column_names, table.columns, strict=True):
+        _refuse_nulls(column, name, first, uri)
+        at = 0
+        for chunk in column.chunks:
+            target[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+            at += len(chunk)
+    for start in range(0, len(rows), TRANSPOSE_ROWS):
+        rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
+
+
+def _values(chunk: pa.Array) -> NDArray:
+    """Return labels; the text of a category is stored once, and not copied."""
+    if pa.types.is_dictionary(chunk.type):
+        return chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy(zero_copy_only=False)]
+    return chunk.to_numpy(zero_copy_only=False)

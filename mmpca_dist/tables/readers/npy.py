@@ -1,0 +1,185 @@
+"""Rows in ``.npy`` files: memory-mapped on a local disk, byte ranges elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import tokenize
+import uuid
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tenacity
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.readers.formats import Format, Request
+
+HEADER_BYTES = 64 << 10
+"""Headers of arrays of numbers take some hundred bytes."""
+HEADER_ERRORS = (ValueError, KeyError, EOFError, TypeError, AttributeError, OverflowError, SyntaxError, RecursionError,
+                 MemoryError, tokenize.TokenError)  # fmt: skip
+"""What NumPy, and Python's parser in it, raise for what is no header."""
+READINGS = 20
+read_again = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(SystemError), stop=tenacity.stop_after_attempt(READINGS), reraise=True
+)
+"""Let a function that reads headers do so again where the parser fails.
+
+Python's parser (3.11 and 3.12) counts its depth once for all threads. If a collection of garbage lets another thread
+parse in between, it raises a SystemError, "AST constructor recursion depth mismatch", for text that is sound.
+"""
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """The header of an array in ``.npy`` form; its values begin at ``offset``."""
+
+    shape: tuple[int, ...]
+    by_column: bool
+    dtype: np.dtype
+    offset: int
+
+    @classmethod
+    def read(cls, stream: Any, where: str) -> NpyHeader:
+        """Read the header at the position of a stream; refuse other forms and Python objects with an ``InputError``."""
+        try:
+            shape, fortran, dtype = _read_header(stream, stream.tell())
+        except (OSError, zipfile.BadZipFile, zlib.error, *HEADER_ERRORS) as error:
+            reason = " ".join(str(error).split()).rstrip(".")[:200] or "its header is none"
+            raise InputError(f"{where} is not a readable .npy file: {reason}.") from error
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise InputError(f"{where} is not a readable .npy file: it declares the shape {str(shape)[:100]}.")
+        if dtype.hasobject:
+            raise InputError(
+                f"{where} holds pickled Python objects, which are never loaded. Save it as numbers, or labels as "
+                "strings: np.asarray(y, dtype=str)."
+            )
+        return cls(shape, fortran and len(shape) == 2, dtype, stream.tell())
+
+    def refuse_longer_than(self, n_bytes: int | None, where: str) -> None:
+        """Refuse an array that is longer than its file of ``n_bytes``; some servers do not tell the length (None)."""
+        declared = self.offset + math.prod(self.shape) * self.dtype.itemsize
+        if n_bytes is not None and declared > n_bytes:
+            raise InputError(
+                f"{where} declares the shape {self.shape}, which takes {declared} bytes, and has {n_bytes}. It is cut "
+                "short: copy it again."
+            )
+
+
+@read_again
+def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    if stream.tell() != start:
+        stream.seek(start)
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    return headers[np.lib.format.read_magic(stream)](stream)
+
+
+class NpyDataset(Dataset):
+    """A ``.npy`` file of rows, and one of labels where there are any."""
+
+    def __init__(self, uri: str, label: str | None) -> None:
+        self.uri, self.label = uri, label
+        self._token = uuid.uuid4().hex
+        rows = _header(uri, self._token)
+        n_labels = None if label is None else _n_labels(label, self._token)
+        check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
+        if label is not None:
+            n_rows = min(rows.shape[0], default_chunk_rows(rows.shape[1] * rows.dtype.itemsize))
+            check_label_type(_header(label, self._token).dtype, n_rows, label)
+        local = storage.is_local(uri)
+        if rows.by_column and not local:
+            raise InputError(
+                f"{uri} is stored column by column, so that its rows cannot be read from object storage piece by "
+                f"piece. Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr"
+            )
+        self.n_rows, self.n_features = rows.shape
+        self.dtype = rows.dtype
+        self.has_labels = label is not None
+        self.kind = "local" if local else "remote"
+        for file in self.addresses if local else ():
+            _map(file, self._token)  # so that a file that replaces it meanwhile is not read by this one's header
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        rows = _read(self.uri, self._token, start, stop)
+        if out is None:
+            return np.ascontiguousarray(rows)
+        out[...] = rows
+        return out
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        assert self.label is not None  # noqa: S101  (has_labels says so)
+        with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
+            return normalize_labels(np.asarray(_read(self.label, self._token, start, stop)), self.label)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.uri] if self.label is None else [self.uri, self.label]
+
+    def fingerprint(self) -> str:
+        return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
+
+
+def _n_labels(label: str, token: str) -> int:
+    shape = _header(label, token).shape
+    if not shape or shape[1:] not in ((), (1,)):
+        raise InputError(f"The labels in {label} have shape {shape}; they must be one value a row, shape (n,).")
+    return shape[0]
+
+
+def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
+    if storage.is_local(uri):
+        return _map(uri, token)[start:stop]
+    header = _header(uri, token)
+    row_bytes = header.dtype.itemsize * int(np.prod(header.shape[1:]))
+    first, end = (header.offset + row * row_bytes for row in (start, stop))
+    with storage.reached(uri) as (fs, path):
+        data = fs.cat_file(path, start=first, end=end) if end > first else b""
+    if len(data) != end - first:
+        raise InputError(
+            f"{uri} gave {len(data)} bytes where rows {start} to {stop - 1} have {end - first}. It is cut short, or "
+            "its server does not read by ranges: copy it again, or to a local disk."
+        )
+    return np.frombuffer(data, header.dtype).reshape(stop - start, *header.shape[1:])
+
+
+@functools.lru_cache(maxsize=8)
+def _map(path: str, token: str) -> NDArray:
+    header = _header(path, token)
+    with storage.explained(path):
+        try:
+            return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
+        except ValueError as error:  # cut short since its header was read
+            raise InputError(f"{path} is not a readable .npy file: {error}.") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _header(uri: str, token: str) -> NpyHeader:
+    storage.require(uri)
+    with storage.reached(uri) as (fs, path):
+        data = fs.cat_file(path, start=0, end=HEADER_BYTES)
+        n_bytes = fs.size(path)
+    header = NpyHeader.read(io.BytesIO(data), uri)
+    header.refuse_longer_than(n_bytes, uri)
+    return header
+
+
+def _open(request: Request) -> NpyDataset:
+    if request.label is None and request.label_required:
+        raise InputError(f"{request.uri} holds rows only: give the .npy file of the labels as {setting_name('label')}.")
+    return NpyDataset(request.uri, None if request.label is None else storage.normalize(request.label))
+
+
+FORMAT = Format("npy", "an array", _open, suffixes=(".npy",), alone=False)

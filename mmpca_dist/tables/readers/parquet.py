@@ -1,0 +1,215 @@
+"""Rows in Parquet: a file, or the files of a folder."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from dask.utils import format_bytes
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.column_faults import ColumnFault, Gaps
+from mmpca_dist.tables.labels import NAME_CHARACTERS, refuse_texts
+from mmpca_dist.tables.memory_limits import allowed_bytes, refuse_absurd, refuse_larger
+from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
+from mmpca_dist.tables.readers.parquet_pages import CheckedColumns, columns_of, unpacks_little
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group: the file that holds it, its number there, its first row in the data set, its rows."""
+
+    file: str
+    number: int
+    start: int
+    n_rows: int
+
+
+class ParquetDataset(ColumnRows):
+    """Rows and labels of a Parquet file, or of the Parquet files of a folder; see ``parquet_folders``."""
+
+    def __init__(self, request: Request) -> None:
+        self._token = uuid.uuid4().hex
+        table = parquet_files(request.uri)
+        self._files = table.files
+        leaves = _metadata(self._files[0], self._token).schema
+        stored = leaves.to_arrow_schema()
+        # Where files hold a column of a folder's name too, the files count.
+        self._in_folders = [column for column in table.fields if column.name not in stored.names]
+        self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
+        super().__init__(request, pa.schema([*stored, *self._in_folders]))
+        self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
+        self._groups: list[RowGroup] = []
+        self._allowed = allowed_bytes()
+        self.n_rows = 0
+        for file in self._files:
+            metadata = _metadata(file, self._token)
+            _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
+            for number in range(metadata.num_row_groups):
+                group = metadata.row_group(number)
+                self._refuse_oversized(group, f"Row group {number} of {file}")
+                if group.num_rows:
+                    self._groups.append(RowGroup(file, number, self.n_rows, group.num_rows))
+                self.n_rows += group.num_rows
+        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+
+    def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
+        """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
+        refuse_absurd(where, (group.num_rows, self.n_features), self.dtype.itemsize)
+        number = self._label_number
+        labels = 0 if number is None else group.column(number).total_uncompressed_size
+        refuse_larger(max(group.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
+
+    def gaps(self, beside: Sequence[str] = ()) -> Gaps:
+        names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (self.label, *beside) if name}
+        return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return np.asarray([group.start for group in self._groups] + [self.n_rows], dtype=np.int64)
+
+    def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
+        for group in self._groups[bisect(self._groups, start, key=lambda group: group.start) - 1 :]:
+            if group.start >= stop:
+                return
+            table = self._with_folders(group, storage.undamaged(group.file, partial(self._read_group, group, columns)))
+            skip = max(start - group.start, 0)
+            # Columns are read in the order of the file.
+            yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
+
+    def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
+        metadata = _metadata(group.file, self._token)
+        chunks = columns_of(metadata.row_group(group.number), set(columns))
+        are_texts = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
+        source, batch_rows = _source(group.file), group.n_rows
+        checks = are_texts or self._is_list or not unpacks_little(chunks, self._allowed)
+        if checks:
+            n_values = None if are_texts else group.n_rows * (self.n_features if self._is_list else 1)
+            with Path(source).open("rb") if isinstance(source, str) else source as raw:
+                source = CheckedColumns(raw, chunks, n_values, f"row group {group.number} of {group.file}")
+            if are_texts:
+                longest = max(pages.n_bytes if pages.repeats else 1 for pages in source.pages)
+                batch_rows = min(max(self._allowed // max(longest, 1), 1), group.n_rows)
+        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=not checks) as file:
+            if batch_rows == group.n_rows:
+                return file.read_row_group(group.number, columns=columns, use_threads=False)
+            return pa.Table.from_batches(self._names(file.iter_batches(batch_rows, [group.number], columns)))
+
+    def _names(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Refuse texts that are too long for names, or do not fit into memory, before all are read."""
+        n_bytes = 0
+        for batch in batches:
+            (column,) = batch.columns
+            texts = column.dictionary if pa.types.is_dictionary(column.type) else column
+            n_bytes += batch.nbytes
+            if n_bytes > self._allowed or (pc.max(pc.binary_length(texts)).as_py() or 0) > 4 * NAME_CHARACTERS:
+                refuse_texts(texts.to_pylist(), f"Labels in column {self.label!r} of {self.uri}")
+                raise InputError(
+                    f"The labels of a row group of {self.uri} take more than {format_bytes(self._allowed)}. Write it "
+                    "again with smaller row groups, or allow more memory."
+                )
+            yield batch
+
+    def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
+        """Add the columns that are in the names of folders."""
+        for column in self._in_folders:
+            value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
+            table = table.append_column(column, pa.repeat(value, group.n_rows))
+        return table
+
+    def describe_chunk(self, row: int) -> str:
+        number, start, stop = self.chunk_of(row)
+        group = self._groups[number]
+        return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._files
+
+    def fingerprint(self) -> str:
+        objects = [storage.list_objects(file) for file in self._files]
+        in_folders = [self._of_file] if self._in_folders else []
+        return storage.digest("parquet", self.n_rows, list(self.columns), self.label, objects, *in_folders)
+
+
+def _source(file: str) -> Any:
+    fs, path = storage.filesystem(file)
+    return path if storage.is_local(file) else fs.open(path, "rb")
+
+
+@functools.lru_cache(maxsize=4096)
+def _metadata(file: str, token: str) -> pq.FileMetaData:
+    storage.refuse_pipe(file)
+    with storage.explained(file):
+        try:
+            return storage.undamaged(file, lambda: storage.agreed(file, lambda: pq.read_metadata(_source(file))))
+        except (pa.ArrowInvalid, UnicodeError) as error:
+            raise InputError(
+                f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
+                "Write or copy it again."
+            ) from error
+
+
+def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
+    if schema.names != expected.names:
+        lacking = [name for name in expected.names if name not in schema.names]
+        more = [name for name in schema.names if name not in expected.names]
+        what = (
+            f"lacks {some_names(lacking)} of" if lacking else f"has {some_names(more)} beyond" if more else "reorders"
+        )
+        raise InputError(f"{file} {what} the columns of {first}. Write all files of a folder alike.")
+    for field, other in zip(schema, expected, strict=True):
+        if field.type != other.type:
+            raise InputError(
+                f"Column {field.name!r} has type {field.type} in {file} and {other.type} in {first}. Write both alike."
+            )
+
+
+def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> Gaps:
+    """Return which columns have missing values, by the statistics of row groups; ``kinds`` are faults by column."""
+    counts, complete, looked_up = dict.fromkeys(kinds, 0), True, 0
+    for group in groups:
+        # The values of a list have a path of their own, such as x.list.element.
+        paths = [(i, group.column(i).path_in_schema) for i in range(group.num_columns)]
+        columns = {name: i for i, path in paths if (name := path if path in kinds else path.rsplit(".", 2)[0]) in kinds}
+        looked_up += len(columns)
+        if looked_up > LIMITS.parquet_statistics:
+            complete = False
+            break
+        complete = complete and len(columns) == len(kinds)  # others are in the names of folders
+        for name, i in columns.items():
+            statistics = group.column(i).statistics
+            if statistics is None or not statistics.has_null_count:
+                complete = False
+            else:
+                counts[name] += statistics.null_count
+    faults = [
+        ColumnFault(name, f"{count:,} missing value{'s' * (count != 1)} (null)", kinds[name])
+        for name, count in counts.items()
+        if count
+    ]
+    return Gaps(faults, complete)
+
+
+def _is_folder_of_parquet(uri: str) -> bool:
+    with storage.reached(uri) as (fs, path):
+        is_folder = fs.isdir(path)
+    return is_folder and holds_parquet(uri, storage.names_in(uri))
+
+
+FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=_is_folder_of_parquet, columns=True)

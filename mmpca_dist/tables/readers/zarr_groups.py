@@ -1,0 +1,334 @@
+"""Zarr groups as data sets: the base of dense and sparse rows, with labels, names, and missing chunks."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+import uuid
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.zarr_stores import values_of
+from mmpca_dist.tables.column_scatter import stored_heavy_columns
+from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.readers.formats import Request
+from mmpca_dist.tables.readers.zarr_bounds import member
+from mmpca_dist.tables.times import as_times
+
+TABLE = "mmpca-table"
+"""Attribute of a group: the sub-group that holds its table."""
+ARRAYS = "mmpca-arrays"
+"""Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
+ROWS = "mmpca-rows"
+"""Attribute of a group: the number of rows and columns written, and their type; earlier versions record nothing."""
+TOKEN = re.compile("[0-9a-f]{32}")
+"""The name of a sub-group that holds a table."""
+SPARSEST, FEWEST_CHUNKS = 1000, 10_000
+"""Of more chunks than ``FEWEST_CHUNKS``, at least one in ``SPARSEST`` is stored; else the metadata are made up."""
+CHUNK_NUMBER = re.compile(r"\d{1,18}")
+AGAIN = " It is damaged: write it again, or restore it from its source."
+
+
+def table_url(uri: str, group: zarr.Group) -> str:
+    """Return the address of the table of a group: the group itself, or the sub-group that an attribute names."""
+    token = group.attrs.get(TABLE)
+    if token is None:
+        return uri
+    if not isinstance(token, str) or not TOKEN.fullmatch(token):
+        raise InputError(f"{uri} is damaged: its attribute {TABLE!r} is {token!r}, which is no sub-group of an ingest.")
+    return storage.join(uri, token)
+
+
+class ZarrGroupRows(Dataset):
+    """Rows and labels of a Zarr group, version 3 or 2.
+
+    ``request.features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
+    labels (default ``y``), or a column of AnnData's table such as ``obs/cell_type``. ``table`` is the address of the
+    arrays, by ``table_url``. It stays the same while the table is replaced, so that nobody reads a part of each.
+    """
+
+    features: str
+    label: str
+
+    def __init__(self, request: Request, table: str) -> None:
+        self.uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
+        self.features, self.label = request.features or "X", request.label or "y"
+        self.kind = "local" if storage.is_local(self.uri) else "remote"
+        self._token = uuid.uuid4().hex
+        group = zarr_stores.open_group(table)
+        self.has_labels = request.label_required or member(group, self.label, self.uri) is not None
+        labels = ZarrLabels.of(group, self.label, self.uri) if self.has_labels else None
+        self._where = f"{self.uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
+        self._open(group, None if labels is None else labels.array.shape[0])
+        self._refuse_other_rows(group)
+        self._attributes(group)
+        if labels is not None:
+            n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
+            check_label_type(labels.array.dtype, n_rows, f"{self.uri}/{self.label}")
+            self.missing_labels = self._missing_labels(labels)
+
+    @abstractmethod
+    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
+        """Set the shape and the type of the rows, and refuse what is no table."""
+
+    def _refuse_other_rows(self, group: zarr.Group) -> None:
+        """Compare the shape with the recorded one: metadata have no checksum, and one wrong digit shifts columns."""
+        written = group.attrs.get(ROWS)
+        if self.features != "X" or not isinstance(written, list):
+            return
+        n_rows, *others = [*written, None]
+        if others != [self.n_features, str(self.dtype), None] or not isinstance(n_rows, int) or self.n_rows < n_rows:
+            raise InputError(
+                f"{self.uri}/{self.features} has {self.n_rows} rows of {self.n_features} columns of type {self.dtype}, "
+                f"and was written with {str(written)[:60]}. Its metadata are damaged: restore them, or write it again."
+            )
+
+    def _attributes(self, group: zarr.Group) -> None:
+        names = group.attrs.get("feature_names", _column_names(group, self.uri))
+        if isinstance(names, list) and len(names) == self.n_features:
+            self.feature_names = [str(name) for name in names]
+        self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
+        match group.attrs.get("image_shape"):
+            case [int(height), int(width)] if height * width == self.n_features:
+                self.image_shape = (height, width)
+
+    def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
+        """Refuse missing chunks, which Zarr silently reads as fill values; ``what`` they hold, such as rows."""
+        chunks = StoredChunks.of(self.table, name, array)
+        if self.missing_chunks == "fill":
+            chunks.refuse_made_up(f"{self.uri}/{name}")
+        elif chunks.n_missing:
+            first, size = chunks.first_missing, chunks.shape[0]
+            start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
+            raise InputError(
+                f"{self.uri} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
+                f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks', 'fill')} to take its "
+                f"{what} as {array.fill_value}."
+            )
+
+    def _missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+        """Return what is missing; whether fill values are labels is known only once all labels are counted."""
+        if self.missing_chunks == "refuse":
+            self._refuse_missing(labels.path, labels.array, "labels")
+        chunks = StoredChunks.of(self.table, labels.path, labels.array)
+        if not chunks.n_missing:
+            return None
+        chunks.refuse_made_up(f"{self.uri}/{labels.path}")
+        stretches = chunks.missing_rows(self.n_rows)
+        n_rows = sum(stop - start for start, stop in stretches)
+        return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return _open_labels(self.table, self.label, self._token).read(start, stop)
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        labels = _open_labels(self.table, self.label, self._token)
+        if labels.categories is not None or labels.mask is not None:
+            return super().read_times(start, stop)
+        where = f"{labels.uri}/{labels.path}"
+        with readable(f"the times of rows {start} to {stop - 1} of {where}"):
+            return as_times(values_of(labels.array, start, stop), where, start)
+
+    @property
+    def addresses(self) -> list[str]:
+        names = [self.features, self.label] if self.has_labels else [self.features]
+        return [storage.join(self.table, name) for name in names]
+
+    def fingerprint(self) -> str:
+        objects = [storage.list_objects(address) for address in self.addresses]
+        return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
+
+
+def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
+    """Return the names in AnnData's table of columns, if the group has one."""
+    table = member(group, "var", uri)
+    names = stored_values(table, str(table.attrs.get("_index")), uri) if isinstance(table, zarr.Group) else None
+    return None if names is None else [str(name) for name in names]
+
+
+def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
+    """Return the array of rows ``name``; an ``InputError`` names those that there are."""
+    rows = member(group, name, uri)
+    if isinstance(rows, zarr.Array):
+        return rows
+    raise no_array(uri, name, "features", sorted(group.array_keys()))
+
+
+@dataclass(frozen=True)
+class StoredChunks:
+    """Which chunks (or shards) of a grid are stored. A grid may declare far too many chunks to list."""
+
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    stored: set[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, uri: str, name: str, array: zarr.Array) -> StoredChunks:
+        """List the chunks of ``array``, which is called ``name`` in the group at ``uri``."""
+        shape = array.shards or array.chunks
+        grid = tuple(-(-size // chunk) for size, chunk in zip(array.shape, shape, strict=True))
+        stored = set()
+        for key, *_ in storage.list_objects(storage.join(uri, name)):
+            index = tuple(map(int, CHUNK_NUMBER.findall(key)))
+            within = len(index) == len(grid) and all(i < size for i, size in zip(index, grid, strict=True))
+            if within and array.metadata.encode_chunk_key(index) == key:
+                stored.add(index)
+        return cls(shape, grid, stored)
+
+    @property
+    def n_missing(self) -> int:
+        return math.prod(self.grid) - len(self.stored)
+
+    def missing_rows(self, n_rows: int) -> list[tuple[int, int]]:
+        """Return the stretches (start, stop) of ``n_rows`` rows whose chunks are not stored, of a grid along rows."""
+        size, edges = self.shape[0], [-1, *sorted(index for (index,) in self.stored), self.grid[0]]
+        gaps = ((before + 1, after) for before, after in itertools.pairwise(edges) if after - before > 1)
+        return [(first * size, min(end * size, n_rows)) for first, end in gaps]
+
+    @property
+    def first_missing(self) -> tuple[int, ...]:
+        """The first one that is not stored, in C order; there must be one."""
+        return next(
+            index for number in range(len(self.stored) + 1) if (index := self._index(number)) not in self.stored
+        )
+
+    def _index(self, number: int) -> tuple[int, ...]:
+        """Return a position in the grid, whose size may exceed NumPy's integers."""
+        index = []
+        for size in reversed(self.grid):
+            number, within = divmod(number, size)
+            index.append(within)
+        return tuple(reversed(index))
+
+    def refuse_made_up(self, where: str) -> None:
+        """Refuse an array of which next to nothing is stored."""
+        total = math.prod(self.grid)
+        if total > FEWEST_CHUNKS and len(self.stored) * SPARSEST < total:
+            raise InputError(
+                f"{where} declares {total:,} chunks, of which {len(self.stored):,} are stored: next to nothing is "
+                "there. Its metadata are damaged or made up, or the chunks were not copied."
+            )
+
+
+@dataclass(frozen=True)
+class ZarrLabels:
+    """Labels of shape (n,), or codes of ``categories``; ``mask`` is true where there is no label.
+
+    ``path`` is the name of their array within the group at ``uri``.
+    """
+
+    uri: str
+    path: str
+    array: zarr.Array
+    categories: NDArray | None = None
+    mask: zarr.Array | None = None
+
+    @classmethod
+    def of(cls, group: zarr.Group, name: str, uri: str) -> ZarrLabels:
+        """Return the labels called ``name``, which may be a path such as ``obs/cell_type``."""
+        labels, where = member(group, name, uri), f"{uri}/{name}"
+        if labels is None:
+            table = group.get("obs")
+            columns = [f"obs/{column}" for column in sorted(table)] if isinstance(table, zarr.Group) else []
+            raise no_array(uri, name, "label", [*sorted(group.array_keys()), *columns])
+        if isinstance(labels, zarr.Array):
+            return cls(uri, name, _flat(labels, name, uri))
+        codes, values, mask = (member(labels, part, where) for part in ("codes", "values", "mask"))
+        with storage.explained(uri):
+            categories = stored_values(labels, "categories", where)
+        if isinstance(codes, zarr.Array) and categories is not None:
+            categories = normalize_labels(categories, f"{where}/categories")
+            _refuse_other_codes(codes, categories, where)
+            return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
+        if isinstance(values, zarr.Array) and isinstance(mask, zarr.Array):
+            if mask.shape != values.shape:
+                raise InputError(f"{where} has values of shape {values.shape} and a mask of {mask.shape}.{AGAIN}")
+            return cls(uri, f"{name}/values", _flat(values, name, uri), None, _flat(mask, name, uri))
+        raise InputError(
+            f"The labels {name!r} of {uri} are a group of encoding-type {labels.attrs.get('encoding-type')!r}; they "
+            "must be an array, or a column as AnnData writes it, such as one of strings or categories."
+        )
+
+    def read(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop``."""
+        where = f"{self.uri}/{self.path}"
+        with readable(f"the labels of rows {start} to {stop - 1} of {where}"):
+            stored = values_of(self.array, start, stop)
+            if self.mask is not None:
+                _refuse_absent(values_of(self.mask, start, stop), start, where, "it is marked as missing")
+            return self._named(stored, start, where)
+
+    @property
+    def fill(self) -> Any:
+        """The label of rows in chunks that are not stored."""
+        return self._named(np.asarray([self.array.fill_value]), 0, f"{self.uri}/{self.path}")[0]
+
+    def _named(self, stored: NDArray, start: int, where: str) -> NDArray:
+        if self.categories is None:
+            return normalize_labels(stored, where)
+        n = len(self.categories)
+        _refuse_absent((stored < 0) | (stored >= n), start, where, f"its code is none of the {n} categories")
+        return self.categories[stored]
+
+
+def no_array(uri: str, name: str, setting: str, names: list[str]) -> InputError:
+    """Return the error for an array that is not in a group, which holds others."""
+    others = some_names(names).replace("'", "") or "no arrays"
+    return InputError(
+        f"{uri} has no array {name!r} ({setting_name(setting)}); it holds {others}.{did_you_mean(name, names)}"
+    )
+
+
+def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
+    """Return an array of AnnData, plain or beside a mask of missing values; None for anything else."""
+    array = member(group, name, uri)
+    if isinstance(array, zarr.Group):
+        array = member(array, "values", f"{uri}/{name}")
+    if not isinstance(array, zarr.Array):
+        return None
+    refuse_larger(math.prod(array.shape) * array.dtype.itemsize, f"{uri}/{name}, read whole,", "Store fewer values")
+    return values_of(array)
+
+
+def _refuse_absent(absent: NDArray, start: int, where: str, reason: str) -> None:
+    if absent.any():
+        raise InputError(
+            f"Row {start + int(np.argmax(absent))} has no label in {where}: {reason}. Leave the row out, or give it a "
+            "label."
+        )
+
+
+def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> None:
+    """Refuse codes that are no integers, and equal categories, as those of a missing chunk: two codes are one class."""
+    if codes.dtype.kind not in "iu":
+        raise InputError(f"The codes of {where} have type {codes.dtype}, and must be integers.{AGAIN}")
+    values, times = np.unique(categories, return_counts=True)
+    if (times > 1).any():
+        value = str(values[np.argmax(times > 1)])
+        raise InputError(f"{where}/categories holds {value!r} {times.max()} times, or lacks a chunk.{AGAIN}")
+
+
+def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:
+    if labels.ndim != 1:
+        raise InputError(f"{name!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
+    return labels
+
+
+# Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks
+# do not read the metadata again. Each opened data set has a new token, so that a long-lived worker does not use an
+# array that was replaced.
+@functools.lru_cache(maxsize=16)
+def _open_labels(uri: str, name: str, token: str) -> ZarrLabels:
+    return ZarrLabels.of(zarr_stores.open_group(uri), name, uri)

@@ -1,0 +1,167 @@
+"""CSR rows in a Zarr group, in AnnData's layout: ``data``, ``indices``, ``indptr`` and ``shape``."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.zarr_stores import values_of
+from mmpca_dist.tables.dataset import Dataset, check_table, readable
+from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.zarr_bounds import member
+from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
+
+PARTS = ("data", "indices", "indptr")
+CSR, CSC = "csr_matrix", "csc_matrix"
+
+
+def _open(request: Request) -> Dataset:
+    """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
+    uri = request.uri
+    while True:
+        table = table_url(uri, zarr_stores.open_group(uri))
+        try:
+            rows = member(zarr_stores.open_group(table), request.features or "X", uri)
+            kind = SparseZarrDataset if isinstance(rows, zarr.Group) else ZarrDataset
+            return kind(request, table)
+        except InputError:
+            if table_url(uri, zarr_stores.open_group(uri)) == table:
+                raise
+            # An ingest has replaced the table meanwhile.
+
+
+FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
+
+
+class SparseZarrDataset(SparseRows, ZarrGroupRows):
+    """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
+
+    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
+        arrays, shape = _parts(group, self.features, self.uri)
+        check_table(self._where, shape, arrays["data"].dtype, n_labels, sparse=True)
+        self.n_rows, self.n_features = shape
+        self.dtype = value_type(arrays["data"].dtype)
+        check_index_type(arrays["indices"].dtype, f"{self.uri}/{self.features}/indices")
+        for name, array in arrays.items():
+            self._refuse_missing(f"{self.features}/{name}", array, "entries")
+        self._nnz = int(self._matrix.row_ends[-1])
+        self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
+        self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
+        self._row_ends_bytes = (self.n_rows + 1) * arrays["indptr"].dtype.itemsize
+        self.resident_bytes = (self.n_rows + 1) * 8
+
+    @property
+    def _matrix(self) -> _Matrix:
+        return _open_matrix(self.table, self.features, self._token)
+
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        matrix = self._matrix
+        ends = matrix.row_ends[start : stop + 1]
+        first, last = int(ends[0]), int(ends[-1])
+        return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
+
+    @property
+    def nnz(self) -> int:
+        return self._nnz
+
+    @property
+    def n_bytes(self) -> int:
+        return self._nnz * self._entry + self._row_ends_bytes
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.
+        return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
+
+    def _most_stored(self, n_rows: int) -> int:
+        return most_stored(self._matrix.row_ends, n_rows)
+
+    def describe_chunk(self, row: int) -> str:
+        _, start, stop = self.chunk_of(row)
+        ends = self._matrix.row_ends
+        return (
+            f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
+            f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
+        )
+
+
+def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
+    """Return the arrays of a CSR matrix by name, and its shape."""
+    matrix, where = group[name], f"{uri}/{name}"
+    assert isinstance(matrix, zarr.Group)  # noqa: S101  (_open looked)
+    form, shape = matrix.attrs.get("encoding-type"), matrix.attrs.get("shape")
+    if form == CSC:
+        raise InputError(
+            f"{where} is stored by columns ({CSC}), so that its rows cannot be read piece by piece. Store it by rows: "
+            "adata.X = adata.X.tocsr(), and write it again."
+        )
+    arrays = {part: member(matrix, part, where) for part in PARTS}
+    missing = [part for part, array in arrays.items() if not isinstance(array, zarr.Array) or array.ndim != 1]
+    if form != CSR or missing:
+        lacks = f" and lacks the flat arrays {', '.join(missing)}" if missing else ""
+        raise InputError(
+            f"{where} is a group of encoding-type {form!r}{lacks}. Rows must be an array, or a group of encoding-type "
+            f"{CSR!r} with arrays data, indices and indptr, as AnnData writes it; name another with "
+            f"{setting_name('features')}."
+        )
+    if not isinstance(shape, list | tuple) or not all(type(size) is int for size in shape):
+        raise InputError(f"{where} has the attribute shape {shape!r}; that of CSR rows must be [n, d].")
+    return arrays, tuple(shape)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """Reads consecutive stretches of a flat array, and each chunk only once in each thread.
+
+    Rows end anywhere within a chunk; the rest of the last chunk is kept for the rows that follow.
+    """
+
+    array: zarr.Array
+    _kept: threading.local = field(default_factory=threading.local)
+
+    def read(self, start: int, stop: int) -> NDArray:
+        out = np.empty(stop - start, self.array.dtype.newbyteorder("="))
+        if start == stop:
+            return out
+        size = self.array.chunks[0]
+        first, rest = getattr(self._kept, "chunk", (0, ()))
+        done = start
+        if first <= start < first + len(rest):
+            done = min(stop, first + len(rest))
+            out[: done - start] = rest[start - first : done - first]
+        if done < stop:
+            begin, end = done // size * size, min(-(-stop // size) * size, self.array.shape[0])
+            values = values_of(self.array, begin, end)
+            out[done - start :] = values[done - begin : stop - begin]
+            last = (stop - 1) // size * size
+            self._kept.chunk = (last, values[last - begin :].copy()) if stop < end else (0, ())
+        return out
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The opened parts of a CSR matrix, and where its rows end, shape (n + 1,), in memory."""
+
+    data: _Stretches
+    indices: _Stretches
+    row_ends: NDArray[np.int64]
+
+
+# Kept per process, as the arrays of dense rows are; not many, for they hold 8 bytes a row.
+@functools.lru_cache(maxsize=4)
+def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
+    arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
+    where = f"{uri}/{name}"
+    with readable(f"{where}/indptr"), storage.explained(f"{where}/indptr"):
+        row_ends = values_of(arrays["indptr"])
+    check_row_ends(row_ends, shape[0], arrays["data"].shape[0], arrays["indices"].shape[0], where)
+    return _Matrix(_Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64))
