@@ -65,7 +65,7 @@ def test_the_scan_sees_imports():
 
 
 def test_no_module_names_prefect_or_the_pipelines():
-    for path, module in ((path, module) for path in SOURCES for module in imported_modules(path)):
+    for path, module in ((source, module) for source in SOURCES for module in imported_modules(source)):
         assert module.split(".")[0] not in ("prefect", "pipelines", "mmpca_pipelines"), f"{path} imports {module}"
 
 
