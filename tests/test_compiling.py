@@ -119,7 +119,7 @@ def compiles(monkeypatch):
 def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
     from mmpca_pipelines.console import ConsoleCallback
     from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.session import watching
+    from mmpca_pipelines.watching import watching
 
     console = Console(file=io.StringIO(), width=100)
     config = parse_config({**SETTINGS, "output": str(tmp_path / "out")}, "the test")

@@ -84,7 +84,7 @@ def test_a_flow_goes_on_with_the_prepared_job(prefect_server, tmp_path):
     from mmpca_dist.configuration.schema import parse_config
     from mmpca_dist.runs.stages import stages_of
     from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.session import watching
+    from mmpca_pipelines.watching import watching
 
     content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2]}
     config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
