@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.optimise.loss_sums import block_rows, outer_sums
+from mmpca_dist.optimise.loss_sums import outer_sums
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.passes.sweeps import BlockStep
+from mmpca_dist.passes.units import block_rows
 
 START = 1.0
 """mu before the first pass."""
@@ -226,7 +228,7 @@ class Longest:
 
 @storable
 @dataclass(frozen=True)
-class HingeSums:
+class HingeSums(ArraySums):
     """Sums over the rows for m models of r coordinates, at an interior point.
 
     Attributes
@@ -251,12 +253,9 @@ class HingeSums:
     push: Array
     hessians: Array
 
-    def __add__(self, other: HingeSums) -> HingeSums:
-        return HingeSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
 
 @dataclass(frozen=True)
-class MoveInside:
+class MoveInside(BlockStep[Any]):
     """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
 
     Rows that move ``apart`` take the whole step, or none where ``step`` is 0; each holds back for itself.
@@ -279,21 +278,15 @@ class MoveInside:
     units: RowUnits
     apart: bool = False
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Any, NDArray]:
-        n, m = X.shape[0], len(self.change)
-        terms_of = self.terms.of_unit(dataset, start, start + n)
-        after = np.empty((n, len(fields(self.kind)), m))
-        total: Any = None
-        rows_at_once = block_rows(m)
-        for first in range(0, n, rows_at_once):
-            block = slice(first, first + rows_at_once)
-            terms, rows = terms_of(block), self.units(X[block])
-            y = np.ascontiguousarray(terms.signs[:, :, 0].T)
-            trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
-            inside, sums = self._visit(None if state is None else state[block], rows, y, trains)
-            after[block] = np.stack([part.T for part in inside.parts], axis=1)
-            total = sums if total is None else total + sums
-        return total, after
+    @property
+    def block_rows(self) -> int:
+        return block_rows(len(self.change))
+
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[Any, NDArray]:
+        y = np.ascontiguousarray(terms.signs[:, :, 0].T)
+        trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
+        inside, sums = self._visit(state, rows, y, trains)
+        return sums, np.stack([part.T for part in inside.parts], axis=1)
 
     def _visit(self, state: NDArray | None, rows: CentredRows, y: Array, trains: Array) -> tuple[Interior, Any]:
         if state is None:

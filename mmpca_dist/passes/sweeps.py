@@ -17,6 +17,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.units import read_units
@@ -29,6 +31,35 @@ S = TypeVar("S", bound=Any)
 Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
 what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
+
+
+class BlockStep(ABC, Generic[S]):
+    """A step that takes a unit block by block: its rows in the units of a fit, with their label terms."""
+
+    terms: LabelTerms
+    units: RowUnits
+
+    @property
+    @abstractmethod
+    def block_rows(self) -> int:
+        """Rows of a block, at most."""
+
+    @abstractmethod
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[S, NDArray | None]:
+        """Return what a block leaves, and the states of its rows afterwards; ``state`` are those before."""
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[S, NDArray | None]:
+        total: S | None = None
+        after: NDArray | None = None
+        terms_of = self.terms.of_unit(dataset, start, start + X.shape[0])
+        for block, rows in self.units.blocks(X, self.block_rows):
+            sums, states = self.of_block(rows, terms_of(block), None if state is None else state[block])
+            total = sums if total is None else total + sums
+            if states is not None:
+                after = np.empty((X.shape[0], *states.shape[1:])) if after is None else after
+                after[block] = states
+        assert total is not None  # noqa: S101  (a unit has rows)
+        return total, after
 
 
 class Sweep(ABC, Generic[F, S]):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step, Sweep, describe_models
 from mmpca_dist.tables.dataset import Dataset
@@ -22,14 +23,10 @@ class FitsTogether:
 
 
 @dataclass(frozen=True)
-class SumsTogether:
+class SumsTogether(ArraySums):
     """What rows leave for each sweep; None for those that are done."""
 
     sums: tuple[Any, ...]
-
-    def __add__(self, other: SumsTogether) -> SumsTogether:
-        pairs = zip(self.sums, other.sums, strict=True)
-        return SumsTogether(tuple(None if left is None else left + right for left, right in pairs))
 
 
 @dataclass(frozen=True)

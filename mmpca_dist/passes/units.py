@@ -18,6 +18,18 @@ from mmpca_dist.tables.dataset import Dataset, Span, not_finite
 
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
+BLOCK_VALUES, BLOCK_ROWS = 1 << 17, 2048
+"""Outputs of a block of rows, all models together (arrays of 1 MiB stay near the processor), and its most rows."""
+
+
+def block_rows(width: int, fewest: int = 64) -> int:
+    """Return the number of rows of a block, each of which has ``width`` outputs."""
+    return int(np.clip(BLOCK_VALUES // max(width, 1), fewest, BLOCK_ROWS))
+
+
+def blocks(n_rows: int, size: int) -> Iterator[slice]:
+    """Yield blocks of at most ``size`` rows, in order."""
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
 @contextmanager

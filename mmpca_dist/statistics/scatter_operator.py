@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import over_panels, products
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import locator, read_units
@@ -63,7 +64,7 @@ class Block:
 
 @storable
 @dataclass(frozen=True)
-class Sums:
+class Sums(ArraySums):
     """Sums over rows less the provisional centre of their class.
 
     Attributes
@@ -77,13 +78,6 @@ class Sums:
     images: tuple[NDArray[np.float64], ...]
     totals: NDArray[np.float64] | None
     squares: NDArray[np.float64] | None
-
-    def __add__(self, other: Sums) -> Sums:
-        def add(a: Any, b: Any) -> Any:
-            return None if a is None else a + b
-
-        images = tuple(map(operator.add, self.images, other.images))
-        return Sums(images, add(self.totals, other.totals), add(self.squares, other.squares))
 
 
 @dataclass(frozen=True)

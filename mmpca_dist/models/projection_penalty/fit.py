@@ -22,12 +22,12 @@ from mmpca_dist.models.projection_penalty.minima import (
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
 from mmpca_dist.optimise.hinge_sums import INTERIORS
-from mmpca_dist.optimise.loss_sums import block_rows
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.units import block_rows
 from mmpca_dist.statistics.coordinates import Statistics
 
 ARRAYS = 20
