@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist import ProjectionPenaltyClassifier
 from mmpca_dist.errors import InputError
-from mmpca_dist.models.projection_penalty import minima as penalty_minima
-from mmpca_dist.optimise.hinge_sums import HingeInterior
+from mmpca_dist.optimise import minimise as penalty_minima
+from mmpca_dist.optimise.interior_rows import HingeInterior
 from mmpca_dist.optimise.loss_sums import SumLosses
 from mmpca_dist.optimise.losses import LOSSES as LOSSES_BY_NAME
 from mmpca_dist.optimise.penalties import SparsePenalty

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.optimise.hinge_sums import START, longest_step
+from mmpca_dist.optimise.interior_rows import START, longest_step
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 

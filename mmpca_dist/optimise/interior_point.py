@@ -3,7 +3,7 @@
 A pass moves slacks and multipliers of all rows, and takes the sums for Newton's next step. By default another pass
 between two such passes finds the longest step that leaves all of them positive. Rows that move ``apart`` do without:
 all take the whole step, and each holds back what it would make negative. That takes a third of the passes, but rows
-that can be separated may set each other back for ever; so models that more than ``SETBACKS`` passes have set back end.
+that can be separated may set each other back for ever; so models that many passes have set back end.
 
 Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
 """
@@ -17,20 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.optimise.descent import solve_definite
-from mmpca_dist.optimise.hinge_sums import LEFT, START, HingeSums, Interior, Longest, MoveInside, longest_step
 from mmpca_dist.optimise.interior_penalties import InteriorPenalty
-from mmpca_dist.optimise.linear_models import (
-    LEAST_SCALE,
-    SETBACKS,
-    STANDSTILL,
-    hold_intercept,
-    idle_passes,
-    relative_gaps,
-)
-from mmpca_dist.passes.centred_rows import Array, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.optimise.interior_rows import LEFT, START, HingeSums, Interior, Longest, MoveInside, longest_step
+from mmpca_dist.optimise.model_sweeps import LEAST_SCALE, ModelFit, ModelSweep, hold_intercept
+from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep, describe_models
+from mmpca_dist.passes.sweeps import Step
 
 NEARLY = 0.995
 """Share of the longest step that is taken, so that all stays positive."""
@@ -44,24 +36,21 @@ NOTHING = 1e-15
 
 @storable
 @dataclass(frozen=True)
-class HingeFit:
-    """m models that are being fitted.
+class HingeFit(ModelFit):
+    """m models that are being fitted; further attributes as of `ModelFit`.
 
     Attributes
     ----------
-    point, best : arrays of shape (m, n + 1)
-        The penalty's parameters and b at the interior point, and the best so far.
+    point : array of shape (m, n + 1)
+        The penalty's parameters and b at the interior point.
     parts : tuple of arrays
         Slacks and multipliers of the penalty.
     change : array of shape (m, n + 1)
         Newton's step from the point.
     products, mu, length : arrays of shape (m,)
         The sum of slacks times multipliers, the target of each product, and the length of the step.
-    objective, bound, start : arrays of shape (m,)
-        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
-    is_done : bool array of shape (m,)
-    idle, setbacks : int arrays of shape (m,)
-        Consecutive iterations without progress, and all those after which products were larger than before.
+    setbacks : int array of shape (m,)
+        Iterations after which products were larger than before.
     moves : bool
         Whether the next pass moves rows.
     """
@@ -93,25 +82,13 @@ class HingeFit:
             idle=np.zeros(m, np.int64), setbacks=np.zeros(m, np.int64),
         )  # fmt: skip
 
-    @property
-    def gaps(self) -> Array:
-        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
-        return relative_gaps(self.objective, self.bound, self.start)
 
+@dataclass(frozen=True, kw_only=True)
+class HingeSweep(ModelSweep[HingeFit, "HingeSums | Longest"]):
+    """Passes for m models; ``kind`` is that of the loss. Where rows move ``apart``, stalled models end."""
 
-@dataclass(frozen=True)
-class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
-    """Passes for m models until every gap is at most ``tolerance``; ``kind`` is that of the loss."""
-
-    name: str
     kind: type[Interior]
     interior: InteriorPenalty
-    terms: LabelTerms
-    units: RowUnits
-    has_intercept: bool
-    tolerance: float
-    max_sweeps: int
-    keeps_sparse: bool = False
     apart: bool = False
 
     @property
@@ -162,13 +139,9 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
             start=fitted.start if fitted.n_passes else objective,
             n_passes=fitted.n_passes + 1,
         )
-        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.products, new.products))
-        is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
-        is_done |= total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start)
-        if self.apart:
-            is_done |= new.setbacks > SETBACKS
-            new = replace(new, length=np.where(is_done, 0.0, 1.0))
-        return replace(new, idle=idle, is_done=is_done)
+        new = self._judged(fitted, new, (fitted.products, new.products))
+        is_done = new.is_done | (total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start))
+        return replace(new, is_done=is_done, length=np.where(is_done, 0.0, 1.0) if self.apart else new.length)
 
     def _parts(self, fitted: HingeFit, changes: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return slacks and multipliers of the penalty after a step."""
@@ -196,9 +169,3 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, ahead, here, strict=True)]
         change, still = np.moveaxis(np.stack(solved), 2, 0)
         return change.copy(), np.einsum("mp,mp->m", here, still) / 2
-
-    def is_done(self, fitted: HingeFit) -> bool:
-        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
-
-    def describe(self, fitted: HingeFit) -> str:
-        return describe_models(fitted.is_done, fitted.gaps)

@@ -90,6 +90,28 @@ class Sweep(ABC, Generic[F, S]):
 
 
 @dataclass(frozen=True)
+class OnePass(Sweep[S | None, S]):
+    """A single pass: what rows leave for a step."""
+
+    name: str
+    work: Step[S]
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: S | None) -> Step[S]:
+        return self.work
+
+    def update(self, fitted: S | None, sums: S) -> S:
+        return sums
+
+    def is_done(self, fitted: S | None) -> bool:
+        return fitted is not None
+
+    def describe(self, fitted: S | None) -> str:
+        return "sums over the rows"
+
+
+@dataclass(frozen=True)
 class Sweeper:
     """The rows that sweeps pass over, and the tables for their states."""
 

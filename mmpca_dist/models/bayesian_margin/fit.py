@@ -13,7 +13,6 @@ from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
 from mmpca_dist.methods.base.grid_edges import STEP, beyond, least
-from mmpca_dist.methods.base.working_rows import WorkingRows
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
 from mmpca_dist.models.bayesian_margin.row_update import FEWEST_ROWS
@@ -25,6 +24,7 @@ from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
+from mmpca_dist.statistics.working_rows import WorkingRows
 
 EXPECTED = 15
 """Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""

@@ -1,4 +1,4 @@
-"""Interior points for hinge losses: slacks and multipliers of every row, and the passes that move them.
+"""Interior points for hinge losses: slacks and multipliers of every row, and the step of a sweep that moves them.
 
 Newton's method for products mu of slacks and multipliers moves the multiplier a of a row by D (pull + du + mu push)
 where u = 1 - y f changes by du: the rows act as if they had squared losses with weights D.

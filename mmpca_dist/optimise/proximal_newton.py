@@ -14,8 +14,9 @@ import numpy as np
 
 from mmpca_dist.optimise.descent import Descent, solve_definite
 from mmpca_dist.optimise.interior_penalties import Parts, SparseInterior
-from mmpca_dist.optimise.linear_models import LinearFit, ModelSweep, hold_intercept
 from mmpca_dist.optimise.loss_sums import LossSums
+from mmpca_dist.optimise.model_sweeps import hold_intercept
+from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
 from mmpca_dist.optimise.penalties import SparsePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.statistics.coordinates import EPS
@@ -28,9 +29,9 @@ BALANCED = 1e-13
 """Of the sum of absolute multipliers: what rounding leaves of their sum."""
 
 
-@dataclass(frozen=True)
-class SparseSweep(ModelSweep):
-    """Passes for a penalty on absolute values; attributes as of `ModelSweep`."""
+@dataclass(frozen=True, kw_only=True)
+class SparseSweep(NewtonSweep):
+    """Passes for a penalty on absolute values."""
 
     penalty: SparsePenalty
 

@@ -1,4 +1,13 @@
-"""The minima of linear models with a projection penalty, each kind by its own passes over the rows."""
+"""`minimise`: the one entrance to the fits of linear models with a projection penalty, each kind by its own passes.
+
+| loss | penalty | by |
+| --- | --- | --- |
+| squared | l2 | the sums of one pass, whatever the number of alphas and reductions: `squares` |
+| logistic, squared hinge | l2 | Newton's method and BFGS: `newton`, `descent` |
+| squared, logistic, squared hinge | l1 | the proximal Newton method: `proximal_newton` |
+| hinge | both | interior points whose rows move apart: `interior_point` |
+| hinge, squared hinge: models that stall | both | interior points whose rows all stay positive: `interior_point` |
+"""
 
 from __future__ import annotations
 
@@ -10,21 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.working_rows import WorkingRows
-from mmpca_dist.optimise.hinge_sums import INTERIORS
 from mmpca_dist.optimise.interior_penalties import SparseInterior, SubspaceInterior
 from mmpca_dist.optimise.interior_point import HingeFit, HingeSweep
-from mmpca_dist.optimise.linear_models import LinearFit, LinearSweep, LossPass, ModelSweep
+from mmpca_dist.optimise.interior_rows import INTERIORS
+from mmpca_dist.optimise.loss_sums import SumLosses
 from mmpca_dist.optimise.losses import LOSSES
-from mmpca_dist.optimise.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
-from mmpca_dist.optimise.penalties import SubspacePenalty
-from mmpca_dist.optimise.sparse_models import SparseSweep
+from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep
+from mmpca_dist.optimise.newton import LinearFit, LinearSweep, NewtonSweep
+from mmpca_dist.optimise.penalties import SparsePenalty, SubspacePenalty
+from mmpca_dist.optimise.proximal_newton import SparseSweep
+from mmpca_dist.optimise.squares import Squares, SquaresMinimum, squares_of_folds, step_of_squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
-from mmpca_dist.passes.sweeps import Sweep
+from mmpca_dist.passes.sweeps import OnePass
 from mmpca_dist.passes.sweeps_together import FitsTogether, SweepsTogether
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
+from mmpca_dist.statistics.working_rows import WorkingRows
 
 HESSIAN_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
@@ -64,8 +74,39 @@ class Models:
         return Models(self.penalty, self.terms.only(models), self.alphas[models])
 
 
-SweepOf = Callable[[str, Models], tuple[Sweep[Any, Any], LinearFit | HingeFit]]
-"""Returns the passes by a name that fit models, and where these start."""
+@dataclass(frozen=True)
+class Problem:
+    """Minimise sum_i L(a_i - b_i (w^T x_i + b)) + alpha J for every model.
+
+    Attributes
+    ----------
+    name : str
+        Of the passes.
+    loss : str
+        One of `LOSSES`.
+    models : sequence of Models
+        All with a penalty of the same kind.
+    once : FoldTerms
+        Of ``n_models`` models for each fold.
+    has_intercept : bool
+    tolerance : float
+        Of the relative gaps at which models are done.
+    max_sweeps : int
+    """
+
+    name: str
+    loss: str
+    models: Sequence[Models]
+    once: FoldTerms
+    n_models: int
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the penalty has absolute values."""
+        return isinstance(self.models[0].penalty, SparsePenalty)
 
 
 @dataclass(frozen=True)
@@ -80,7 +121,7 @@ class Minimum:
     longest: int = 0
 
     @classmethod
-    def of(cls, fitted: LinearFit | HingeFit) -> Minimum:
+    def of(cls, fitted: ModelFit) -> Minimum:
         """Return what passes have reached."""
         best, passes = fitted.best, fitted.n_passes
         return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
@@ -102,53 +143,92 @@ class Minimum:
         return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
 
 
+SweepOf = Callable[[str, Models], tuple[ModelSweep[Any, Any], ModelFit]]
+"""Returns the passes by a name that fit models, and where these start."""
+
+
+def minimise(problem: Problem, rows: WorkingRows) -> list[Minimum]:
+    """Return the minimum of each of the problem's models.
+
+    As many models share their passes as second derivatives of which fit in memory.
+
+    Raises
+    ------
+    InputError
+        For more columns than the loss or the penalty allows, and where nothing would tell how near a minimum is.
+    """
+    is_hinge, d = problem.loss in INTERIORS, rows.width
+    if (is_hinge or problem.is_sparse) and d + 1 > WIDEST:
+        what = f"loss={problem.loss!r}" if is_hinge else "penalty='l1'"
+        raise InputError(
+            f"{what} takes a matrix of {d:,} x {d:,} a model; {WIDEST:,} columns are the most. Use the logistic "
+            "loss with penalty='l2', or choose columns first."
+        )
+    if problem.loss == "squared" and not problem.is_sparse:
+        return _least_squares(problem, rows)
+    fits = _Fits(problem, rows)
+    first, most = (fits.interior_apart, MOST_HINGES) if problem.loss == "hinge" else (fits.smooth, MOST_SMOOTH)
+    minima = fits.in_turns(first, most)
+    return fits.with_stalled(minima) if is_hinge else minima
+
+
 def most_together(width: int, most: int) -> int:
     """Return how many models are fitted together, of ``width`` parameters each, ``most`` at most."""
     return min(max(1, HESSIAN_BYTES // (8 * width**2)), most)
 
 
+def _least_squares(problem: Problem, rows: WorkingRows) -> list[Minimum]:
+    """Return the minima from the sums of one pass over the rows that train; models come by alpha, then by fold."""
+    n_models = problem.n_models
+    step = step_of_squares(problem.once, n_models, rows.units())
+    sums = rows.sweeper.run(OnePass(problem.name, step, rows.keeps_sparse), None)
+    assert sums is not None  # noqa: S101  (it has passed)
+    folds = dict(zip(problem.once.held_out[::n_models].tolist(), squares_of_folds(sums, n_models), strict=True))
+    settings = {"has_intercept": problem.has_intercept, "is_rotated": rows.basis is not None}
+    return [_of_squares(folds, models, n_models, settings) for models in problem.models]
+
+
+def _of_squares(folds: dict[int, Squares], models: Models, n_models: int, settings: dict[str, bool]) -> Minimum:
+    values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
+    held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
+    by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
+    coef, intercept, objective, gaps = (
+        np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
+        for part in SquaresMinimum._fields
+    )
+    return Minimum(coef, intercept, objective, gaps, 1)
+
+
 @dataclass(frozen=True)
-class Minimizer:
-    """Fits models to rows; settings are those of the estimators."""
+class _Fits:
+    """The fits of a problem's models that take several passes."""
 
-    loss: str
-    penalty: str
-    fit_intercept: bool
-    tolerance: float
-    max_sweeps: int
-    statistics: Statistics
-    working: WorkingRows
+    problem: Problem
+    rows: WorkingRows
 
-    def minima(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> list[Minimum]:
-        """Return the minima of models; ``once`` are the label terms of ``n_models`` models for each fold.
-
-        As many models share their passes as second derivatives of which fit in memory.
-        """
-        self._refuse_wide()
-        if self.loss == "squared" and self.penalty == "l2":
-            return self._least_squares(name, models, once, n_models)
-        first = self._apart if self.loss == "hinge" else self._smooth
-        minima = self._in_turns(name, models, first, MOST_HINGES if self.loss == "hinge" else MOST_SMOOTH)
-        return self._with_stalled(f"{name}-inside", models, minima) if self.loss in INTERIORS else minima
-
-    def _with_stalled(self, name: str, models: Sequence[Models], minima: list[Minimum]) -> list[Minimum]:
+    def with_stalled(self, minima: list[Minimum]) -> list[Minimum]:
         """Return minima with those of stalled models by interior points whose rows all stay positive."""
+        problem, models = self.problem, self.problem.models
         left = {
-            i: np.flatnonzero(each.gaps > self.tolerance)
+            i: np.flatnonzero(each.gaps > problem.tolerance)
             for i, each in enumerate(minima)
-            if each.longest < self.max_sweeps and (each.gaps > self.tolerance).any()
+            if each.longest < problem.max_sweeps and (each.gaps > problem.tolerance).any()
         }
         if not left:
             return minima
-        rest = replace(self, max_sweeps=self.max_sweeps - max(minima[i].longest for i in left))
-        inside = rest._in_turns(name, [models[i].only(some) for i, some in left.items()], rest._interior, MOST_HINGES)
-        for (i, some), others in zip(left.items(), inside, strict=True):
+        most = problem.max_sweeps - max(minima[i].longest for i in left)
+        rest = replace(
+            problem, name=f"{problem.name}-inside", models=[models[i].only(some) for i, some in left.items()],
+            max_sweeps=most,
+        )  # fmt: skip
+        fits = _Fits(rest, self.rows)
+        for (i, some), others in zip(left.items(), fits.in_turns(fits.interior, MOST_HINGES), strict=True):
             minima[i] = minima[i].followed_by(others, some)
         return minima
 
-    def _in_turns(self, name: str, models: Sequence[Models], sweep_of: SweepOf, most: int) -> list[Minimum]:
+    def in_turns(self, sweep_of: SweepOf, most: int) -> list[Minimum]:
         """Return the minima by the sweeps that ``sweep_of`` returns, each for at most ``most`` models."""
-        size = most_together(self.working.width + 1, most)
+        size, models = most_together(self.rows.width + 1, most), self.problem.models
         pieces = [
             (number, some.only(slice(start, start + size)))
             for number, some in enumerate(models)
@@ -156,44 +236,16 @@ class Minimizer:
         ]
         turns, minima = _turns(pieces, size), [list[Minimum]() for _ in models]
         for turn, together in enumerate(turns, 1):
-            job = f"{name}-{turn}" if len(turns) > 1 else name
+            job = f"{self.problem.name}-{turn}" if len(turns) > 1 else self.problem.name
             fits = self._in_passes([some for _, some in together], sweep_of, job)
             for (number, _), minimum in zip(together, fits, strict=True):
                 minima[number].append(minimum)
         return [Minimum.joined(parts) for parts in minima]
 
-    def _refuse_wide(self) -> None:
-        hinge, d = self.loss in INTERIORS, self.working.width
-        if (hinge or self.penalty == "l1") and d + 1 > WIDEST:
-            what = f"loss={self.loss!r}" if hinge else "penalty='l1'"
-            raise InputError(
-                f"{what} takes a matrix of {d:,} x {d:,} a model; {WIDEST:,} columns are the most. Use the logistic "
-                "loss with penalty='l2', or choose columns first."
-            )
-
-    def _least_squares(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> list[Minimum]:
-        """Return the minima from the sums of one pass, whatever the number of alphas and penalties."""
-        sweep = SquaresPass(name, once, n_models, self.working.units(), self.working.keeps_sparse)
-        squares = self.working.sweeper.run(sweep, SquaresFit()).squares
-        folds = dict(zip(once.held_out[::n_models].tolist(), squares, strict=True))
-        return [self._from_squares(folds, some, n_models) for some in models]
-
-    def _from_squares(self, folds: dict[int, Squares], models: Models, n_models: int) -> Minimum:
-        """Return the minima from sums over the rows that train; models come by alpha, then by fold."""
-        values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
-        held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
-        settings = {"has_intercept": self.fit_intercept, "is_rotated": self.working.basis is not None}
-        by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
-        coef, intercept, objective, gaps = (
-            np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
-            for part in SquaresMinimum._fields
-        )
-        return Minimum(coef, intercept, objective, gaps, 1)
-
     def _in_passes(self, models: Sequence[Models], sweep_of: SweepOf, name: str) -> list[Minimum]:
         """Fit models in passes that they share."""
         sweeps, starts = zip(*(sweep_of(name, some) for some in models), strict=True)
-        run = self.working.sweeper.run
+        run = self.rows.sweeper.run
         if len(models) == 1:
             fits = [run(sweeps[0], starts[0])]
         else:
@@ -206,34 +258,35 @@ class Minimizer:
     def _shared(self, name: str, models: Models) -> dict[str, Any]:
         """Return what all kinds of passes for models are made of."""
         return {
-            "name": name, "terms": models.terms, "units": self.working.units(), "has_intercept": self.fit_intercept,
-            "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": self.working.keeps_sparse,
+            "name": name, "terms": models.terms, "units": self.rows.units(),
+            "has_intercept": self.problem.has_intercept, "tolerance": self.problem.tolerance,
+            "max_sweeps": self.problem.max_sweeps, "keeps_sparse": self.rows.keeps_sparse,
         }  # fmt: skip
 
-    def _apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+    def interior_apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
         """Return the passes of interior points whose rows move apart, and where these start."""
-        sweep, start = self._interior(name, models)
-        return replace(sweep, apart=True), start
+        sweep, start = self.interior(name, models)
+        return replace(sweep, apart=True, ends_stalled=True), start
 
-    def _interior(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+    def interior(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
         """Return the passes of interior points for models, and where these start."""
-        shared, is_sparse = self._shared(name, models), self.penalty == "l1"
+        shared, is_sparse = self._shared(name, models), self.problem.is_sparse
         interior = (SparseInterior if is_sparse else SubspaceInterior)(models.penalty, models.alphas)
         if is_sparse:
             shared["tolerance"] /= 10  # setting to zero what tends to it costs some
-        return HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared), HingeFit.start_at(interior)
+        return HingeSweep(kind=INTERIORS[self.problem.loss], interior=interior, **shared), HingeFit.start_at(interior)
 
-    def _smooth(self, name: str, models: Models) -> tuple[ModelSweep, LinearFit]:
+    def smooth(self, name: str, models: Models) -> tuple[NewtonSweep, LinearFit]:
         """Return the passes of Newton's method for models of a smooth loss, and where these start."""
-        loss = LOSSES[self.loss]
+        loss, is_hinge = LOSSES[self.problem.loss], self.problem.loss in INTERIORS
         settings = {
-            "loss": loss, "penalty": models.penalty, "alphas": models.alphas, "ends_stalled": self.loss in INTERIORS,
+            "loss": loss, "penalty": models.penalty, "alphas": models.alphas, "ends_stalled": is_hinge,
             **self._shared(name, models),
         }  # fmt: skip
         start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
-        if self.penalty == "l1":
+        if self.problem.is_sparse:
             return SparseSweep(**settings), LinearFit.start_at(start)
-        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN or self.loss in INTERIORS
+        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN or is_hinge
         if models.penalty.is_free and not with_hessian:
             raise InputError(
                 f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
@@ -249,26 +302,30 @@ class Minimizer:
         small = np.abs(fitted.best[:, :sparse]) < SMALL * size
         tried = np.concatenate([fitted.best, fitted.best])
         tried[:, :sparse][np.concatenate([interior.tends_to_zero(fitted.parts, size), small])] = 0
-        sweep = LossPass(
-            name, LOSSES[self.loss], interior.penalty.coefficients(tried[:, :-1]), tried[:, -1], models.terms,
-            np.tile(np.arange(m), 2), self.working.units(), self.working.keeps_sparse,
+        step = SumLosses(
+            interior.penalty.coefficients(tried[:, :-1]), tried[:, -1], LOSSES[self.problem.loss], models.terms,
+            np.tile(np.arange(m), 2), self.rows.units(), np.empty(0, np.intp),
         )  # fmt: skip
-        losses = self.working.sweeper.run(sweep, np.empty(0))
-        objectives = losses + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
+        sums = self.rows.sweeper.run(OnePass(name, step, self.rows.keeps_sparse), None)
+        assert sums is not None  # noqa: S101  (it has passed)
+        objectives = sums.loss + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
         best, objective = fitted.best, fitted.objective
         for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
-            is_good = objectives[kind] - fitted.objective <= self.tolerance * np.maximum(fitted.objective, TINY) / 2
+            is_good = (
+                objectives[kind] - fitted.objective <= self.problem.tolerance * np.maximum(fitted.objective, TINY) / 2
+            )
             best = np.where(is_good[:, None], tried[kind], best)
             objective = np.where(is_good, objectives[kind], objective)
         return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
 
     def _metric(self, penalty: SubspacePenalty, alphas: Array) -> Array | None:
         """Return second derivatives at zero from the moments of all rows, those of held-out folds included."""
-        if self.statistics.approximation is not None or self.working.is_uncentred:
+        statistics = self.rows.statistics
+        if statistics.approximation is not None or self.rows.is_uncentred:
             return None
-        n, r = self.statistics.moments.n_rows, penalty.n_parameters
-        scatter = total_scatter(self.statistics.moments).dense(self.statistics.moments)
-        curvature = float(LOSSES[self.loss](np.ones(1)).curvature[0]) * n
+        n, r = statistics.moments.n_rows, penalty.n_parameters
+        scatter = total_scatter(statistics.moments).dense(statistics.moments)
+        curvature = float(LOSSES[self.problem.loss](np.ones(1)).curvature[0]) * n
         metric = np.zeros((len(alphas), r + 1, r + 1))
         metric[:, : len(scatter), : len(scatter)] = curvature * scatter
         metric[:, :r, :r] += 2 * alphas[:, None, None] * penalty.matrix()
