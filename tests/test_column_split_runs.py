@@ -19,7 +19,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.passes import class_folds
-from mmpca_dist.passes.group_folds import deal_groups, group_table
+from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.predictors import fits
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.runs import score_stage
@@ -177,7 +177,7 @@ def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monke
     """C of classifiers, C of bm2pca, and alpha and components of penalties: none takes folds of single rows."""
     monkeypatch.setattr(fits, "StratifiedKFold", lambda *_, **__: pytest.fail("folds of rows"))
     monkeypatch.setattr(class_folds.ClassFolds, "of", lambda *_: pytest.fail("folds of rows"))
-    monkeypatch.setattr("mmpca_dist.passes.class_folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
+    monkeypatch.setattr("mmpca_dist.passes.folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
     dealt = []
     for module in (fits, class_folds):
         monkeypatch.setattr(module, "deal_groups", lambda *given, of=module: dealt.append(of) or deal_groups(*given))

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import Queries, Tables, queries_of
@@ -21,7 +20,7 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import blocks
+from mmpca_dist.passes.units import blocks, rows_within
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pair_scatter import PairScatter

@@ -31,8 +31,7 @@ from mmpca_dist.optimise.proximal_newton import SparseSweep
 from mmpca_dist.optimise.squares import Squares, SquaresMinimum, squares_of_folds, step_of_squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
-from mmpca_dist.passes.sweeps import OnePass
-from mmpca_dist.passes.sweeps_together import FitsTogether, SweepsTogether
+from mmpca_dist.passes.sweeps import FitsTogether, OnePass, SweepsTogether
 from mmpca_dist.statistics.scatters import total_scatter
 from mmpca_dist.statistics.working_rows import WorkingRows
 

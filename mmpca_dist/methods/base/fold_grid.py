@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.passes.centred_rows import Array, RowUnits
-from mmpca_dist.passes.class_folds import folds_of, most_folds
+from mmpca_dist.passes.folds import folds_of, most_folds
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import sweep_spans
