@@ -10,8 +10,9 @@ from helpers.samples import even_edges, find, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import bounds
 from mmpca_dist.neighbors.bounds import SMALLEST_NORMAL
 from mmpca_dist.neighbors.cells import train_frame
 from mmpca_dist.neighbors.estimator import NearestOpposite
@@ -137,6 +138,14 @@ def test_equal_rows_of_different_classes_are_no_vanishing_differences():
     np.testing.assert_array_equal(find(X[[0, 1, 2, 5]], y[[0, 1, 2, 5]]).arrays()[1][:, 0], [1, 0, 1, 0])
     with pytest.raises(InputError, match=r"^Rows \d and \d differ by so little that .* Scale the rows up\.$"):
         find(X, np.asarray([0, 0, 0, 1, 1, 1]))
+
+
+def test_a_row_that_is_left_without_a_neighbour_is_an_error(monkeypatch):
+    """Never dropped: here a bound that is wrong leaves out all cells."""
+    monkeypatch.setattr(bounds, "near_cells", lambda asking, targets, *_: np.zeros(targets.between.shape, bool))
+    X, y = labelled(40, 3, 2, seed=2)
+    with pytest.raises(MmpcaError, match=r"found no row of another class for row \d+ \(40 such rows\)"):
+        find(X, y)
 
 
 def test_differences_whose_squares_add_up_to_too_much_are_refused():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import bounds, kernels
 from mmpca_dist.neighbors.cells import Cells, group_radii, relative_rounding
@@ -137,6 +137,8 @@ def search_queries(
     ------
     InputError
         For rows that differ by so little that the squares vanish.
+    MmpcaError
+        Where a query was left without a neighbour, which no data should bring about.
     """
     frame = layout.cells.frame
     best = best or Best.none(len(queries), layout.n_classes if one_vs_one else 1, apart)
@@ -150,8 +152,22 @@ def search_queries(
             f"Rows {queries.rows[query]} and {row} differ by so little that the squares of their differences vanish in "
             "double precision: no search can tell which row is the nearest. Scale the rows up."
         )
+    _check_all_have_neighbors(best, queries)
     proved = int(np.sum(best.open_bounds > best.reach(queries.codes, frame.scale, layout.n_features)))
     return best, Work(len(queries), proved, cells, compared, bounded, refined, visit.read)
+
+
+def _check_all_have_neighbors(best: Best, queries: Queries) -> None:
+    """Refuse to go on where a query has no neighbour; what is nearest in other parts may not exist."""
+    missing = best.positions[:, : best.n_slots] < 0
+    if best.n_slots > 1:
+        missing[np.arange(len(queries)), queries.codes] = False
+    if missing.any():
+        lost = np.flatnonzero(missing.any(axis=1))
+        raise MmpcaError(
+            f"The search found no row of another class for row {queries.rows[lost[0]]} ({len(lost)} such rows): this "
+            "is a fault of the program. Please report it with the range of values of every column."
+        )
 
 
 @dataclass

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,29 @@ LEFT = 0.1
 """Share of slacks and multipliers that a step leaves, where each row holds back for itself."""
 
 
+class NewtonStep(NamedTuple):
+    """Newton's step of a, D (pull + du + mu push) for products mu where u changes by du; arrays of shape (m, n)."""
+
+    width: Array
+    """D."""
+    pull: Array
+    push: Array
+
+    def change(self, du: Array, mu: Array) -> Array:
+        return self.width * (self.pull + du + mu * self.push)
+
+
+class InteriorValues(NamedTuple):
+    """Of every row: slacks times multipliers, added up; the loss at u; and a - L*(a)."""
+
+    products: Array
+    losses: Array
+    duals: Array
+
+
 @dataclass(frozen=True)
 class Interior(ABC):
-    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = xi - s.
+    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = 1 - y f = xi - s.
 
     Attributes
     ----------
@@ -56,43 +76,17 @@ class Interior(ABC):
     def u(self) -> Array:
         """1 - y f."""
 
-    @property
     @abstractmethod
-    def width(self) -> Array:
-        """D."""
+    def newton(self) -> NewtonStep:
+        """Return what Newton's step of a follows from."""
 
-    @property
     @abstractmethod
-    def pull(self) -> Array:
-        """What Newton's step moves a by, over D, but for du and mu."""
-
-    @property
-    @abstractmethod
-    def push(self) -> Array:
-        """Its derivative by mu."""
-
-    @property
-    @abstractmethod
-    def products(self) -> Array:
-        """Slacks times multipliers, added up."""
-
-    @property
-    @abstractmethod
-    def losses(self) -> Array:
-        """The losses at u."""
-
-    @property
-    @abstractmethod
-    def duals(self) -> Array:
-        """a - L*(a)."""
+    def values(self) -> InteriorValues:
+        """Return products, losses and dual terms."""
 
     @abstractmethod
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         """Return Newton's step of every part to products mu (m, 1) where u changes by du."""
-
-    def multiplier_change(self, du: Array, mu: Array) -> Array:
-        """Return Newton's step of a."""
-        return self.width * (self.pull + du + mu * self.push)
 
     @property
     def parts(self) -> tuple[Array, ...]:
@@ -132,33 +126,16 @@ class HingeInterior(Interior):
     def u(self) -> Array:
         return self.xi - self.s
 
-    @property
-    def width(self) -> Array:
-        return 1 / (self.xi / self.rest + self.s / self.a)
+    def newton(self) -> NewtonStep:
+        width = 1 / (self.xi / self.rest + self.s / self.a)
+        return NewtonStep(width, pull=self.u, push=1 / self.a - 1 / self.rest)
 
-    @property
-    def pull(self) -> Array:
-        return self.u
-
-    @property
-    def push(self) -> Array:
-        return 1 / self.a - 1 / self.rest
-
-    @property
-    def products(self) -> Array:
-        return self.a * self.s + self.rest * self.xi
-
-    @property
-    def losses(self) -> Array:
-        return np.maximum(self.u, 0)
-
-    @property
-    def duals(self) -> Array:
-        return self.a
+    def values(self) -> InteriorValues:
+        return InteriorValues(self.a * self.s + self.rest * self.xi, np.maximum(self.u, 0), self.a)
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         a, s, xi, rest = self.parts
-        da = self.multiplier_change(du, mu)
+        da = self.newton().change(du, mu)
         return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
 
     def moved_apart(self, change: tuple[Array, ...]) -> Self:
@@ -182,32 +159,14 @@ class SquaredHingeInterior(Interior):
     def u(self) -> Array:
         return self.a / 2 - self.s
 
-    @property
-    def width(self) -> Array:
-        return self.a / (self.s + self.a / 2)
+    def newton(self) -> NewtonStep:
+        return NewtonStep(self.a / (self.s + self.a / 2), pull=-self.s, push=1 / self.a)
 
-    @property
-    def pull(self) -> Array:
-        return -self.s
-
-    @property
-    def push(self) -> Array:
-        return 1 / self.a
-
-    @property
-    def products(self) -> Array:
-        return self.a * self.s
-
-    @property
-    def losses(self) -> Array:
-        return np.maximum(self.u, 0) ** 2
-
-    @property
-    def duals(self) -> Array:
-        return self.a - self.a**2 / 4
+    def values(self) -> InteriorValues:
+        return InteriorValues(self.a * self.s, np.maximum(self.u, 0) ** 2, self.a - self.a**2 / 4)
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
-        da = self.multiplier_change(du, mu)
+        da = self.newton().change(du, mu)
         return da, da / 2 - du
 
 
@@ -308,7 +267,8 @@ class MoveInside(BlockStep[Any]):
 
 
 def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> HingeSums:
-    width, is_up = inside.width * trains, np.stack([y > 0, y < 0])
+    newton, values = inside.newton(), inside.values()
+    width, is_up = newton.width * trains, np.stack([y > 0, y < 0])
     by_class = np.where(is_up, y * inside.a * trains, 0.0)
     (m, n), r = y.shape, rows.X.shape[1]
 
@@ -316,13 +276,13 @@ def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> Hinge
         return np.concatenate([rows.cross(weights), weights.sum(axis=1)[:, None]], axis=1)
 
     return HingeSums(
-        loss=(inside.losses * trains).sum(axis=1),
-        products=(inside.products * trains).sum(axis=1),
+        loss=(values.losses * trains).sum(axis=1),
+        products=(values.products * trains).sum(axis=1),
         counts=inside.products_a_row * trains.sum(axis=1),
         moves=by_class.sum(axis=2),
         cross=rows.cross(by_class.reshape(2 * m, n)).reshape(2, m, r),
-        duals=np.where(is_up, inside.duals * trains, 0.0).sum(axis=2),
-        pull=summed(y * width * inside.pull),
-        push=summed(y * width * inside.push),
+        duals=np.where(is_up, values.duals * trains, 0.0).sum(axis=2),
+        pull=summed(y * width * newton.pull),
+        push=summed(y * width * newton.push),
         hessians=outer_sums(rows, width, r),
     )
