@@ -1,5 +1,9 @@
 """Linear models with the hinge loss or its square, by a primal-dual interior point method over the rows.
 
+Newton's step p from [w; b] to products mu of all slacks and multipliers solves (sum_i D_i [x_i; 1] [x_i; 1]^T + A) p =
+pull + mu push, where D and the right side come from the rows (`interior_rows`) and the penalty (`interior_penalties`),
+and A from the latter.
+
 A pass moves slacks and multipliers of all rows, and takes the sums for Newton's next step. By default another pass
 between two such passes finds the longest step that leaves all of them positive. Rows that move ``apart`` do without:
 all take the whole step, and each holds back what it would make negative. That takes a third of the passes, but rows

@@ -31,7 +31,7 @@ from mmpca_dist.optimise.proximal_newton import SparseSweep
 from mmpca_dist.optimise.squares import Squares, SquaresMinimum, squares_of_folds, step_of_squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
-from mmpca_dist.passes.sweeps import FitsTogether, OnePass, SweepsTogether
+from mmpca_dist.passes.sweeps import OnePass, SweepsTogether
 from mmpca_dist.statistics.scatters import total_scatter
 from mmpca_dist.statistics.working_rows import WorkingRows
 
@@ -244,11 +244,8 @@ class _Fits:
     def _in_passes(self, models: Sequence[Models], sweep_of: SweepOf, name: str) -> list[Minimum]:
         """Fit models in passes that they share."""
         sweeps, starts = zip(*(sweep_of(name, some) for some in models), strict=True)
-        run = self.rows.sweeper.run
-        if len(models) == 1:
-            fits = [run(sweeps[0], starts[0])]
-        else:
-            fits = list(run(SweepsTogether(name, sweeps), FitsTogether(starts)).fits)
+        fitted = self.rows.sweeper.run(SweepsTogether(name, sweeps), tuple(starts))
+        fits: list[Any] = list(fitted)
         for number, (some, sweep) in enumerate(zip(models, sweeps, strict=True)):
             if isinstance(sweep, HingeSweep) and isinstance(sweep.interior, SparseInterior):
                 fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, sweep.interior, fits[number])

@@ -1,4 +1,8 @@
-"""Linear models with a smooth loss by Newton's method, with BFGS between passes that renew second derivatives."""
+"""Linear models with a smooth loss by Newton's method, with BFGS between passes that renew second derivatives.
+
+A step p from [w; b] solves H p = -g. With u = a - b' f of a row with the label term (a, b'), g is the sum of
+-b' L'(u) [x; 1] over the rows and H that of b'^2 L''(u) [x; 1] [x; 1]^T, each with the derivatives of the penalty.
+"""
 
 from __future__ import annotations
 

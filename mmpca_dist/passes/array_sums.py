@@ -1,4 +1,4 @@
-"""What spans of rows leave, as dataclasses of arrays that add up."""
+"""The one ``+`` for what blocks, units and spans of rows leave."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any, Self
 
 
 class ArraySums:
-    """Base of dataclasses that add up field by field: arrays and numbers; tuples item by item; lists end to end.
+    """Base of dataclasses that add up field by field, as `added` does."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*added(tuple(vars(self).values()), tuple(vars(other).values())))
+
+
+def added(left: Any, right: Any) -> Any:
+    """Return the sum of arrays, numbers or sums of them: of tuples item by item, of lists end to end.
 
     A part that is None in one of both is None in the sum.
     """
-
-    def __add__(self, other: Self) -> Self:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return type(self)(*(_added(left, right) for left, right in pairs))
-
-
-def _added(left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
     if isinstance(left, tuple):
-        return tuple(_added(*pair) for pair in zip(left, right, strict=True))
+        return tuple(added(*pair) for pair in zip(left, right, strict=True))
     return left + right

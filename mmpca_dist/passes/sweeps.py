@@ -7,7 +7,6 @@ sweep.
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,19 +16,20 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from mmpca_dist.passes.array_sums import ArraySums
+from mmpca_dist.passes.array_sums import added
 from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
-from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import read_units
 from mmpca_dist.tables.dataset import Dataset, Span, spans_of, unit_edges
 
 F = TypeVar("F")
 """What is fitted: storable."""
 S = TypeVar("S", bound=Any)
-"""What rows leave for its update; added up."""
+"""What rows leave for its update; `added` adds it up."""
+Together = tuple[Any, ...]
+"""One for each of several sweeps."""
 Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
 what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
@@ -56,7 +56,7 @@ class BlockStep(ABC, Generic[S]):
         terms_of = self.terms.of_unit(dataset, start, start + X.shape[0])
         for block, rows in self.units.blocks(X, self.block_rows):
             sums, states = self.of_block(rows, terms_of(block), None if state is None else state[block])
-            total = sums if total is None else total + sums
+            total = sums if total is None else added(total, sums)
             if states is not None:
                 after = np.empty((X.shape[0], *states.shape[1:])) if after is None else after
                 after[block] = states
@@ -113,26 +113,12 @@ class OnePass(Sweep[S | None, S]):
         return "sums over the rows"
 
 
-@storable
 @dataclass(frozen=True)
-class FitsTogether:
-    """What is fitted by each sweep."""
-
-    fits: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class SumsTogether(ArraySums):
-    """What rows leave for each sweep; None for those that are done."""
-
-    sums: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class SweepsTogether(Sweep[FitsTogether, SumsTogether]):
+class SweepsTogether(Sweep[Together, Together]):
     """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all.
 
-    Fits tell which of their models are done, and how far these may be from their minima, ``is_done`` and ``gaps`` (m,).
+    What is fitted and what rows leave has an item a sweep, the latter None for those that are done. Fits tell which of
+    their models are done, and how far these may be from their minima, by ``is_done`` and ``gaps`` (m,).
     """
 
     name: str
@@ -146,22 +132,21 @@ class SweepsTogether(Sweep[FitsTogether, SumsTogether]):
     def keeps_sparse(self) -> bool:  # type: ignore[override]
         return all(sweep.keeps_sparse for sweep in self.sweeps)
 
-    def step(self, fitted: FitsTogether) -> Step[SumsTogether]:
-        pairs = zip(self.sweeps, fitted.fits, strict=True)
+    def step(self, fitted: Together) -> Step[Together]:
+        pairs = zip(self.sweeps, fitted, strict=True)
         steps = tuple(None if sweep.is_done(fit) else sweep.step(fit) for sweep, fit in pairs)
         return _StepTogether(steps, tuple(sweep.state_bytes for sweep in self.sweeps))
 
-    def update(self, fitted: FitsTogether, sums: SumsTogether) -> FitsTogether:
-        parts = zip(self.sweeps, fitted.fits, sums.sums, strict=True)
-        return FitsTogether(tuple(fit if each is None else sweep.update(fit, each) for sweep, fit, each in parts))
+    def update(self, fitted: Together, sums: Together) -> Together:
+        parts = zip(self.sweeps, fitted, sums, strict=True)
+        return tuple(fit if each is None else sweep.update(fit, each) for sweep, fit, each in parts)
 
-    def is_done(self, fitted: FitsTogether) -> bool:
-        return all(sweep.is_done(fit) for sweep, fit in zip(self.sweeps, fitted.fits, strict=True))
+    def is_done(self, fitted: Together) -> bool:
+        return all(sweep.is_done(fit) for sweep, fit in zip(self.sweeps, fitted, strict=True))
 
-    def describe(self, fitted: FitsTogether) -> str:
-        return describe_models(
-            np.concatenate([fit.is_done for fit in fitted.fits]), np.concatenate([fit.gaps for fit in fitted.fits])
-        )
+    def describe(self, fitted: Together) -> str:
+        is_done, gaps = (np.concatenate([getattr(fit, name) for fit in fitted]) for name in ("is_done", "gaps"))
+        return describe_models(is_done, gaps)
 
 
 @dataclass(frozen=True)
@@ -169,16 +154,14 @@ class _StepTogether:
     steps: tuple[Step[Any] | None, ...]
     state_bytes: tuple[int, ...]
 
-    def __call__(
-        self, dataset: Dataset, start: int, X: Any, state: NDArray | None
-    ) -> tuple[SumsTogether, NDArray | None]:
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Together, NDArray | None]:
         sums, states = [], []
         for step, before in zip(self.steps, self._states(state), strict=True):
             result, after = (None, before) if step is None else step(dataset, start, X, before)
             sums.append(result)
             states.append(after)
         kept = [each for each in states if each is not None]
-        return SumsTogether(tuple(sums)), np.concatenate(kept, axis=-1) if kept else None
+        return tuple(sums), np.concatenate(kept, axis=-1) if kept else None
 
     def _states(self, state: NDArray | None) -> list[NDArray | None]:
         """Return the states of the sweeps, which share the last axis by their sizes."""
@@ -209,7 +192,7 @@ class Sweeper:
             stored = before if number and sweep.state_bytes else None
             task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, stored, sparse)
             self.rows.begins(sweep.name, dataset.n_bytes)
-            sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
+            sums = self.rows.run(task, spans, added, sweep.name, kept=False)  # states are in no checkpoint
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
             self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
@@ -259,7 +242,7 @@ class _SweepSpan(Generic[S]):
             sums, state = self.step(self.dataset, start, X, state)
             if state is not None:
                 self.tables.put(f"{self.name}-{start}", {"state": state})
-            total = sums if total is None else total + sums
+            total = sums if total is None else added(total, sums)
         assert total is not None  # noqa: S101  (a span has units)
         return total
 
