@@ -109,6 +109,13 @@ def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
     return np.minimum.reduce(steps)
 
 
+def products_of(parts: Sequence[Array], m: int) -> Array:
+    """Return slacks, the first half of the parts, times multipliers, the second half, shape (m, number of them)."""
+    half = len(parts) // 2
+    pairs = zip(parts[:half], parts[half:], strict=True)
+    return np.concatenate([np.empty((m, 0)), *(slack * multiplier for slack, multiplier in pairs)], axis=1)
+
+
 @dataclass(frozen=True)
 class HingeInterior(Interior):
     """Of max(u, 0): the smallest xi with xi >= 0 and s >= 0, whose multipliers are rest = 1 - a and a."""

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.optimise.interior_penalties import SparseInterior, SubspaceInterior
 from mmpca_dist.optimise.interior_point import HingeFit, HingeSweep
 from mmpca_dist.optimise.interior_rows import INTERIORS
 from mmpca_dist.optimise.loss_sums import SumLosses
@@ -247,14 +246,15 @@ class _Fits:
         fitted = self.rows.sweeper.run(SweepsTogether(name, sweeps), tuple(starts))
         fits: list[Any] = list(fitted)
         for number, (some, sweep) in enumerate(zip(models, sweeps, strict=True)):
-            if isinstance(sweep, HingeSweep) and isinstance(sweep.interior, SparseInterior):
-                fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, sweep.interior, fits[number])
+            if isinstance(sweep, HingeSweep) and self.problem.is_sparse:
+                fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, fits[number])
         return [Minimum.of(fitted) for fitted in fits]
 
     def _shared(self, name: str, models: Models) -> dict[str, Any]:
         """Return what all kinds of passes for models are made of."""
         return {
-            "name": name, "terms": models.terms, "units": self.rows.units(),
+            "name": name, "penalty": models.penalty, "alphas": models.alphas, "terms": models.terms,
+            "units": self.rows.units(),
             "has_intercept": self.problem.has_intercept, "tolerance": self.problem.tolerance,
             "max_sweeps": self.problem.max_sweeps, "keeps_sparse": self.rows.keeps_sparse,
         }  # fmt: skip
@@ -266,19 +266,15 @@ class _Fits:
 
     def interior(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
         """Return the passes of interior points for models, and where these start."""
-        shared, is_sparse = self._shared(name, models), self.problem.is_sparse
-        interior = (SparseInterior if is_sparse else SubspaceInterior)(models.penalty, models.alphas)
-        if is_sparse:
+        shared = self._shared(name, models)
+        if self.problem.is_sparse:
             shared["tolerance"] /= 10  # setting to zero what tends to it costs some
-        return HingeSweep(kind=INTERIORS[self.problem.loss], interior=interior, **shared), HingeFit.start_at(interior)
+        return HingeSweep(kind=INTERIORS[self.problem.loss], **shared), HingeFit.start_at(models.penalty, models.alphas)
 
     def smooth(self, name: str, models: Models) -> tuple[NewtonSweep, LinearFit]:
         """Return the passes of Newton's method for models of a smooth loss, and where these start."""
         loss, is_hinge = LOSSES[self.problem.loss], self.problem.loss in INTERIORS
-        settings = {
-            "loss": loss, "penalty": models.penalty, "alphas": models.alphas, "ends_stalled": is_hinge,
-            **self._shared(name, models),
-        }  # fmt: skip
+        settings = {"loss": loss, "ends_stalled": is_hinge, **self._shared(name, models)}
         start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
         if self.problem.is_sparse:
             return SparseSweep(**settings), LinearFit.start_at(start)
@@ -291,20 +287,21 @@ class _Fits:
         metric = self._metric(models.penalty, models.alphas) if with_hessian and loss.renewal > 1 else None
         return LinearSweep(with_hessian=with_hessian, **settings), LinearFit.start_at(start, metric)
 
-    def _with_zeros(self, name: str, models: Models, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
+    def _with_zeros(self, name: str, models: Models, fitted: HingeFit) -> HingeFit:
         """Return the models with zeros for parameters that tend to zero; their objectives take a pass."""
-        m, sparse = len(fitted.best), interior.penalty.n_sparse
+        (m, _), penalty = fitted.best.shape, models.penalty
+        sparse = penalty.n_sparse
         size = np.maximum(np.abs(fitted.best[:, :sparse]).max(axis=1, keepdims=True), TINY)
         small = np.abs(fitted.best[:, :sparse]) < SMALL * size
         tried = np.concatenate([fitted.best, fitted.best])
-        tried[:, :sparse][np.concatenate([interior.tends_to_zero(fitted.parts, size), small])] = 0
+        tried[:, :sparse][np.concatenate([penalty.tends_to_zero(models.alphas, fitted.parts, size), small])] = 0
         step = SumLosses(
-            interior.penalty.coefficients(tried[:, :-1]), tried[:, -1], LOSSES[self.problem.loss], models.terms,
+            penalty.coefficients(tried[:, :-1]), tried[:, -1], LOSSES[self.problem.loss], models.terms,
             np.tile(np.arange(m), 2), self.rows.units(), np.empty(0, np.intp),
         )  # fmt: skip
         sums = self.rows.sweeper.run(OnePass(name, step, self.rows.keeps_sparse), None)
         assert sums is not None  # noqa: S101  (it has passed)
-        objectives = sums.loss + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
+        objectives = sums.loss + np.tile(models.alphas, 2) * penalty.values(tried[:, :-1])
         best, objective = fitted.best, fitted.objective
         for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
             is_good = (

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.finite import or_infinite
+from mmpca_dist.optimise.penalties import Penalty
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms
 from mmpca_dist.passes.sweeps import Sweep, describe_models
@@ -78,10 +79,17 @@ S = TypeVar("S", bound=Any)
 class ModelSweep(Sweep[M, S]):
     """Passes for m models until every gap is at most ``tolerance``.
 
-    ``ends_stalled`` tells whether models end that more than ``SETBACKS`` passes have set back.
+    Attributes
+    ----------
+    alphas : array of shape (m,)
+        Weights of the penalty.
+    ends_stalled : bool
+        Whether models end that more than ``SETBACKS`` passes have set back.
     """
 
     name: str
+    penalty: Penalty
+    alphas: Array
     terms: LabelTerms
     units: RowUnits
     has_intercept: bool

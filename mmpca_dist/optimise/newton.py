@@ -17,7 +17,7 @@ from mmpca_dist.optimise.descent import Descent
 from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
 from mmpca_dist.optimise.losses import Loss
 from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep, hold_intercept
-from mmpca_dist.optimise.penalties import Penalty, SubspacePenalty
+from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step
@@ -81,11 +81,9 @@ class LinearFit(ModelFit):
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonSweep(ModelSweep[LinearFit, LossSums]):
-    """Passes for m models of a smooth loss, with weights ``alphas`` (m,) of the penalty."""
+    """Passes for m models of a smooth loss."""
 
     loss: Loss
-    penalty: Penalty
-    alphas: Array
     state_bytes = 0
 
     def step(self, fitted: LinearFit) -> Step[LossSums]:
@@ -105,7 +103,7 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
         gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
-        self._add_penalty(trial, gradient, metric)
+        self.penalty.add_derivatives(self.alphas, trial, gradient, metric)
         if not self.has_intercept:
             gradient[:, -1] = 0
             hold_intercept(metric)
@@ -151,10 +149,6 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         """Return whether the next pass sums second derivatives."""
 
     @abstractmethod
-    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        """Add the smooth part of the penalty to first and second derivatives."""
-
-    @abstractmethod
     def _slope(self, descent: Descent) -> Array:
         """Return the linear decrease of a whole step, shape (m,); negative."""
 
@@ -183,11 +177,6 @@ class LinearSweep(NewtonSweep):
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
         return self.with_hessian and is_due
-
-    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
-        if len(metric):
-            metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
 
     def _slope(self, descent: Descent) -> Array:
         return descent.slope

@@ -161,7 +161,7 @@ class _StepTogether:
             sums.append(result)
             states.append(after)
         kept = [each for each in states if each is not None]
-        return tuple(sums), np.concatenate(kept, axis=-1) if kept else None
+        return tuple(sums), (np.concatenate(kept, axis=-1) if len(kept) > 1 else kept[0]) if kept else None
 
     def _states(self, state: NDArray | None) -> list[NDArray | None]:
         """Return the states of the sweeps, which share the last axis by their sizes."""

@@ -64,8 +64,8 @@ class PairScatter:
     ) -> dict[str, Any]:
         """Estimate the errors from searching for a sample of the rows, by the sampled differences.
 
-        An error E of S changes the eigenvalue l_i by v_i^T E v_i, and turns v_i towards v_j by v_j^T E v_i / (l_i - l_j),
-        to first order. Source: Stewart & Sun 1990, "Matrix perturbation theory", chapter V.
+        To first order an error E of S changes the eigenvalue l_i by v_i^T E v_i, and turns v_i towards v_j by
+        v_j^T E v_i / (l_i - l_j). Source: Stewart & Sun 1990, "Matrix perturbation theory", chapter V.
 
         Parameters
         ----------
