@@ -130,12 +130,7 @@ class HingeSweep(ModelSweep[HingeFit, "HingeSums | Longest"]):
         change, decrease = self._newton(point, parts, sums, mu, mean)
         change[fitted.is_done] = 0
         objective = sums.loss + alphas * penalty.values(point[:, :-1])
-        if penalty.is_free:
-            bound = objective - total - decrease
-        else:
-            moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-            bound = penalty.dual_bound(alphas, moves, sums.cross, sums.duals)
-            bound = np.maximum(fitted.bound, bound)
+        bound = objective - total - decrease if penalty.is_free else self._dual_bound(fitted, sums)
         is_better = ~fitted.is_done & ((objective < fitted.objective) | penalty.is_free)
         new = replace(
             fitted,

@@ -104,6 +104,11 @@ class ModelSweep(Sweep[M, S]):
     def describe(self, fitted: M) -> str:
         return describe_models(fitted.is_done, fitted.gaps)
 
+    def _dual_bound(self, before: M, sums: Any) -> Array:
+        """Return the largest lower bound of the minima so far, (m,), given sums of multipliers and of dual terms."""
+        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
+        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
     def _judged(self, before: M, after: M, left: tuple[Array, Array]) -> M:
         """Return a fit after a pass, and the models that are done; ``left`` (m,) is what was to go before and after."""
         with np.errstate(invalid="ignore"):

@@ -135,8 +135,7 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""
         if self.penalty.is_free:
             return descent.value - self._decrease(descent)
-        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+        return self._dual_bound(before, sums)
 
     def _reach(self, sums: LossSums) -> Array:
         """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
