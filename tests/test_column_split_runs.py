@@ -18,8 +18,8 @@ from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
-from mmpca_dist.passes import class_folds
-from mmpca_dist.passes.group_folds import deal_groups, group_table
+from mmpca_dist.passes import folds as row_folds
+from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.predictors import fits
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.runs import score_stage
@@ -176,10 +176,10 @@ def test_dates_need_no_quotes_in_yaml(tmp_path):
 def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monkeypatch):
     """C of classifiers, C of bm2pca, and alpha and components of penalties: none takes folds of single rows."""
     monkeypatch.setattr(fits, "StratifiedKFold", lambda *_, **__: pytest.fail("folds of rows"))
-    monkeypatch.setattr(class_folds.ClassFolds, "of", lambda *_: pytest.fail("folds of rows"))
-    monkeypatch.setattr("mmpca_dist.passes.class_folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
+    monkeypatch.setattr(row_folds.ClassFolds, "of", lambda *_: pytest.fail("folds of rows"))
+    monkeypatch.setattr("mmpca_dist.passes.folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
     dealt = []
-    for module in (fits, class_folds):
+    for module in (fits, row_folds):
         monkeypatch.setattr(module, "deal_groups", lambda *given, of=module: dealt.append(of) or deal_groups(*given))
     methods = [
         {"name": "bm2pca", "C": "auto", "candidates": [1, 10]},
@@ -190,7 +190,7 @@ def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monke
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)
     records, *_ = scored(config)
     assert len(records[0]["errors"]) == 4
-    assert {module.__name__.rsplit(".")[-1] for module in dealt} == {"fits", "class_folds"}
+    assert {module.__name__.rsplit(".")[-1] for module in dealt} == {"fits", "folds"}
 
 
 def test_rows_of_a_group_that_are_alike_do_not_choose_a_penalty():

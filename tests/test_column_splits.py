@@ -16,7 +16,7 @@ from test_splits import split
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, group_splits, time_splits
-from mmpca_dist.passes.group_folds import deal_groups, group_table
+from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.tables.times import order_keys
 

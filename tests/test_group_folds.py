@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from mmpca_dist.passes.group_folds import deal_groups
+from mmpca_dist.passes.folds import deal_groups
 
 
 def serves(table, folds, n_folds):

@@ -21,9 +21,9 @@ from mmpca_dist.finite import or_infinite
 from mmpca_dist.methods.base.fold_grid import FoldGrid
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.models.projection_penalty.results import Choice
-from mmpca_dist.optimise.linear_models import relative_gaps
-from mmpca_dist.optimise.penalized_squares import Squares
+from mmpca_dist.optimise.model_sweeps import relative_gaps
 from mmpca_dist.optimise.penalties import SubspacePenalty
+from mmpca_dist.optimise.squares import Squares
 
 SHAPES = [(6, 15), (40, 5)]
 """Of labelled rows: with eight rows of P, more than rows less one, and more than columns."""

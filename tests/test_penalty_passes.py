@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist import ProjectionPenaltyClassifier
 from mmpca_dist.errors import InputError
-from mmpca_dist.models.projection_penalty import minima as penalty_minima
-from mmpca_dist.optimise.hinge_sums import HingeInterior
+from mmpca_dist.optimise import minimise
+from mmpca_dist.optimise.interior_rows import HingeInterior
 from mmpca_dist.optimise.loss_sums import SumLosses
 from mmpca_dist.optimise.losses import LOSSES as LOSSES_BY_NAME
 from mmpca_dist.optimise.penalties import SparsePenalty
@@ -54,7 +54,7 @@ def test_models_that_stall_reach_the_tolerance_by_other_passes(loss, penalty):
 def test_stalled_models_of_several_turns_go_on(loss, monkeypatch):
     """The passes of one turn do not count against ``max_sweeps`` of another."""
     X, y = load_wine(return_X_y=True)
-    monkeypatch.setattr(penalty_minima, "HESSIAN_BYTES", 8 * 14**2)
+    monkeypatch.setattr(minimise, "HESSIAN_BYTES", 8 * 14**2)
     model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, alpha=1e-2, max_sweeps=110).fit(X, y)
     assert model.gaps_.max() <= 1e-5 and model.n_iter_ > 110
 
@@ -106,7 +106,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
     X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
     settings = {"alpha": "auto", "alphas": (0.1, 10.0, 10.0), "loss": loss, "precision": "double"}
     together = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
-    monkeypatch.setattr(penalty_minima, "HESSIAN_BYTES", 2 * 8 * 5**2)
+    monkeypatch.setattr(minimise, "HESSIAN_BYTES", 2 * 8 * 5**2)
     in_turn = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
     assert in_turn.candidates_.tolist() == [0.1, 10.0] and in_turn.n_iter_ > together.n_iter_
     np.testing.assert_array_equal(in_turn.candidate_errors_, together.candidate_errors_)
@@ -116,7 +116,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
 def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
     X, y, P = problem(80, 6, 2, seed=15)
     with_them = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
-    monkeypatch.setattr(penalty_minima, "LARGEST_HESSIAN", 0)
+    monkeypatch.setattr(minimise, "LARGEST_HESSIAN", 0)
     without = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
     np.testing.assert_allclose(without.coef_, with_them.coef_, atol=1e-4)
     assert without.n_iter_ > with_them.n_iter_ and without.gaps_[0] <= 1e-9
@@ -125,7 +125,7 @@ def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
 @pytest.mark.parametrize("settings", [{"loss": "hinge"}, {"penalty": "l1"}])
 def test_too_many_columns_for_a_matrix_are_refused(settings, monkeypatch):
     X, y, P = problem(60, 6, 2)
-    monkeypatch.setattr(penalty_minima, "WIDEST", 5)
+    monkeypatch.setattr(minimise, "WIDEST", 5)
     with pytest.raises(InputError, match="takes a matrix of 6 x 6 a model; 5 columns are the most"):
         ProjectionPenaltyClassifier(P, **settings).fit(X, y)
 

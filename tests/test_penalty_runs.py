@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.optimise.interior_point import HingeSweep
-from mmpca_dist.optimise.linear_models import ModelSweep
+from mmpca_dist.optimise.newton import NewtonSweep
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.evaluation_stages import evaluate
@@ -66,7 +66,7 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
     run(make_config(tmp_path / "whole", uri, **settings))
     compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
     config = make_config(tmp_path / "broken", uri, compute=compute, **settings)
-    sweep, passes = HingeSweep if loss == "hinge" else ModelSweep, []
+    sweep, passes = HingeSweep if loss == "hinge" else NewtonSweep, []
     update = sweep.update
 
     def failing(stop):

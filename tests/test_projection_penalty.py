@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise.penalties import SubspacePenalty
-from mmpca_dist.optimise.sparse_models import SparseSweep
+from mmpca_dist.optimise.proximal_newton import SparseSweep
 
 
 @pytest.mark.fast

@@ -149,6 +149,6 @@ def test_a_row_that_is_left_without_a_neighbour_is_an_error(monkeypatch):
 
 
 def test_differences_whose_squares_add_up_to_too_much_are_refused():
-    sums = PairSums(np.full((2, 2), np.inf), np.inf, 3.0, np.empty((0, 2)), np.zeros(120, np.int64))
+    sums = PairSums(np.full((2, 2), np.inf), np.inf, 3.0, [np.empty((0, 2))], np.zeros(120, np.int64))
     with pytest.raises(InputError, match="too large even for double precision; scale them down"):
         as_scatter(None, sums, np.linspace(0, 1, 121))

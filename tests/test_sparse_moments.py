@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, random_array
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.census import count_labels
-from mmpca_dist.passes.class_folds import folds_of
+from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks

@@ -254,7 +254,7 @@ class _Passes:
         basis = orthonormal(unit_columns(others), others[:, :0])
         r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
         nothing = np.empty((len(basis), 0))
-        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, seed=self.seed)
+        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, None, [], self.seed)
         return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
 
     def _others(self) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
-from mmpca_dist.passes.group_folds import deal_groups, draw_groups, group_table, groups_of_classes
+from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table, groups_of_classes
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.tables.labels import encode

@@ -12,7 +12,7 @@ import zarr.codecs
 from numpy.typing import NDArray
 
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
-from mmpca_dist.statistics.approximation import FORMER_SEED, Approximation
+from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.coordinates import (
     ColumnStatistics,
     ColumnSums,
@@ -119,7 +119,7 @@ def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDAr
 def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | None:
     if "known" not in arrays:
         return None
-    number, passes, trace, error, *seed = arrays["known"].tolist()
+    number, passes, trace, error, seed = arrays["known"].tolist()
     solver = bytes(arrays["solver"].astype(np.uint8)).decode() if number < 0 else STORED_SOLVERS[int(number)]
     history = [
         {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
@@ -127,7 +127,7 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
     ]
     return Approximation(
         solver, int(passes), trace, arrays.get("outside"), arrays["probed"],
-        None if np.isnan(error) else error, history, int(seed[0]) if seed else FORMER_SEED,
+        None if np.isnan(error) else error, history, int(seed),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
+from mmpca_dist.passes.units import blocks, rows_within
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 """Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""
@@ -195,9 +196,7 @@ class Cells:
         frame = self.frame
         cell = np.empty(len(X), np.intp)
         z, tail = (np.empty((len(X), width), np.float32) for width in (frame.width, frame.tail_width))
-        size = block_rows(X.shape[1])
-        for start in range(0, len(X), size):
-            block = slice(start, start + size)
+        for block in blocks(len(X), block_rows(X.shape[1])):
             along, along_tail = frame.coordinates(frame.rows(X[block]))
             cell[block] = own = self.assign(along)
             z[block] = along - self.centres[own]
@@ -208,7 +207,7 @@ class Cells:
 
 def block_rows(n_features: int) -> int:
     """Return how many rows are brought to coordinates at a time."""
-    return max(min(LIMITS.layout_block_rows, LIMITS.layout_block_bytes // (8 * n_features)), 1)
+    return rows_within(LIMITS.layout_block_bytes, 8 * n_features, LIMITS.layout_block_rows)
 
 
 def group_radii(coordinates: NDArray[np.float32], starts: NDArray[np.integer]) -> NDArray[np.float64]:

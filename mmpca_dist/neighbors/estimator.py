@@ -24,10 +24,10 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.passes.tree_reduction import Progress, Tasks, concatenated
-from mmpca_dist.passes.units import read_unit
+from mmpca_dist.passes.units import read_codes, read_unit
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
-from mmpca_dist.tables.labels import encode, label_array, normalize_labels
+from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 BLOCK_QUERIES = 4096
@@ -213,7 +213,7 @@ class _SearchRows:
 
     def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         X = read_unit(self.dataset, start, stop)
-        codes = encode(self.dataset.read_labels(start, stop), self.classes, "X")
+        codes = read_codes(self.dataset, self.classes, start, stop)
         usable = is_usable(X)
         if not usable.all():
             row, column = np.argwhere(~usable)[0].tolist()

@@ -15,7 +15,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks, concatenated
-from mmpca_dist.passes.units import read_units
+from mmpca_dist.passes.units import read_units, rows_within
 from mmpca_dist.tables.dataset import Dataset, Span, not_finite
 from mmpca_dist.tables.labels import encode
 
@@ -150,11 +150,6 @@ class _SortUnits:
             self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table}, copied=False)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
         return _Runs(np.full(len(key), start), key, first, count)
-
-
-def rows_within(n_bytes: int, row_bytes: int, maximum: int, minimum: int = 1) -> int:
-    """Return how many rows take up so many bytes: at least ``minimum`` and, before that, at most ``maximum``."""
-    return max(min(maximum, n_bytes // row_bytes), minimum)
 
 
 def piece_rows(row_bytes: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import Queries, Tables, queries_of
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import blocks, rows_within
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -30,24 +32,19 @@ BINS = 120
 
 @storable
 @dataclass(frozen=True)
-class PairSums:
-    """Sums of a pass over pairs; with vectors, ``scatter`` is the product of the scatter and the vectors."""
+class PairSums(ArraySums):
+    """Sums of a pass over pairs, and samples of their differences; with vectors, ``scatter`` is applied to them."""
 
     scatter: NDArray[np.float64]
     trace: float
     weight: float
-    sample: NDArray[np.float64]
+    samples: list[NDArray[np.float64]]
     counts: NDArray[np.int64]
 
-
-def _add(left: PairSums, right: PairSums) -> PairSums:
-    return PairSums(
-        left.scatter + right.scatter,
-        left.trace + right.trace,
-        left.weight + right.weight,
-        np.concatenate([left.sample, right.sample]),
-        left.counts + right.counts,
-    )
+    @property
+    def sample(self) -> NDArray[np.float64]:
+        """The sampled differences, shape (s, d)."""
+        return np.concatenate(self.samples)
 
 
 @dataclass(frozen=True)
@@ -68,9 +65,7 @@ class _SlotPairs:
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield differences and their weights, some rows at a time."""
-        size = block_rows(self.queries.shape[1])
-        for start in range(0, len(self.numbers), size):
-            block = slice(start, start + size)
+        for block in blocks(len(self.numbers), block_rows(self.queries.shape[1])):
             yield self.differences(block), self.weights[block]
 
 
@@ -138,7 +133,7 @@ class _SumPairs:
             kept.append(pairs.differences(sampled))
             kept_of.append(pairs.numbers[sampled])
         by_query = np.argsort(np.concatenate(kept_of), kind="stable")
-        return PairSums(total, trace, weight, np.concatenate(kept)[by_query], counts)
+        return PairSums(total, trace, weight, [np.concatenate(kept)[by_query]], counts)
 
     def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
         if self.vectors is not None:
@@ -221,7 +216,7 @@ def apply_pairs(neighbors: Neighbors, vectors: NDArray[np.float64]) -> NDArray[n
 
 def _summed(neighbors: Neighbors, *options: Any) -> PairSums:
     task = _SumPairs(neighbors.tables, neighbors.search.mutual, *options)
-    return neighbors.tasks.run(task, neighbors.tables.spans, _add, "pairs")
+    return neighbors.tasks.run(task, neighbors.tables.spans, operator.add, "pairs")
 
 
 def sample_pairs(n_features: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,10 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import bounds, kernels
 from mmpca_dist.neighbors.cells import Cells, group_radii, relative_rounding
 from mmpca_dist.neighbors.kernels import NO_ROW, Best
-from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout, rows_within
+from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import rows_within
 from mmpca_dist.tables.dataset import Span
 
 LARGEST_GAP = 3
@@ -102,7 +103,7 @@ def queries_from(cells: Cells, X: NDArray, codes: NDArray[np.int64]) -> Queries:
 
 @storable
 @dataclass(frozen=True)
-class Work:
+class Work(ArraySums):
     """What a search has cost, and how much of it is proved; adds up."""
 
     queries: int = 0
@@ -112,9 +113,6 @@ class Work:
     bounded: int = 0
     refined: int = 0
     read: int = 0
-
-    def __add__(self, other: Work) -> Work:
-        return Work(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
 def search_queries(

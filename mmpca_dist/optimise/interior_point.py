@@ -1,9 +1,13 @@
 """Linear models with the hinge loss or its square, by a primal-dual interior point method over the rows.
 
+Newton's step p from [w; b] to products mu of all slacks and multipliers solves (sum_i D_i [x_i; 1] [x_i; 1]^T + A) p =
+pull + mu push, where D and the right side come from the rows (`interior_rows`) and the penalty, and A from the
+latter.
+
 A pass moves slacks and multipliers of all rows, and takes the sums for Newton's next step. By default another pass
 between two such passes finds the longest step that leaves all of them positive. Rows that move ``apart`` do without:
 all take the whole step, and each holds back what it would make negative. That takes a third of the passes, but rows
-that can be separated may set each other back for ever; so models that more than ``SETBACKS`` passes have set back end.
+that can be separated may set each other back for ever; so models that many passes have set back end.
 
 Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
 """
@@ -17,20 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.optimise.descent import solve_definite
-from mmpca_dist.optimise.hinge_sums import LEFT, START, HingeSums, Interior, Longest, MoveInside, longest_step
-from mmpca_dist.optimise.interior_penalties import InteriorPenalty
-from mmpca_dist.optimise.linear_models import (
-    LEAST_SCALE,
-    SETBACKS,
-    STANDSTILL,
-    hold_intercept,
-    idle_passes,
-    relative_gaps,
+from mmpca_dist.optimise.interior_rows import (
+    LEFT,
+    START,
+    HingeSums,
+    Interior,
+    Longest,
+    MoveInside,
+    longest_step,
+    products_of,
 )
-from mmpca_dist.passes.centred_rows import Array, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.optimise.model_sweeps import LEAST_SCALE, ModelFit, ModelSweep, hold_intercept
+from mmpca_dist.optimise.penalties import Parts, Penalty
+from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep, describe_models
+from mmpca_dist.passes.sweeps import Step
 
 NEARLY = 0.995
 """Share of the longest step that is taken, so that all stays positive."""
@@ -44,31 +49,28 @@ NOTHING = 1e-15
 
 @storable
 @dataclass(frozen=True)
-class HingeFit:
-    """m models that are being fitted.
+class HingeFit(ModelFit):
+    """m models that are being fitted; further attributes as of `ModelFit`.
 
     Attributes
     ----------
-    point, best : arrays of shape (m, n + 1)
-        The penalty's parameters and b at the interior point, and the best so far.
+    point : array of shape (m, n + 1)
+        The penalty's parameters and b at the interior point.
     parts : tuple of arrays
         Slacks and multipliers of the penalty.
     change : array of shape (m, n + 1)
         Newton's step from the point.
     products, mu, length : arrays of shape (m,)
         The sum of slacks times multipliers, the target of each product, and the length of the step.
-    objective, bound, start : arrays of shape (m,)
-        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
-    is_done : bool array of shape (m,)
-    idle, setbacks : int arrays of shape (m,)
-        Consecutive iterations without progress, and all those after which products were larger than before.
+    setbacks : int array of shape (m,)
+        Iterations after which products were larger than before.
     moves : bool
         Whether the next pass moves rows.
     """
 
     point: Array
     best: Array
-    parts: tuple[Array, ...]
+    parts: Parts
     change: Array
     products: Array
     mu: Array
@@ -83,70 +85,53 @@ class HingeFit:
     n_passes: int = 0
 
     @classmethod
-    def start_at(cls, interior: InteriorPenalty) -> Self:
+    def start_at(cls, penalty: Penalty, alphas: Array) -> Self:
         """Return models before their first pass, at zero."""
-        m = len(interior.alphas)
-        zeros, nothing = np.zeros((m, interior.penalty.n_parameters + 1)), np.full(m, np.inf)
+        m, parts = len(alphas), penalty.slacks(alphas, START)
+        zeros, nothing = np.zeros((m, penalty.n_parameters + 1)), np.full(m, np.inf)
         return cls(
-            point=zeros, best=zeros, parts=interior.start(), change=zeros, products=nothing, mu=np.full(m, START),
+            point=zeros, best=zeros, parts=parts, change=zeros, products=nothing, mu=np.full(m, START),
             length=np.zeros(m), objective=nothing, bound=-nothing, start=nothing, is_done=np.zeros(m, bool),
             idle=np.zeros(m, np.int64), setbacks=np.zeros(m, np.int64),
         )  # fmt: skip
 
-    @property
-    def gaps(self) -> Array:
-        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
-        return relative_gaps(self.objective, self.bound, self.start)
 
+@dataclass(frozen=True, kw_only=True)
+class HingeSweep(ModelSweep[HingeFit, "HingeSums | Longest"]):
+    """Passes for m models; ``kind`` is that of the loss. Where rows move ``apart``, stalled models end."""
 
-@dataclass(frozen=True)
-class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
-    """Passes for m models until every gap is at most ``tolerance``; ``kind`` is that of the loss."""
-
-    name: str
     kind: type[Interior]
-    interior: InteriorPenalty
-    terms: LabelTerms
-    units: RowUnits
-    has_intercept: bool
-    tolerance: float
-    max_sweeps: int
-    keeps_sparse: bool = False
     apart: bool = False
 
     @property
     def state_bytes(self) -> int:  # type: ignore[override]
-        return 8 * len(fields(self.kind)) * len(self.interior.alphas)
+        return 8 * len(fields(self.kind)) * len(self.alphas)
 
     def step(self, fitted: HingeFit) -> Step[HingeSums | Longest]:
-        change = np.append(self.interior.penalty.coefficients(fitted.change[:, :-1]), fitted.change[:, -1:], axis=1)
+        change = np.append(self.penalty.coefficients(fitted.change[:, :-1]), fitted.change[:, -1:], axis=1)
         return MoveInside(self.kind, change, fitted.mu, fitted.length, fitted.moves, self.terms, self.units, self.apart)
 
     def update(self, fitted: HingeFit, sums: HingeSums | Longest) -> HingeFit:
-        interior = self.interior
-        moved_parts = interior.change(fitted.point, fitted.parts, fitted.change, fitted.mu)
+        penalty, alphas, m = self.penalty, self.alphas, len(self.alphas)
+        moved_parts = penalty.slack_change(alphas, fitted.point, fitted.parts, fitted.change, fitted.mu)
         if isinstance(sums, Longest):
-            longest = np.minimum(sums.step, interior.longest(fitted.parts, moved_parts))
+            longest = sums.step
+            if moved_parts:
+                longest = np.minimum(longest, longest_step(fitted.parts, moved_parts).min(axis=1))
             length = np.where(fitted.is_done, 0.0, np.minimum(NEARLY * longest, 1.0))
             return replace(fitted, length=length, moves=True, n_passes=fitted.n_passes + 1)
         parts = self._parts(fitted, moved_parts)
         point = fitted.point + fitted.length[:, None] * fitted.change
-        products = interior.products(parts)
+        products = products_of(parts, m)
         total = sums.products + products.sum(axis=1)
         mean = total / np.maximum(sums.counts + products.shape[1], 1)
         share = CENTRED if self.apart else np.clip((1 - fitted.length) ** 2, LEAST, MOST)
         mu = np.where(fitted.is_done, fitted.mu, mean * share)
         change, decrease = self._newton(point, parts, sums, mu, mean)
         change[fitted.is_done] = 0
-        objective = sums.loss + interior.alphas * interior.penalty.values(point[:, :-1])
-        is_free = interior.penalty.is_free
-        if is_free:
-            bound = objective - total - decrease
-        else:
-            moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-            bound = interior.penalty.dual_bound(interior.alphas, moves, sums.cross, sums.duals)
-            bound = np.maximum(fitted.bound, bound)
-        is_better = ~fitted.is_done & ((objective < fitted.objective) | is_free)
+        objective = sums.loss + alphas * penalty.values(point[:, :-1])
+        bound = objective - total - decrease if penalty.is_free else self._dual_bound(fitted, sums)
+        is_better = ~fitted.is_done & ((objective < fitted.objective) | penalty.is_free)
         new = replace(
             fitted,
             point=point,
@@ -162,15 +147,11 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
             start=fitted.start if fitted.n_passes else objective,
             n_passes=fitted.n_passes + 1,
         )
-        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.products, new.products))
-        is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
-        is_done |= total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start)
-        if self.apart:
-            is_done |= new.setbacks > SETBACKS
-            new = replace(new, length=np.where(is_done, 0.0, 1.0))
-        return replace(new, idle=idle, is_done=is_done)
+        new = self._judged(fitted, new, (fitted.products, new.products))
+        is_done = new.is_done | (total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start))
+        return replace(new, is_done=is_done, length=np.where(is_done, 0.0, 1.0) if self.apart else new.length)
 
-    def _parts(self, fitted: HingeFit, changes: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _parts(self, fitted: HingeFit, changes: Parts) -> Parts:
         """Return slacks and multipliers of the penalty after a step."""
         moved = []
         for part, change in zip(fitted.parts, changes, strict=True):
@@ -180,15 +161,14 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
             moved.append(part + step * change)
         return tuple(moved)
 
-    def _newton(
-        self, point: Array, parts: tuple[Array, ...], sums: HingeSums, mu: Array, mean: Array
-    ) -> tuple[Array, Array]:
+    def _newton(self, point: Array, parts: Parts, sums: HingeSums, mu: Array, mean: Array) -> tuple[Array, Array]:
         """Return Newton's step, shape (m, n + 1), and the decrease by a step to the mean product, shape (m,)."""
-        lifted = self.interior.penalty.lifted
+        penalty, alphas = self.penalty, self.alphas
         held = np.append(sums.cross.sum(axis=0), sums.moves.sum(axis=0)[:, None], axis=1)
-        pull, push = lifted(held + sums.pull), lifted(sums.push)
-        metric = self.interior.penalty.lifted_twice(sums.hessians)
-        self.interior.add_to(point, parts, metric, pull, push)
+        pull, push = penalty.lifted(held + sums.pull), penalty.lifted(sums.push)
+        metric = penalty.lifted_twice(sums.hessians)
+        penalty.add_derivatives(alphas, point, pull, metric, sign=-1.0)
+        penalty.add_slacks(alphas, point, parts, metric, pull, push)
         if not self.has_intercept:
             pull[:, -1] = push[:, -1] = 0
             hold_intercept(metric)
@@ -196,9 +176,3 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, ahead, here, strict=True)]
         change, still = np.moveaxis(np.stack(solved), 2, 0)
         return change.copy(), np.einsum("mp,mp->m", here, still) / 2
-
-    def is_done(self, fitted: HingeFit) -> bool:
-        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
-
-    def describe(self, fitted: HingeFit) -> str:
-        return describe_models(fitted.is_done, fitted.gaps)

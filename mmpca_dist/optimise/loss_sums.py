@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.optimise.losses import Loss
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.tables.dataset import Dataset
-
-BLOCK_VALUES, FEWEST_ROWS, BLOCK_ROWS = 1 << 17, 64, 2048
-"""Outputs of a block of rows, all models together; its rows, at least and at most."""
-
-
-def block_rows(n_models: int) -> int:
-    """Return the number of rows of a block."""
-    return int(np.clip(BLOCK_VALUES // max(n_models, 1), FEWEST_ROWS, BLOCK_ROWS))
+from mmpca_dist.passes.sweeps import BlockStep
+from mmpca_dist.passes.units import block_rows
 
 
 @storable
 @dataclass(frozen=True)
-class LossSums:
+class LossSums(ArraySums):
     """Sums over the rows for m linear models f = w^T x + b in r coordinates.
 
     The multiplier of a row is t = -dL/df. Sums over positive and over negative t are apart, in this order: scaled by a
@@ -53,9 +46,6 @@ class LossSums:
     hessians: Array
     along: Array
 
-    def __add__(self, other: LossSums) -> LossSums:
-        return LossSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
     @property
     def gradient(self) -> Array:
         """Derivatives of the sum of losses by [w; b], shape (m, r + 1)."""
@@ -63,7 +53,7 @@ class LossSums:
 
 
 @dataclass(frozen=True)
-class SumLosses:
+class SumLosses(BlockStep[LossSums]):
     """The step of a sweep: the sums over the rows of a unit for m models.
 
     Attributes
@@ -88,20 +78,14 @@ class SumLosses:
     hessian_models: NDArray[np.intp]
     change: Array | None = None
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[LossSums, None]:
-        n = X.shape[0]
-        terms_of = self.terms.of_unit(dataset, start, start + n)
-        total: LossSums | None = None
-        step = block_rows(len(self.coef))
-        for first in range(0, n, step):
-            block = slice(first, first + step)
-            terms = terms_of(block)
-            a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
-            trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
-            sums = self._sums(self.units(X[block]), a, b, trains)
-            total = sums if total is None else total + sums
-        assert total is not None  # noqa: S101  (a unit has rows)
-        return total, None
+    @property
+    def block_rows(self) -> int:
+        return block_rows(len(self.coef))
+
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[LossSums, None]:
+        a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
+        trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
+        return self._sums(rows, a, b, trains), None
 
     def _sums(self, rows: CentredRows, a: Array, b: Array, trains: Array | None) -> LossSums:
         u = a - b * (rows.images(self.coef) + self.intercept[:, None])

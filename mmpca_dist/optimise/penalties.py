@@ -2,6 +2,8 @@
 
 A penalty is the smallest J(w - P^T v) + epsilon |v|^2 over v; w - P^T v is the part of w outside of the subspace that
 the rows of P span, P^T v the part inside.
+
+Interior point methods replace what is not smooth by slacks and multipliers, whose products they drive to zero.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from typing import Self
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.statistics.coordinates import EPS
+
+Parts = tuple[Array, ...]
+"""Slacks and then their multipliers, arrays of shape (m, r)."""
 
 
 class Penalty(ABC):
@@ -60,6 +66,28 @@ class Penalty(ABC):
             c.
         alphas : array of shape (m,)
         """
+
+    @abstractmethod
+    def add_derivatives(
+        self, alphas: Array, parameters: Array, gradient: Array, hessians: Array, sign: float = 1.0
+    ) -> None:
+        """Add first, times ``sign``, and second derivatives of the smooth part by the parameters and b, in place.
+
+        They are of shape (m, n + 1) and (m, n + 1, n + 1); ``hessians`` may be of no model.
+        """
+
+    def slacks(self, alphas: Array, mu: float) -> Parts:
+        """Return slacks and multipliers with products ``mu`` for parameters of zero; none where all is smooth."""
+        return ()
+
+    def add_slacks(  # noqa: B027  (smooth penalties have none)
+        self, alphas: Array, point: Array, parts: Parts, metric: Array, pull: Array, push: Array
+    ) -> None:
+        """Add what slacks bring to Newton's step, which solves ``metric`` step = ``pull`` + mu ``push``, in place."""
+
+    def slack_change(self, alphas: Array, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
+        """Return the change of the parts by Newton's step from a point, both (m, n + 1), to products mu (m,)."""
+        return ()
 
     def dual_bound(self, alphas: Array, moves: Array, cross: Array, duals: Array) -> Array:
         """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
@@ -152,6 +180,13 @@ class SubspacePenalty(Penalty):
         """Return R, shape (r, r)."""
         return np.eye(self.n_parameters) - (self.directions.T * (1 - self.rest)) @ self.directions
 
+    def add_derivatives(
+        self, alphas: Array, parameters: Array, gradient: Array, hessians: Array, sign: float = 1.0
+    ) -> None:
+        gradient[:, :-1] += sign * 2 * alphas[:, None] * self.apply(parameters[:, :-1])
+        if len(hessians):
+            hessians[:, :-1, :-1] += 2 * alphas[:, None, None] * self.matrix()
+
     def lifted(self, gradient: Array) -> Array:
         return gradient
 
@@ -169,6 +204,10 @@ class SubspacePenalty(Penalty):
 @dataclass(frozen=True)
 class SparsePenalty(Penalty):
     """The penalty with J the sum of absolute values, in parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
+
+    Interior points have w~ = p - q, p > 0 and q > 0, whose multipliers are P = alpha - g and Q = alpha + g, with g
+    minus the derivative of the losses by w~. Newton's step changes g to (dw~ - c) / F, with F = p / P + q / Q and
+    c = mu (1 / P - 1 / Q) - alpha (p / P - q / Q) + (p - q - w~). The last term is rounding.
 
     Attributes
     ----------
@@ -229,3 +268,42 @@ class SparsePenalty(Penalty):
             squares = np.where(along > 0, along / (4 * alphas * self.epsilon), 0.0)
             longest = alphas / np.abs(cross[:, : self.n_sparse]).max(axis=1)
         return squares, np.where(longest < 1, longest, 1.0)
+
+    def add_derivatives(
+        self, alphas: Array, parameters: Array, gradient: Array, hessians: Array, sign: float = 1.0
+    ) -> None:
+        inside, ridge = np.arange(self.n_sparse, self.n_parameters), 2 * alphas * self.epsilon
+        gradient[:, inside] += sign * ridge[:, None] * parameters[:, inside]
+        hessians[:, inside, inside] += ridge[:, None]
+
+    def slacks(self, alphas: Array, mu: float) -> Parts:
+        weights = np.broadcast_to(alphas[:, None], (len(alphas), self.n_sparse))
+        return mu / weights, mu / weights, weights.copy(), weights.copy()
+
+    def _quotients(self, alphas: Array, point: Array, parts: Parts) -> tuple[Array, Array, Array]:
+        """Return F, c for mu = 0, and the derivative of c by mu."""
+        p, q, P, Q = parts
+        drift = p - q - point[:, : self.n_sparse]
+        return p / P + q / Q, drift - alphas[:, None] * (p / P - q / Q), 1 / P - 1 / Q
+
+    def add_slacks(self, alphas: Array, point: Array, parts: Parts, metric: Array, pull: Array, push: Array) -> None:
+        F, fixed, by_mu = self._quotients(alphas, point, parts)
+        sparse = np.arange(self.n_sparse)
+        metric[:, sparse, sparse] += 1 / F
+        pull[:, : self.n_sparse] += fixed / F
+        push[:, : self.n_sparse] += by_mu / F
+
+    def slack_change(self, alphas: Array, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
+        p, q, P, Q = parts
+        F, fixed, by_mu = self._quotients(alphas, point, parts)
+        alpha, mu = alphas[:, None], mu[:, None]
+        g = (step[:, : self.n_sparse] - fixed - mu * by_mu) / F
+        return (mu - p * (alpha - g)) / P, (mu - q * (alpha + g)) / Q, alpha - g - P, alpha + g - Q
+
+    def tends_to_zero(self, alphas: Array, parts: Parts, size: Array) -> NDArray[np.bool_]:
+        """Return which parameters are nearer to zero than their multipliers, shape (m, r).
+
+        Parameters are compared relative to ``size`` (m, 1), and multipliers relative to alpha.
+        """
+        p, q, P, Q = parts
+        return np.asarray(np.maximum(p, q) / size < np.minimum(P, Q) / alphas[:, None])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+
+from mmpca_dist.passes.units import blocks
 
 Array = NDArray[np.float64]
 
@@ -80,3 +83,7 @@ class RowUnits:
         if self.scale is not None:
             rows /= self.scale
         return CentredRows(rows)
+
+    def blocks(self, X: Any, size: int) -> Iterator[tuple[slice, CentredRows]]:
+        """Yield the rows of a unit in blocks of at most ``size``."""
+        return ((block, self(X[block])) for block in blocks(X.shape[0], size))

@@ -14,13 +14,13 @@ import zarr
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph
 from dask.utils import format_bytes
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, run_span
-from mmpca_dist.passes.tree_reduction import merge_leaf
+from mmpca_dist.passes.tree_reduction import joined, merge_leaf
 from mmpca_dist.tables.dataset import (
     Dataset,
     Span,
@@ -194,10 +194,8 @@ def _block_edges(X: da.Array) -> NDArray[np.int64]:
 
 
 def _joined(blocks: Sequence[Any]) -> Any:
-    if issparse(blocks[0]):
-        return csr_array(blocks[0]) if len(blocks) == 1 else vstack([csr_array(block) for block in blocks], "csr")
-    arrays = [np.asarray(block) for block in blocks]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    arrays = [csr_array(block) if issparse(block) else np.asarray(block) for block in blocks]
+    return arrays[0] if len(arrays) == 1 else joined(*arrays)
 
 
 def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.passes.class_folds import Folds
+from mmpca_dist.passes.folds import Folds
+from mmpca_dist.passes.units import read_codes
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import encode
 
 Array = NDArray[np.float64]
 Models = slice | NDArray[np.intp]
@@ -97,7 +97,7 @@ class ClassTerms(FoldTerms):
     per_row = 1
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
+        codes = read_codes(dataset, self.classes, start, stop)
         folds = None if self.folds is None else self.folds.of_rows(codes, start)
 
         def terms(rows: slice) -> Terms:
@@ -116,10 +116,10 @@ class ClassTerms(FoldTerms):
 
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
         assert self.folds is not None  # noqa: S101  (called where there are folds)
-        return self.folds.of_rows(encode(dataset.read_labels(start, stop), self.classes, dataset.uri), start)
+        return self.folds.of_rows(read_codes(dataset, self.classes, start, stop), start)
 
     def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
+        codes = read_codes(dataset, self.classes, start, stop)
         positive = self.positive[:n_models]
 
         def wrong(block: slice, scores: Array) -> Array:

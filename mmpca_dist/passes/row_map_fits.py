@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import read_unit, refuse_not_finite
+from mmpca_dist.passes.tree_reduction import Tasks, joined
+from mmpca_dist.passes.units import read_finite
 from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.mapped_rows import MappedRows
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -74,12 +73,4 @@ class _PickRows:
     picks: tuple[NDArray[np.int64], ...]
 
     def __call__(self, span: Span) -> Any:
-        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
-        if not self.dataset.sparse:  # those are known to be finite since they were read
-            refuse_not_finite(self.dataset, span.start, X)
-        return X[self.picks[span.index]]
-
-
-def joined(left: Any, right: Any) -> Any:
-    """Return rows, dense or CSR, one below the other."""
-    return csr_array(vstack([left, right], format="csr")) if issparse(left) else np.concatenate([left, right])
+        return read_finite(self.dataset, span)[self.picks[span.index]]

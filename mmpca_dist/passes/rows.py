@@ -8,15 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.tree_reduction import Tasks, concatenated
-from mmpca_dist.passes.units import read_unit, refuse_not_finite
+from mmpca_dist.passes.units import read_codes, read_finite, read_unit
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
-from mmpca_dist.tables.labels import encode
 
 T = TypeVar("T")
 SAMPLE_BYTES = 64 << 20
@@ -131,7 +129,7 @@ def collect_rows(
     Raises InputError for rows that are not finite.
     """
     task = _ReadSpan(dataset, targets)
-    return tasks.run(task, spans, _join_rows, "rows", kept=False)  # too large for a checkpoint
+    return tasks.run(task, spans, concatenated, "rows", kept=False)  # too large for a checkpoint
 
 
 @dataclass(frozen=True)
@@ -140,17 +138,8 @@ class _ReadSpan:
     targets: bool
 
     def __call__(self, span: Span) -> tuple[Any, NDArray]:
-        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
-        if not self.dataset.sparse:  # those are known to be finite since they were read
-            refuse_not_finite(self.dataset, span.start, X)
         read = self.dataset.read_targets if self.targets else self.dataset.read_labels  # type: ignore[attr-defined]
-        return X, read(span.start, span.stop)
-
-
-def _join_rows(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
-    if isinstance(left[0], np.ndarray):
-        return concatenated(left, right)
-    return csr_array(vstack([left[0], right[0]], format="csr")), np.concatenate([left[1], right[1]])
+        return read_finite(self.dataset, span), read(span.start, span.stop)
 
 
 @dataclass(frozen=True)
@@ -161,7 +150,7 @@ class _DrawSample:
 
     def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
         X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
-        codes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
+        codes = read_codes(self.dataset, self.classes, span.start, span.stop)
         quota = self.quotas[span.start]
         picks = [
             rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)]

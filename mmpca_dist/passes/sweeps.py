@@ -7,7 +7,6 @@ sweep.
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.array_sums import added
+from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.units import read_units
@@ -25,10 +27,41 @@ from mmpca_dist.tables.dataset import Dataset, Span, spans_of, unit_edges
 F = TypeVar("F")
 """What is fitted: storable."""
 S = TypeVar("S", bound=Any)
-"""What rows leave for its update; added up."""
+"""What rows leave for its update; `added` adds it up."""
+Together = tuple[Any, ...]
+"""One for each of several sweeps."""
 Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
 what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
+
+
+class BlockStep(ABC, Generic[S]):
+    """A step that takes a unit block by block: its rows in the units of a fit, with their label terms."""
+
+    terms: LabelTerms
+    units: RowUnits
+
+    @property
+    @abstractmethod
+    def block_rows(self) -> int:
+        """Rows of a block, at most."""
+
+    @abstractmethod
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[S, NDArray | None]:
+        """Return what a block leaves, and the states of its rows afterwards; ``state`` are those before."""
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[S, NDArray | None]:
+        total: S | None = None
+        after: NDArray | None = None
+        terms_of = self.terms.of_unit(dataset, start, start + X.shape[0])
+        for block, rows in self.units.blocks(X, self.block_rows):
+            sums, states = self.of_block(rows, terms_of(block), None if state is None else state[block])
+            total = sums if total is None else added(total, sums)
+            if states is not None:
+                after = np.empty((X.shape[0], *states.shape[1:])) if after is None else after
+                after[block] = states
+        assert total is not None  # noqa: S101  (a unit has rows)
+        return total, after
 
 
 class Sweep(ABC, Generic[F, S]):
@@ -59,6 +92,86 @@ class Sweep(ABC, Generic[F, S]):
 
 
 @dataclass(frozen=True)
+class OnePass(Sweep[S | None, S]):
+    """A single pass: what rows leave for a step."""
+
+    name: str
+    work: Step[S]
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: S | None) -> Step[S]:
+        return self.work
+
+    def update(self, fitted: S | None, sums: S) -> S:
+        return sums
+
+    def is_done(self, fitted: S | None) -> bool:
+        return fitted is not None
+
+    def describe(self, fitted: S | None) -> str:
+        return "sums over the rows"
+
+
+@dataclass(frozen=True)
+class SweepsTogether(Sweep[Together, Together]):
+    """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all.
+
+    What is fitted and what rows leave has an item a sweep, the latter None for those that are done. Fits tell which of
+    their models are done, and how far these may be from their minima, by ``is_done`` and ``gaps`` (m,).
+    """
+
+    name: str
+    sweeps: tuple[Sweep[Any, Any], ...]
+
+    @property
+    def state_bytes(self) -> int:  # type: ignore[override]
+        return sum(sweep.state_bytes for sweep in self.sweeps)
+
+    @property
+    def keeps_sparse(self) -> bool:  # type: ignore[override]
+        return all(sweep.keeps_sparse for sweep in self.sweeps)
+
+    def step(self, fitted: Together) -> Step[Together]:
+        pairs = zip(self.sweeps, fitted, strict=True)
+        steps = tuple(None if sweep.is_done(fit) else sweep.step(fit) for sweep, fit in pairs)
+        return _StepTogether(steps, tuple(sweep.state_bytes for sweep in self.sweeps))
+
+    def update(self, fitted: Together, sums: Together) -> Together:
+        parts = zip(self.sweeps, fitted, sums, strict=True)
+        return tuple(fit if each is None else sweep.update(fit, each) for sweep, fit, each in parts)
+
+    def is_done(self, fitted: Together) -> bool:
+        return all(sweep.is_done(fit) for sweep, fit in zip(self.sweeps, fitted, strict=True))
+
+    def describe(self, fitted: Together) -> str:
+        is_done, gaps = (np.concatenate([getattr(fit, name) for fit in fitted]) for name in ("is_done", "gaps"))
+        return describe_models(is_done, gaps)
+
+
+@dataclass(frozen=True)
+class _StepTogether:
+    steps: tuple[Step[Any] | None, ...]
+    state_bytes: tuple[int, ...]
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Together, NDArray | None]:
+        sums, states = [], []
+        for step, before in zip(self.steps, self._states(state), strict=True):
+            result, after = (None, before) if step is None else step(dataset, start, X, before)
+            sums.append(result)
+            states.append(after)
+        kept = [each for each in states if each is not None]
+        return tuple(sums), (np.concatenate(kept, axis=-1) if len(kept) > 1 else kept[0]) if kept else None
+
+    def _states(self, state: NDArray | None) -> list[NDArray | None]:
+        """Return the states of the sweeps, which share the last axis by their sizes."""
+        if state is None:
+            return [None] * len(self.steps)
+        ends = np.cumsum(self.state_bytes) * state.shape[-1] // sum(self.state_bytes)
+        return list(np.split(state, ends[:-1], axis=-1))
+
+
+@dataclass(frozen=True)
 class Sweeper:
     """The rows that sweeps pass over, and the tables for their states."""
 
@@ -79,7 +192,7 @@ class Sweeper:
             stored = before if number and sweep.state_bytes else None
             task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, stored, sparse)
             self.rows.begins(sweep.name, dataset.n_bytes)
-            sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
+            sums = self.rows.run(task, spans, added, sweep.name, kept=False)  # states are in no checkpoint
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
             self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
@@ -129,7 +242,7 @@ class _SweepSpan(Generic[S]):
             sums, state = self.step(self.dataset, start, X, state)
             if state is not None:
                 self.tables.put(f"{self.name}-{start}", {"state": state})
-            total = sums if total is None else total + sums
+            total = sums if total is None else added(total, sums)
         assert total is not None  # noqa: S101  (a span has units)
         return total
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 import psutil
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef  # the classes that Dask's specification names
+from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
@@ -190,10 +191,15 @@ class _Tree(Generic[T]):
         return str(task.key)
 
 
+def joined(*parts: Any) -> Any:
+    """Return arrays, or rows in CSR form, one below the other."""
+    return csr_array(vstack(parts, format="csr")) if issparse(parts[0]) else np.concatenate(parts)
+
+
 def concatenated(*parts: T) -> T:
     """Return tuples, or dataclasses, of arrays joined end to end, array by array."""
     rows = [part if isinstance(part, tuple) else vars(part).values() for part in parts]
-    columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
+    columns = [joined(*column) for column in zip(*rows, strict=True)]
     return tuple(columns) if isinstance(parts[0], tuple) else type(parts[0])(*columns)  # type: ignore[return-value]
 
 

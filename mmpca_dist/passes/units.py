@@ -15,9 +15,27 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.tables.dataset import Dataset, Span, not_finite
+from mmpca_dist.tables.labels import encode
 
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
+BLOCK_VALUES, BLOCK_ROWS = 1 << 17, 2048
+"""Outputs of a block of rows, all models together (arrays of 1 MiB stay near the processor), and its most rows."""
+
+
+def block_rows(width: int, fewest: int = 64) -> int:
+    """Return the number of rows of a block, each of which has ``width`` outputs."""
+    return int(np.clip(BLOCK_VALUES // max(width, 1), fewest, BLOCK_ROWS))
+
+
+def rows_within(n_bytes: int, row_bytes: int, maximum: int, minimum: int = 1) -> int:
+    """Return how many rows take up so many bytes: at least ``minimum`` and, before that, at most ``maximum``."""
+    return max(min(maximum, n_bytes // row_bytes), minimum)
+
+
+def blocks(n_rows: int, size: int) -> Iterator[slice]:
+    """Yield blocks of at most ``size`` rows, in order."""
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
 @contextmanager
@@ -66,6 +84,11 @@ def read_units(dataset: Dataset, span: Span, *, sparse: bool = False) -> Iterato
             yield start, read_unit(dataset, start, stop, buffer[: stop - start])
 
 
+def read_codes(dataset: Dataset, classes: NDArray, start: int, stop: int) -> NDArray[np.intp]:
+    """Read labels as the positions of their classes."""
+    return encode(dataset.read_labels(start, stop), classes, dataset.uri)
+
+
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     """Read a unit once more, chunk by chunk, to name the one that fails."""
     row, cause = start, error
@@ -87,6 +110,14 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
 def locator(dataset: Dataset, start: int) -> Callable[[int, int, float], str]:
     """Return what makes the message for a value that is not finite, by its row after ``start``."""
     return lambda row, column, value: not_finite(dataset, start + row, column, value)
+
+
+def read_finite(dataset: Dataset, span: Span) -> Any:
+    """Read the rows of a span, dense or in CSR form as they are stored; an ``InputError`` names what is not finite."""
+    X = read_unit(dataset, span.start, span.stop, sparse=dataset.sparse)
+    if not dataset.sparse:  # those are known to be finite since they were read
+        refuse_not_finite(dataset, span.start, X)
+    return X
 
 
 def refuse_not_finite(dataset: Dataset, start: int, X: NDArray) -> None:

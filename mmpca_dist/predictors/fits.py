@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.passes.group_folds import deal_groups, group_table, groups_of_classes
+from mmpca_dist.passes.folds import deal_groups, group_table, groups_of_classes
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from mmpca_dist.stores.storage import digest
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset
-
-FORMER_SEED = 2011
-"""Of the probes of statistics that were stored without a seed."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,9 @@ class Approximation:
     trace: float
     outside: NDArray[np.float64] | None
     probed: NDArray[np.float64]
-    error: float | None = None
-    history: list[dict[str, list[float]]] = field(default_factory=list)
-    seed: int = FORMER_SEED
+    error: float | None
+    history: list[dict[str, list[float]]]
+    seed: int
 
 
 PROBES, PROBE_BASE = 20, 2.0

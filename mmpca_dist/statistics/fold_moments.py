@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.passes.class_folds import Folds
+from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.units import locator, read_units
-from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.moments import (
     DOUBLE,
     ClassMoments,
     add_outer_products,
     class_blocks,
-    join_moments,
     pooled_weights,
 )
-from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.statistics.summary import FoldCodes, PassResult, ReadMoments
 
 
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
@@ -32,34 +27,11 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
 
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
     """
-    task = _ReadFolds(rows.dataset, rows.census.classes, folds, precision)
-    return moments_of_parts(rows.pass_over(task, join_moments, "folds", kept=False), rows.census.classes, folds.n_folds)
-
-
-@dataclass(frozen=True)
-class _ReadFolds:
-    """The task: the moments of every fold and class, in this order."""
-
-    dataset: Dataset
-    classes: NDArray
-    folds: Folds
-    precision: str
-
-    def __call__(self, span: Span) -> ClassMoments:
-        dataset, n_cells = self.dataset, len(self.classes) * self.folds.n_folds
-        if multiplies_stored(dataset):
-            of_sparse = sparse_moments(dataset, span, self._cells, n_cells, self.precision, None)
-            if of_sparse is not None:
-                return of_sparse
-        adder = ChunkAdder(n_cells, dataset.n_features, dataset.dtype, self.precision)
-        for start, X in read_units(dataset, span):
-            adder.add(X, self._cells(dataset.read_labels(start, start + len(X)), start), locator(dataset, start))
-        return adder.moments()
-
-    def _cells(self, labels: NDArray, start: int) -> NDArray[np.intp]:
-        """Return the position of each row's fold and class."""
-        codes = encode(labels, self.classes, self.dataset.uri)
-        return self.folds.of_rows(codes, start) * len(self.classes) + codes
+    classes = rows.census.classes
+    task = ReadMoments(rows.dataset, FoldCodes(classes, folds), precision)
+    result = rows.pass_over(task, PassResult.merge, "folds", kept=False)
+    assert result.moments is not None  # noqa: S101  (this pass takes them)
+    return moments_of_parts(result.moments, classes, folds.n_folds)
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:

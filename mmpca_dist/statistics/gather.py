@@ -150,10 +150,8 @@ def gather_statistics(
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
-        rows.begins("rows", dataset.n_bytes)
-        X, labels = collect_rows(dataset, rows.spans, rows)
+        X, labels = _rows_in_memory(rows)
         codes = encode(labels, census.classes, dataset.uri)
-        X = (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False)
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
         return wide_statistics(
@@ -168,19 +166,25 @@ def gather_statistics(
     return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
 
 
+def _rows_in_memory(rows: Rows, *, targets: bool = False) -> tuple[NDArray[np.float64], NDArray]:
+    """Return all rows, dense and in double precision, and their labels, or their ``targets``, in a pass."""
+    dataset = rows.dataset
+    rows.begins("rows", dataset.n_bytes)
+    X, labels = collect_rows(dataset, rows.spans, rows, targets=targets)
+    return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels
+
+
 def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targets: bool = False) -> Rows:
     """Return few rows, in memory, in the working coordinates of their statistics and ``extra`` more, which are zero.
 
     They have their labels, or their ``targets``.
     """
-    dataset = rows.dataset
-    rows.begins("rows", dataset.n_bytes)
-    X, labels = collect_rows(dataset, rows.spans, rows, targets=targets)
-    X = (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False) - statistics.mean
+    X, labels = _rows_in_memory(rows, targets=targets)
+    X = X - statistics.mean
     if statistics.scale is not None:
         X /= statistics.scale
     with single_blas_thread():
         coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), extra))])
-    within = GivenLabels(rows_in_memory(coordinates, None, dataset.uri), labels)
+    within = GivenLabels(rows_in_memory(coordinates, None, rows.dataset.uri), labels)
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

@@ -4,6 +4,9 @@ A sample brackets every median. A pass (the moments pass itself) counts the valu
 keeps those strictly inside. If they fit a fixed budget of bytes, they contain the median. Otherwise they are thinned to
 a sample of the bracket, which gives a far narrower bracket for another pass. A bracket that missed is replaced by the
 side on which it missed. Every round narrows the brackets, so the last one is exact.
+
+Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets from a sample; Munro & Paterson 1980,
+"Selection and sorting with limited storage", for passes that narrow them.
 """
 
 from __future__ import annotations

@@ -64,6 +64,9 @@ class PairScatter:
     ) -> dict[str, Any]:
         """Estimate the errors from searching for a sample of the rows, by the sampled differences.
 
+        To first order an error E of S changes the eigenvalue l_i by v_i^T E v_i, and turns v_i towards v_j by
+        v_j^T E v_i / (l_i - l_j). Source: Stewart & Sun 1990, "Matrix perturbation theory", chapter V.
+
         Parameters
         ----------
         vectors : array of shape (k, d)

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import over_panels, products
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import locator, read_units
+from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
 
 SPARSE_TASKS = 32
 """Most tasks of sparse rows, each of which leaves sums as large as the dense vectors."""
@@ -63,7 +63,7 @@ class Block:
 
 @storable
 @dataclass(frozen=True)
-class Sums:
+class Sums(ArraySums):
     """Sums over rows less the provisional centre of their class.
 
     Attributes
@@ -77,13 +77,6 @@ class Sums:
     images: tuple[NDArray[np.float64], ...]
     totals: NDArray[np.float64] | None
     squares: NDArray[np.float64] | None
-
-    def __add__(self, other: Sums) -> Sums:
-        def add(a: Any, b: Any) -> Any:
-            return None if a is None else a + b
-
-        images = tuple(map(operator.add, self.images, other.images))
-        return Sums(images, add(self.totals, other.totals), add(self.squares, other.squares))
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ class _ApplySpan:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
         for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
-            codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
+            codes = read_codes(self.dataset, self.classes, start, start + X.shape[0])
             add(self, sums, X, codes, locator(self.dataset, start))
         if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
             raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
@@ -127,9 +120,9 @@ def _add_dense(
     near = panel if centres.dtype == work else np.empty(panel.shape, centres.dtype)
     partial = [np.zeros(block.vectors.shape, work) for block in task.blocks]
     product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
-    for start in range(0, len(X), size):
-        rows = X[start : start + size]
-        classes, part = codes[start : start + size], panel[: len(rows)]
+    for some in blocks(len(X), size):
+        rows, classes = X[some], codes[some]
+        part = panel[: len(rows)]
         centre = np.take(centres, classes, axis=0, out=near[: len(rows)], mode="clip")
         with np.errstate(invalid="ignore", over="ignore"):
             np.subtract(rows, centre, out=part, casting="same_kind")
@@ -140,7 +133,7 @@ def _add_dense(
                 _add_moments(sums, part, classes)
             finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
         if not finite:
-            raise InputError(explain_not_finite(X, np.arange(start, start + len(rows)), work, locate))
+            raise InputError(explain_not_finite(X, np.arange(some.start, some.stop), work, locate))
         column = 0
         for image, block in zip(partial, task.blocks, strict=True):
             width = image.shape[1]

@@ -35,7 +35,7 @@ def multiplies_stored(dataset: Dataset) -> bool:
 def sparse_moments(
     dataset: Dataset,
     span: Span,
-    codes_of: Callable[[NDArray, int], NDArray],
+    codes_of: Callable[[Dataset, int, int], NDArray],
     n_classes: int,
     precision: str,
     weights: NDArray | None,
@@ -48,7 +48,7 @@ def sparse_moments(
 
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
     whole = np.ones(dataset.n_features, bool)
-    every = codes_of(dataset.read_labels(span.start, span.stop), span.start)
+    every = codes_of(dataset, span.start, span.stop)
     sums.counts[:] = np.bincount(every, minlength=n_classes)
     for start, X in read_units(dataset, span, sparse=True):
         whole[X.indices[X.data != np.rint(X.data)]] = False

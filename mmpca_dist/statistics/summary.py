@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import locator, read_units
+from mmpca_dist.passes.units import locator, read_codes, read_units
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, join_moments, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
 
 
 @storable
@@ -40,34 +40,60 @@ class PassResult:
 
 
 @dataclass(frozen=True)
-class _ReadSpan:
-    """The task of the moments pass; also that of later passes for medians alone."""
+class ClassCodes:
+    """The position of each row's class."""
+
+    classes: NDArray
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __call__(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.intp]:
+        return read_codes(dataset, self.classes, start, stop)
+
+
+@dataclass(frozen=True)
+class FoldCodes(ClassCodes):
+    """The position of each row's fold and class: fold by fold, class by class."""
+
+    folds: Folds
+
+    def __len__(self) -> int:
+        return self.folds.n_folds * len(self.classes)
+
+    def __call__(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.intp]:
+        codes = read_codes(dataset, self.classes, start, stop)
+        return self.folds.of_rows(codes, start) * len(self.classes) + codes
+
+
+@dataclass(frozen=True)
+class ReadMoments:
+    """The task of every pass for moments of classes, or of folds and classes, and of those for medians.
+
+    ``precision`` is that of the products; None where a pass is for medians alone.
+    """
 
     dataset: Dataset
-    classes: NDArray
-    weights: NDArray | None
-    precision: str
-    brackets: Brackets | None
-    n_rows: int
-    with_moments: bool = True
+    codes_of: ClassCodes
+    precision: str | None
+    weights: NDArray | None = None
+    brackets: Brackets | None = None
+    n_rows: int = 0
 
     def __call__(self, span: Span) -> PassResult:
-        adder, counter, dataset = None, None, self.dataset
-        if self.brackets is None and multiplies_stored(dataset):
-            of_sparse = sparse_moments(
-                dataset, span, lambda labels, _: encode(labels, self.classes, dataset.uri), len(self.classes),
-                self.precision, self.weights,
-            )  # fmt: skip
-            if of_sparse is not None:
-                return PassResult(of_sparse, None)
-        if self.with_moments:
-            adder = ChunkAdder(len(self.classes), dataset.n_features, dataset.dtype, self.precision, self.weights)
+        adder, counter, dataset, n_classes = None, None, self.dataset, len(self.codes_of)
+        if self.precision is not None:
+            if self.brackets is None and multiplies_stored(dataset):
+                moments = sparse_moments(dataset, span, self.codes_of, n_classes, self.precision, self.weights)
+                if moments is not None:
+                    return PassResult(moments, None)
+            adder = ChunkAdder(n_classes, dataset.n_features, dataset.dtype, self.precision, self.weights)
         if self.brackets is not None:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
-        for start, X in read_units(self.dataset, span):
-            codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
+        for start, X in read_units(dataset, span):
+            codes = self.codes_of(dataset, start, start + len(X))
             if adder is not None:
-                adder.add(X, codes, locator(self.dataset, start))
+                adder.add(X, codes, locator(dataset, start))
             if counter is not None:
                 counter.add(X, codes)
         moments = None if adder is None else adder.moments()
@@ -88,15 +114,15 @@ def take_moments(
         Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
-    task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
+    task = ReadMoments(rows.dataset, ClassCodes(rows.census.classes), precision, weights, brackets, rows.census.n_rows)
     merge = partial(PassResult.merge, work=work_type(precision))
-    n_classes = len(task.classes)
+    n_classes = len(rows.census.classes)
     spans = moments_spans(rows.spans, n_classes, n_classes if weights is None else len(weights))
     result = replace(rows, spans=spans).pass_over(task, merge, "moments")
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     moments = result.moments.over(np.arange(n_classes), weights)
     medians = None if brackets is None else _settled(rows, brackets, result.medians)
-    return replace(moments, classes=task.classes), medians
+    return replace(moments, classes=rows.census.classes), medians
 
 
 def take_medians(rows: Rows, medians_of: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -123,7 +149,7 @@ def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.
 
 def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
     """Count what lies below the brackets and keep what lies inside, in a pass of its own."""
-    task = _ReadSpan(rows.dataset, rows.census.classes, None, "double", brackets, rows.census.n_rows, False)
+    task = ReadMoments(rows.dataset, ClassCodes(rows.census.classes), None, None, brackets, rows.census.n_rows)
     return rows.pass_over(task, PassResult.merge, "medians").medians
 
 

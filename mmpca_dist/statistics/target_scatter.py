@@ -19,7 +19,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import locator, read_units
+from mmpca_dist.passes.units import blocks, locator, read_units
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ClassMoments, explain_not_finite, provisional_centre
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
@@ -224,10 +224,9 @@ class _ReadCross:
         scatter, squares, target_squares = np.zeros((d, q)), np.zeros(d), np.zeros(q)
         panel, products = np.empty((min(n, BLOCK_ROWS), d)), np.zeros((d, d)) if self.with_rows else None
         with np.errstate(invalid="ignore", over="ignore"):
-            for start in range(0, n, BLOCK_ROWS):
-                rows = X[start : start + BLOCK_ROWS]
-                x = np.subtract(rows, centre, out=panel[: len(rows)])
-                y = Y[start : start + BLOCK_ROWS] - target_centre
+            for block in blocks(n, BLOCK_ROWS):
+                x = np.subtract(X[block], centre, out=panel[: block.stop - block.start])
+                y = Y[block] - target_centre
                 total += x.sum(axis=0)
                 target_total += y.sum(axis=0)
                 scatter += x.T @ y

@@ -12,19 +12,17 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
-from mmpca_dist.methods.base.working_rows import WorkingRows
 from mmpca_dist.passes.centred_rows import Array, RowUnits
-from mmpca_dist.passes.class_folds import folds_of, most_folds
+from mmpca_dist.passes.folds import folds_of, most_folds
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import sweep_spans
-from mmpca_dist.passes.units import read_units
+from mmpca_dist.passes.units import BLOCK_ROWS, read_units
+from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.tables.dataset import Dataset, Span
 
 MOST_FOLDS = 5
 """Fewer where a class has fewer rows."""
-BLOCK_ROWS = 2048
-"""Rows that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +137,8 @@ class _HeldOutErrors:
         for start, X in read_units(self.dataset, span, sparse=self.sparse):
             count = self.terms.error_counter(self.dataset, start, start + X.shape[0], self.shape[2])
             folds = self.terms.folds_of(self.dataset, start, start + X.shape[0])
-            for first in range(0, X.shape[0], BLOCK_ROWS):
-                block = slice(first, first + BLOCK_ROWS)
-                scores = (self.units(X[block]).images(self.coef).T + self.intercept).reshape(-1, *self.shape)
+            for block, rows in self.units.blocks(X, BLOCK_ROWS):
+                scores = (rows.images(self.coef).T + self.intercept).reshape(-1, *self.shape)
                 scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
                 errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
         return errors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any, ClassVar, Literal, Self, overload
 
 import dask
@@ -19,9 +18,9 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.transform import LazyTransform, by_unit, output_type
 from mmpca_dist.passes.dask_rows import whole_rows
-from mmpca_dist.passes.row_map_fits import joined, spread_sample
+from mmpca_dist.passes.row_map_fits import spread_sample
 from mmpca_dist.passes.schedulers import Configured, Threads
-from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.tree_reduction import Tasks, joined
 from mmpca_dist.settings import values_of
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
@@ -198,7 +197,7 @@ def _sample_of(rows: Any, count: int, seed: int) -> Any:
         (csr_array(X) if issparse(X) else np.asarray(X))[picks]
         for X, (_, _, picks) in zip(stretches, plan, strict=True)
     ]
-    sample = reduce(joined, picked)
+    sample = joined(*picked)
     if not np.isfinite(sample.data if issparse(sample) else sample).all():
         raise InputError("X holds values that are not finite. Rows must be finite: fill or drop such values.")
     return sample

@@ -8,7 +8,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.passes.class_folds import folds_of
+from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics

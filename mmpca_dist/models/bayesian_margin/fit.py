@@ -13,17 +13,18 @@ from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
 from mmpca_dist.methods.base.grid_edges import STEP, beyond, least
-from mmpca_dist.methods.base.working_rows import WorkingRows
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
-from mmpca_dist.models.bayesian_margin.row_update import block_rows
+from mmpca_dist.models.bayesian_margin.row_update import FEWEST_ROWS
 from mmpca_dist.models.bayesian_margin.sweep import Fitted, MarginSweep
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.units import block_rows
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
+from mmpca_dist.statistics.working_rows import WorkingRows
 
 EXPECTED = 15
 """Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
@@ -165,7 +166,7 @@ class MarginFit(SweptNeed):
             columns=columns,
             state_bytes=8 * variants * (1 if self.epsilon is None else 2),
             sum_bytes=3 * 8 * square,
-            block_bytes=8 * (ARRAYS * block_rows(columns) * (columns + 4 * variants) + 6 * square),
+            block_bytes=8 * (ARRAYS * block_rows(columns, FEWEST_ROWS) * (columns + 4 * variants) + 6 * square),
             row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow beside products
         )
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Gamma, Prior
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.serialization import storable
 
@@ -129,7 +130,7 @@ def transposed(matrices: Array) -> Array:
 
 @storable
 @dataclass(frozen=True)
-class RowSums(_Contiguous):
+class RowSums(_Contiguous, ArraySums):
     """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows.
 
     Attributes
@@ -160,13 +161,10 @@ class RowSums(_Contiguous):
     roots: Array
     entropy: Array
 
-    def __add__(self, other: RowSums) -> RowSums:
-        return RowSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
 
 @storable
 @dataclass(frozen=True)
-class TableSums(_Contiguous):
+class TableSums(_Contiguous, ArraySums):
     """Sums over the rows that stay the same from sweep to sweep, for m variants.
 
     Attributes
@@ -184,9 +182,6 @@ class TableSums(_Contiguous):
     def of(cls, rows: CentredRows, trains: Array) -> Self:
         """Return the sums of some rows; ``trains`` (n, m) is 1 for those that count, else 0."""
         return cls(trains.sum(axis=0), rows.cross(trains.T), trains.T @ rows.squares())
-
-    def __add__(self, other: TableSums) -> TableSums:
-        return TableSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 @storable

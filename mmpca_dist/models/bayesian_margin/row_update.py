@@ -14,16 +14,10 @@ import numpy as np
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, RowSums, Setting, transposed
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.label_terms import Terms
+from mmpca_dist.passes.units import block_rows
 
-BLOCK_VALUES = 1 << 17
-"""Latent coordinates of a block of rows, all variants together: arrays of 1 MiB stay near the processor."""
-FEWEST_ROWS, BLOCK_ROWS = 16, 2048
-"""Rows of a block, at least and at most."""
-
-
-def block_rows(columns: int) -> int:
-    """Return how many rows are worked on at once, for so many latent coordinates of all variants together."""
-    return int(np.clip(BLOCK_VALUES // columns, FEWEST_ROWS, BLOCK_ROWS))
+FEWEST_ROWS = 16
+"""Rows of a block, at least."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +84,8 @@ class RowUpdate:
 
     @property
     def block_rows(self) -> int:
-        """Rows that are worked on at once."""
-        return block_rows(self.widths.size)
+        """Rows that are worked on at once, by the latent coordinates of all variants together."""
+        return block_rows(self.widths.size, FEWEST_ROWS)
 
     def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
         """Update z, then lambda.

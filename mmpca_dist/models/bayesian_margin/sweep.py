@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,11 @@ from mmpca_dist.models.bayesian_margin.posterior import (
     update,
 )
 from mmpca_dist.models.bayesian_margin.row_update import RowUpdate
-from mmpca_dist.passes.centred_rows import RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.array_sums import ArraySums
+from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.passes.sweeps import BlockStep, Step, Sweep
 
 
 @storable
@@ -39,17 +38,13 @@ class Fitted:
 
 @storable
 @dataclass(frozen=True)
-class _UnitSums:
+class _UnitSums(ArraySums):
     rows: RowSums
     table: TableSums | None
 
-    def __add__(self, other: _UnitSums) -> _UnitSums:
-        table = None if self.table is None or other.table is None else self.table + other.table
-        return _UnitSums(self.rows + other.rows, table)
-
 
 @dataclass(frozen=True)
-class _UpdateRows:
+class _UpdateRows(BlockStep[_UnitSums]):
     """The step of a sweep: z, then lambda, of every row of a unit."""
 
     update: RowUpdate
@@ -57,22 +52,15 @@ class _UpdateRows:
     units: RowUnits
     is_first: bool
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[_UnitSums, NDArray]:
-        n, m = X.shape[0], len(self.update.C)
-        terms_of = self.terms.of_unit(dataset, start, start + n)
-        after = np.empty((n, m, self.terms.per_row))
-        total: _UnitSums | None = None
-        for first in range(0, n, self.update.block_rows):
-            block = slice(first, first + self.update.block_rows)
-            rows, terms = self.units(X[block]), terms_of(block)
-            trains = np.ones(terms.signs.shape[:2]) if terms.trains is None else terms.trains
-            is_term = (terms.signs != 0) * trains[:, :, None]
-            inverse = is_term / self.update.C[:, None] if state is None else state[block]
-            sums, after[block] = self.update(rows, terms, inverse)
-            unit = _UnitSums(sums, TableSums.of(rows, trains) if self.is_first else None)
-            total = unit if total is None else total + unit
-        assert total is not None  # noqa: S101  (a unit has rows)
-        return total, after
+    @property
+    def block_rows(self) -> int:
+        return self.update.block_rows
+
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[_UnitSums, NDArray]:
+        trains = np.ones(terms.signs.shape[:2]) if terms.trains is None else terms.trains
+        is_term = (terms.signs != 0) * trains[:, :, None]
+        sums, inverse = self.update(rows, terms, is_term / self.update.C[:, None] if state is None else state)
+        return _UnitSums(sums, TableSums.of(rows, trains) if self.is_first else None), inverse
 
 
 @dataclass(frozen=True)

@@ -9,26 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
-from mmpca_dist.methods.base.working_rows import WorkingRows
 from mmpca_dist.models.projection_penalty.from_moments import class_squares
-from mmpca_dist.models.projection_penalty.minima import (
-    MOST_HINGES,
-    MOST_SMOOTH,
-    Minimizer,
-    Minimum,
-    Models,
-    most_together,
-)
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
-from mmpca_dist.optimise.hinge_sums import INTERIORS
-from mmpca_dist.optimise.loss_sums import block_rows
+from mmpca_dist.optimise.interior_rows import INTERIORS
+from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Minimum, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.units import block_rows
 from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_rows import WorkingRows
 
 ARRAYS = 20
 """Arrays of outputs that coexist while a block of rows is worked on."""
@@ -77,7 +70,7 @@ class PenaltyFit(SweptNeed):
             class_squares(statistics, is_centred=not working.is_uncentred)[0].refuse_undetermined(penalty)
         terms, n_models = self._terms(working)
         models = Models(penalty, terms, np.full(n_models, choice.alpha))
-        (minimum,) = self._minimizer(statistics, working).minima("sweep", [models], terms, n_models)
+        (minimum,) = minimise(self._problem("sweep", [models], terms, n_models), working)
         weights = penalty.weights(minimum.parameters)
         outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
         return PenalizedModels(
@@ -108,9 +101,9 @@ class PenaltyFit(SweptNeed):
             for folds, numbers in zip(reductions.values(), grid.numbers(len(reductions)), strict=True)
             for P, place in _by_fold(folds, numbers)
         ]
-        rough = replace(self._minimizer(statistics, working), tolerance=max(self.tolerance, ROUGH))
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
-        minima = rough.minima("choose", models, once, grid.shape[2])
+        problem = self._problem("choose", models, once, grid.shape[2])
+        minima = minimise(replace(problem, tolerance=max(self.tolerance, ROUGH)), working)
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
         gaps = np.empty(len(grid.values))
         for some, minimum in zip(models, minima, strict=True):
@@ -120,10 +113,8 @@ class PenaltyFit(SweptNeed):
         largest = gaps.reshape(*errors.shape, -1).max(axis=2)
         return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested)
 
-    def _minimizer(self, statistics: Statistics, working: WorkingRows) -> Minimizer:
-        return Minimizer(
-            self.loss, self.penalty, self.fit_intercept, self.tolerance, self.max_sweeps, statistics, working
-        )
+    def _problem(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> Problem:
+        return Problem(name, self.loss, models, once, n_models, self.fit_intercept, self.tolerance, self.max_sweeps)
 
     def _centred_intercept(self, minimum: Minimum, penalty: Penalty, working: WorkingRows) -> Array:
         """Return the outputs for the mean of the rows."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mmpca_dist.methods.base.working_rows import coordinates_of
 from mmpca_dist.models.projection_penalty.reduction import GivenReduction
 from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
-from mmpca_dist.optimise.penalized_squares import Squares
 from mmpca_dist.optimise.penalties import SubspacePenalty
+from mmpca_dist.optimise.squares import Squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import class_regression
 from mmpca_dist.statistics.target_scatter import CrossMoments, training_folds
+from mmpca_dist.statistics.working_rows import coordinates_of
 
 
 def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares, Array | None]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.optimise.linear_models import relative_gaps
+from mmpca_dist.optimise.model_sweeps import relative_gaps
 
 Array = NDArray[np.float64]
 

@@ -9,14 +9,12 @@ import numpy as np
 import scipy.linalg
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.optimise.linear_models import relative
 from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
 from mmpca_dist.optimise.losses import LOSSES
+from mmpca_dist.optimise.model_sweeps import relative
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.label_terms import FoldTerms
-from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep
 from mmpca_dist.statistics.coordinates import EPS
 
 LEAST_PIVOT = 1e-12
@@ -63,7 +61,6 @@ class SquaresMinimum(NamedTuple):
     gaps: Array
 
 
-@storable
 @dataclass(frozen=True)
 class Squares:
     """Sums over n rows x with m targets y.
@@ -192,42 +189,18 @@ class Squares:
         return missed + length**2
 
 
-@storable
-@dataclass(frozen=True)
-class SquaresFit:
-    """The sums of every fold's training rows; empty before the pass."""
+def step_of_squares(terms: FoldTerms, n_models: int, units: RowUnits) -> SumLosses:
+    """Return the step that sums up the rows that train in every fold, of ``n_models`` each, for `squares_of_folds`."""
+    m = len(terms.held_out)
+    zeros, models, hessian_models = np.zeros((m, len(units.centre))), np.arange(m), np.arange(0, m, n_models)
+    return SumLosses(zeros, np.zeros(m), LOSSES["squared"], terms, models, units, hessian_models)
 
-    squares: tuple[Squares, ...] = ()
 
-
-@dataclass(frozen=True)
-class SquaresPass(Sweep[SquaresFit, LossSums]):
-    """The single pass for squared losses: sums for ``n_models`` targets over the training rows of every fold."""
-
-    name: str
-    terms: FoldTerms
-    n_models: int
-    units: RowUnits
-    keeps_sparse: bool = False
-    state_bytes = 0
-
-    def step(self, fitted: SquaresFit) -> Step[LossSums]:
-        m = len(self.terms.held_out)
-        models, hessian_models = np.arange(m), np.arange(0, m, self.n_models)
-        zeros = np.zeros((m, len(self.units.centre)))
-        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, hessian_models)
-
-    def update(self, fitted: SquaresFit, sums: LossSums) -> SquaresFit:
-        cross, moves = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2
-        folds = []
-        for number, outer in enumerate(sums.hessians / 2):
-            models = slice(number * self.n_models, (number + 1) * self.n_models)
-            n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
-            folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
-        return SquaresFit(tuple(folds))
-
-    def is_done(self, fitted: SquaresFit) -> bool:
-        return bool(fitted.squares)
-
-    def describe(self, fitted: SquaresFit) -> str:
-        return f"sums of {len(fitted.squares)} sets of rows"
+def squares_of_folds(sums: LossSums, n_models: int) -> list[Squares]:
+    """Return the sums of every fold: at w = 0 and b = 0 multipliers are 2 y, and second derivatives 2."""
+    cross, moves, folds = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2, []
+    for number, outer in enumerate(sums.hessians / 2):
+        models = slice(number * n_models, (number + 1) * n_models)
+        n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
+        folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
+    return folds

@@ -1,4 +1,4 @@
-"""Interior points for hinge losses: slacks and multipliers of every row, and the passes that move them.
+"""Interior points for hinge losses: slacks and multipliers of every row, and the step of a sweep that moves them.
 
 Newton's method for products mu of slacks and multipliers moves the multiplier a of a row by D (pull + du + mu push)
 where u = 1 - y f changes by du: the rows act as if they had squared losses with weights D.
@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.optimise.loss_sums import block_rows, outer_sums
+from mmpca_dist.optimise.loss_sums import outer_sums
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.passes.sweeps import BlockStep
+from mmpca_dist.passes.units import block_rows
 
 START = 1.0
 """mu before the first pass."""
@@ -28,9 +30,29 @@ LEFT = 0.1
 """Share of slacks and multipliers that a step leaves, where each row holds back for itself."""
 
 
+class NewtonStep(NamedTuple):
+    """Newton's step of a, D (pull + du + mu push) for products mu where u changes by du; arrays of shape (m, n)."""
+
+    width: Array
+    """D."""
+    pull: Array
+    push: Array
+
+    def change(self, du: Array, mu: Array) -> Array:
+        return self.width * (self.pull + du + mu * self.push)
+
+
+class InteriorValues(NamedTuple):
+    """Of every row: slacks times multipliers, added up; the loss at u; and a - L*(a)."""
+
+    products: Array
+    losses: Array
+    duals: Array
+
+
 @dataclass(frozen=True)
 class Interior(ABC):
-    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = xi - s.
+    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = 1 - y f = xi - s.
 
     Attributes
     ----------
@@ -54,43 +76,17 @@ class Interior(ABC):
     def u(self) -> Array:
         """1 - y f."""
 
-    @property
     @abstractmethod
-    def width(self) -> Array:
-        """D."""
+    def newton(self) -> NewtonStep:
+        """Return what Newton's step of a follows from."""
 
-    @property
     @abstractmethod
-    def pull(self) -> Array:
-        """What Newton's step moves a by, over D, but for du and mu."""
-
-    @property
-    @abstractmethod
-    def push(self) -> Array:
-        """Its derivative by mu."""
-
-    @property
-    @abstractmethod
-    def products(self) -> Array:
-        """Slacks times multipliers, added up."""
-
-    @property
-    @abstractmethod
-    def losses(self) -> Array:
-        """The losses at u."""
-
-    @property
-    @abstractmethod
-    def duals(self) -> Array:
-        """a - L*(a)."""
+    def values(self) -> InteriorValues:
+        """Return products, losses and dual terms."""
 
     @abstractmethod
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         """Return Newton's step of every part to products mu (m, 1) where u changes by du."""
-
-    def multiplier_change(self, du: Array, mu: Array) -> Array:
-        """Return Newton's step of a."""
-        return self.width * (self.pull + du + mu * self.push)
 
     @property
     def parts(self) -> tuple[Array, ...]:
@@ -113,6 +109,13 @@ def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
     return np.minimum.reduce(steps)
 
 
+def products_of(parts: Sequence[Array], m: int) -> Array:
+    """Return slacks, the first half of the parts, times multipliers, the second half, shape (m, number of them)."""
+    half = len(parts) // 2
+    pairs = zip(parts[:half], parts[half:], strict=True)
+    return np.concatenate([np.empty((m, 0)), *(slack * multiplier for slack, multiplier in pairs)], axis=1)
+
+
 @dataclass(frozen=True)
 class HingeInterior(Interior):
     """Of max(u, 0): the smallest xi with xi >= 0 and s >= 0, whose multipliers are rest = 1 - a and a."""
@@ -130,33 +133,16 @@ class HingeInterior(Interior):
     def u(self) -> Array:
         return self.xi - self.s
 
-    @property
-    def width(self) -> Array:
-        return 1 / (self.xi / self.rest + self.s / self.a)
+    def newton(self) -> NewtonStep:
+        width = 1 / (self.xi / self.rest + self.s / self.a)
+        return NewtonStep(width, pull=self.u, push=1 / self.a - 1 / self.rest)
 
-    @property
-    def pull(self) -> Array:
-        return self.u
-
-    @property
-    def push(self) -> Array:
-        return 1 / self.a - 1 / self.rest
-
-    @property
-    def products(self) -> Array:
-        return self.a * self.s + self.rest * self.xi
-
-    @property
-    def losses(self) -> Array:
-        return np.maximum(self.u, 0)
-
-    @property
-    def duals(self) -> Array:
-        return self.a
+    def values(self) -> InteriorValues:
+        return InteriorValues(self.a * self.s + self.rest * self.xi, np.maximum(self.u, 0), self.a)
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         a, s, xi, rest = self.parts
-        da = self.multiplier_change(du, mu)
+        da = self.newton().change(du, mu)
         return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
 
     def moved_apart(self, change: tuple[Array, ...]) -> Self:
@@ -180,32 +166,14 @@ class SquaredHingeInterior(Interior):
     def u(self) -> Array:
         return self.a / 2 - self.s
 
-    @property
-    def width(self) -> Array:
-        return self.a / (self.s + self.a / 2)
+    def newton(self) -> NewtonStep:
+        return NewtonStep(self.a / (self.s + self.a / 2), pull=-self.s, push=1 / self.a)
 
-    @property
-    def pull(self) -> Array:
-        return -self.s
-
-    @property
-    def push(self) -> Array:
-        return 1 / self.a
-
-    @property
-    def products(self) -> Array:
-        return self.a * self.s
-
-    @property
-    def losses(self) -> Array:
-        return np.maximum(self.u, 0) ** 2
-
-    @property
-    def duals(self) -> Array:
-        return self.a - self.a**2 / 4
+    def values(self) -> InteriorValues:
+        return InteriorValues(self.a * self.s, np.maximum(self.u, 0) ** 2, self.a - self.a**2 / 4)
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
-        da = self.multiplier_change(du, mu)
+        da = self.newton().change(du, mu)
         return da, da / 2 - du
 
 
@@ -226,7 +194,7 @@ class Longest:
 
 @storable
 @dataclass(frozen=True)
-class HingeSums:
+class HingeSums(ArraySums):
     """Sums over the rows for m models of r coordinates, at an interior point.
 
     Attributes
@@ -251,12 +219,9 @@ class HingeSums:
     push: Array
     hessians: Array
 
-    def __add__(self, other: HingeSums) -> HingeSums:
-        return HingeSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
 
 @dataclass(frozen=True)
-class MoveInside:
+class MoveInside(BlockStep[Any]):
     """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
 
     Rows that move ``apart`` take the whole step, or none where ``step`` is 0; each holds back for itself.
@@ -279,21 +244,15 @@ class MoveInside:
     units: RowUnits
     apart: bool = False
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Any, NDArray]:
-        n, m = X.shape[0], len(self.change)
-        terms_of = self.terms.of_unit(dataset, start, start + n)
-        after = np.empty((n, len(fields(self.kind)), m))
-        total: Any = None
-        rows_at_once = block_rows(m)
-        for first in range(0, n, rows_at_once):
-            block = slice(first, first + rows_at_once)
-            terms, rows = terms_of(block), self.units(X[block])
-            y = np.ascontiguousarray(terms.signs[:, :, 0].T)
-            trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
-            inside, sums = self._visit(None if state is None else state[block], rows, y, trains)
-            after[block] = np.stack([part.T for part in inside.parts], axis=1)
-            total = sums if total is None else total + sums
-        return total, after
+    @property
+    def block_rows(self) -> int:
+        return block_rows(len(self.change))
+
+    def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[Any, NDArray]:
+        y = np.ascontiguousarray(terms.signs[:, :, 0].T)
+        trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
+        inside, sums = self._visit(state, rows, y, trains)
+        return sums, np.stack([part.T for part in inside.parts], axis=1)
 
     def _visit(self, state: NDArray | None, rows: CentredRows, y: Array, trains: Array) -> tuple[Interior, Any]:
         if state is None:
@@ -315,7 +274,8 @@ class MoveInside:
 
 
 def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> HingeSums:
-    width, is_up = inside.width * trains, np.stack([y > 0, y < 0])
+    newton, values = inside.newton(), inside.values()
+    width, is_up = newton.width * trains, np.stack([y > 0, y < 0])
     by_class = np.where(is_up, y * inside.a * trains, 0.0)
     (m, n), r = y.shape, rows.X.shape[1]
 
@@ -323,13 +283,13 @@ def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> Hinge
         return np.concatenate([rows.cross(weights), weights.sum(axis=1)[:, None]], axis=1)
 
     return HingeSums(
-        loss=(inside.losses * trains).sum(axis=1),
-        products=(inside.products * trains).sum(axis=1),
+        loss=(values.losses * trains).sum(axis=1),
+        products=(values.products * trains).sum(axis=1),
         counts=inside.products_a_row * trains.sum(axis=1),
         moves=by_class.sum(axis=2),
         cross=rows.cross(by_class.reshape(2 * m, n)).reshape(2, m, r),
-        duals=np.where(is_up, inside.duals * trains, 0.0).sum(axis=2),
-        pull=summed(y * width * inside.pull),
-        push=summed(y * width * inside.push),
+        duals=np.where(is_up, values.duals * trains, 0.0).sum(axis=2),
+        pull=summed(y * width * newton.pull),
+        push=summed(y * width * newton.push),
         hessians=outer_sums(rows, width, r),
     )

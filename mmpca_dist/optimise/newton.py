@@ -1,7 +1,7 @@
-"""Linear models with a projection penalty and a smooth loss, fitted in passes over the rows.
+"""Linear models with a smooth loss by Newton's method, with BFGS between passes that renew second derivatives.
 
-Each minimises sum_i L(a_i - b_i (w^T x_i + b)) + alpha J, with J as in `penalties`. A point of the dual problem proves
-how far it is from the minimum.
+A step p from [w; b] solves H p = -g. With u = a - b' f of a row with the label term (a, b'), g is the sum of
+-b' L'(u) [x; 1] over the rows and H that of b'^2 L''(u) [x; 1] [x; 1]^T, each with the derivatives of the penalty.
 """
 
 from __future__ import annotations
@@ -13,44 +13,29 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.finite import or_infinite
 from mmpca_dist.optimise.descent import Descent
 from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
 from mmpca_dist.optimise.losses import Loss
-from mmpca_dist.optimise.penalties import Penalty, SubspacePenalty
-from mmpca_dist.passes.centred_rows import Array, RowUnits
-from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep, hold_intercept
+from mmpca_dist.optimise.penalties import SubspacePenalty
+from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep, describe_models
-
-STANDSTILL, LEAST_GAIN = 12, 1e-12
-"""Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
-SETBACKS = 6
-"""Models are stalled once more passes than these have set them back: fits that go well have 4 or fewer."""
-LEAST_SCALE = 1e-3
-"""Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
+from mmpca_dist.passes.sweeps import Step
 
 
 @storable
 @dataclass(frozen=True)
-class LinearFit:
-    """m models that are being fitted.
+class LinearFit(ModelFit):
+    """m models that are being fitted; further attributes as of `ModelFit`.
 
     Attributes
     ----------
     descent : Descent
         Of the penalty's parameters and b.
-    bound : array of shape (m,)
-        A lower bound of the minimum: the largest value of the dual problem so far.
-    start : array of shape (m,)
-        The objective before the first step.
-    is_done : bool array of shape (m,)
-    idle, setbacks : int arrays of shape (m,)
-        Consecutive passes without progress, and all those whose trials were not accepted.
     reach : array of shape (m,)
         An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
-    n_passes, age : int
-        Passes so far, and since the last one with second derivatives.
+    age : int
+        Passes since the last one with second derivatives.
     """
 
     descent: Descent
@@ -86,67 +71,19 @@ class LinearFit:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
-    def objective(self) -> Array:
-        """At the best point, shape (m,)."""
+    def objective(self) -> Array:  # type: ignore[override]
         return self.descent.value
 
     @property
-    def best(self) -> Array:
-        """Parameters and b, shape (m, n + 1)."""
+    def best(self) -> Array:  # type: ignore[override]
         return self.descent.point
 
-    @property
-    def gaps(self) -> Array:
-        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
-        return relative_gaps(self.objective, self.bound, self.start)
 
+@dataclass(frozen=True, kw_only=True)
+class NewtonSweep(ModelSweep[LinearFit, LossSums]):
+    """Passes for m models of a smooth loss."""
 
-def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
-    """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
-    with np.errstate(invalid="ignore"):
-        return relative(objective - bound, objective, start)
-
-
-def relative(missed: Array, objective: Array, start: Array) -> Array:
-    """Return what objectives may miss, relative to them or to a thousandth of the start; infinite where unknown."""
-    is_known = np.isfinite(objective) & np.isfinite(start)
-    with np.errstate(invalid="ignore"):
-        scale = np.maximum(objective, LEAST_SCALE * start)
-        gaps = np.maximum(or_infinite(missed), 0) / np.where(scale > 0, scale, 1)
-    return np.where(is_known, or_infinite(gaps), np.inf)
-
-
-def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
-    """Return the numbers of consecutive passes without progress, from objectives and gaps before and after one."""
-    with np.errstate(invalid="ignore"):
-        gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
-        gained |= left[1] < 0.99 * left[0]
-    return np.where(gained, 0, idle + 1)
-
-
-@dataclass(frozen=True)
-class ModelSweep(Sweep[LinearFit, LossSums]):
-    """Passes for m models of a smooth loss until every gap is at most ``tolerance``.
-
-    Attributes
-    ----------
-    alphas : array of shape (m,)
-    has_intercept : bool
-    ends_stalled : bool
-        Whether models end that more than ``SETBACKS`` passes have set back.
-    """
-
-    name: str
     loss: Loss
-    penalty: Penalty
-    alphas: Array
-    terms: LabelTerms
-    units: RowUnits
-    has_intercept: bool
-    tolerance: float
-    max_sweeps: int
-    keeps_sparse: bool = False
-    ends_stalled: bool = False
     state_bytes = 0
 
     def step(self, fitted: LinearFit) -> Step[LossSums]:
@@ -166,7 +103,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
         gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
-        self._add_penalty(trial, gradient, metric)
+        self.penalty.add_derivatives(self.alphas, trial, gradient, metric)
         if not self.has_intercept:
             gradient[:, -1] = 0
             hold_intercept(metric)
@@ -184,11 +121,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             setbacks=fitted.setbacks + ~accepted,
             age=0 if len(metric) else fitted.age + 1,
         )
-        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
-        is_done = (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
-        if self.ends_stalled:
-            is_done |= new.setbacks > SETBACKS
-        return replace(new, idle=idle, is_done=is_done)
+        return self._judged(fitted, new, (fitted.gaps, new.gaps))
 
     def _best_fraction(self, descent: Descent, along: Array) -> Array | None:
         """Return the fraction of the trial step with the least objective, shape (m,); None where none is known."""
@@ -202,8 +135,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""
         if self.penalty.is_free:
             return descent.value - self._decrease(descent)
-        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+        return self._dual_bound(before, sums)
 
     def _reach(self, sums: LossSums) -> Array:
         """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
@@ -211,19 +143,9 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             return np.full(len(sums.loss), np.inf)
         return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
 
-    def is_done(self, fitted: LinearFit) -> bool:
-        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
-
-    def describe(self, fitted: LinearFit) -> str:
-        return describe_models(fitted.is_done, fitted.gaps)
-
     @abstractmethod
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         """Return whether the next pass sums second derivatives."""
-
-    @abstractmethod
-    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        """Add the smooth part of the penalty to first and second derivatives."""
 
     @abstractmethod
     def _slope(self, descent: Descent) -> Array:
@@ -238,9 +160,9 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         """Return the decrease of the quadratic model along the next step, shape (m,)."""
 
 
-@dataclass(frozen=True)
-class LinearSweep(ModelSweep):
-    """Passes for a squared penalty: Newton's method, with BFGS between passes that renew second derivatives.
+@dataclass(frozen=True, kw_only=True)
+class LinearSweep(NewtonSweep):
+    """Passes for a squared penalty.
 
     Attributes
     ----------
@@ -255,11 +177,6 @@ class LinearSweep(ModelSweep):
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
         return self.with_hessian and is_due
 
-    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
-        if len(metric):
-            metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
-
     def _slope(self, descent: Descent) -> Array:
         return descent.slope
 
@@ -268,37 +185,3 @@ class LinearSweep(ModelSweep):
 
     def _decrease(self, descent: Descent) -> Array:
         return -descent.slope / 2
-
-
-@dataclass(frozen=True)
-class LossPass(Sweep[Array, LossSums]):
-    """One pass, for losses of given coefficients (k, r) and intercepts (k,), with the terms of ``models`` (k,)."""
-
-    name: str
-    loss: Loss
-    coef: Array
-    intercept: Array
-    terms: LabelTerms
-    models: NDArray[np.intp]
-    units: RowUnits
-    keeps_sparse: bool = False
-    state_bytes = 0
-
-    def step(self, fitted: Array) -> Step[LossSums]:
-        none = np.empty(0, np.intp)
-        return SumLosses(self.coef, self.intercept, self.loss, self.terms, self.models, self.units, none)
-
-    def update(self, fitted: Array, sums: LossSums) -> Array:
-        return sums.loss
-
-    def is_done(self, fitted: Array) -> bool:
-        return len(fitted) > 0
-
-    def describe(self, fitted: Array) -> str:
-        return "losses"
-
-
-def hold_intercept(metric: Array) -> None:
-    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
-    metric[:, -1, :-1] = metric[:, :-1, -1] = 0
-    metric[:, -1, -1] = 1

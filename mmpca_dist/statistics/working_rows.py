@@ -22,6 +22,8 @@ class WorkingRows:
 
     Attributes
     ----------
+    statistics : Statistics
+        Of the rows.
     centre : array of shape (r,)
         Mean of the rows, which is subtracted from them, in working coordinates and (standardised) units.
     origin : array of shape (r,)
@@ -37,6 +39,7 @@ class WorkingRows:
         Whether columns are standardised, and whether the mean stays in the rows.
     """
 
+    statistics: Statistics
     sweeper: Sweeper
     centre: Array
     origin: Array
@@ -54,19 +57,15 @@ class WorkingRows:
         if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
             return cls(
-                sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse, statistics.scale is not None
-            )
+                statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse,
+                is_standardized=statistics.scale is not None,
+            )  # fmt: skip
         assert isinstance(statistics, SpanStatistics)  # noqa: S101  (others have no basis of their rows)
         rows = rows_in_span(statistics, sweeper.rows, extra=1, targets=targets)
         return cls(
-            replace(sweeper, rows=rows),
-            centre,
-            np.zeros_like(centre),
-            None,
-            basis,
-            mean,
+            statistics, replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean,
             is_standardized=statistics.scale is not None,
-        )
+        )  # fmt: skip
 
     @property
     def n_features(self) -> int:

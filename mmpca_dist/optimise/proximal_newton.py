@@ -8,15 +8,16 @@ Optimization 24, algorithm 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from mmpca_dist.optimise.descent import Descent, solve_definite
-from mmpca_dist.optimise.interior_penalties import Parts, SparseInterior
-from mmpca_dist.optimise.linear_models import LinearFit, ModelSweep, hold_intercept
+from mmpca_dist.optimise.interior_rows import START, longest_step, products_of
 from mmpca_dist.optimise.loss_sums import LossSums
-from mmpca_dist.optimise.penalties import SparsePenalty
+from mmpca_dist.optimise.model_sweeps import hold_intercept
+from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
+from mmpca_dist.optimise.penalties import Parts, SparsePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.statistics.coordinates import EPS
 
@@ -28,21 +29,14 @@ BALANCED = 1e-13
 """Of the sum of absolute multipliers: what rounding leaves of their sum."""
 
 
-@dataclass(frozen=True)
-class SparseSweep(ModelSweep):
-    """Passes for a penalty on absolute values; attributes as of `ModelSweep`."""
+@dataclass(frozen=True, kw_only=True)
+class SparseSweep(NewtonSweep):
+    """Passes for a penalty on absolute values."""
 
     penalty: SparsePenalty
 
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         return True
-
-    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        n, r = self.penalty.n_parameters, self.penalty.n_sparse
-        ridge = 2 * self.alphas * self.penalty.epsilon
-        gradient[:, r:n] += ridge[:, None] * trial[:, r:n]
-        inside = np.arange(r, n)
-        metric[:, inside, inside] += ridge[:, None]
 
     def _slope(self, descent: Descent) -> Array:
         r = self.penalty.n_sparse
@@ -99,20 +93,19 @@ def sparse_minima(H: Array, q: Array, alphas: Array, penalty: SparsePenalty) -> 
     H, shape (m, p, p), are positive semidefinite. An interior point method comes within ``EXACT`` of each minimum,
     relative to the sum of absolute values; models that are there take no further steps.
     """
-    r = penalty.n_sparse
-    interior = SparseInterior(replace(penalty, epsilon=0.0), alphas)  # the penalty on others is in H
-    point, parts = np.zeros_like(q), interior.start()
+    r, m = penalty.n_sparse, len(q)
+    point, parts = np.zeros_like(q), penalty.slacks(alphas, START)
     for _ in range(MOST_STEPS):
-        rest = interior.products(parts).sum(axis=1) > EXACT * alphas * np.abs(point[:, :r]).sum(axis=1)
+        rest = products_of(parts, m).sum(axis=1) > EXACT * alphas * np.abs(point[:, :r]).sum(axis=1)
         if not rest.any():
             break
         left, some = q - _products(H, point), tuple(part[rest] for part in parts)
-        step, some_parts = _step_inside(replace(interior, alphas=alphas[rest]), H[rest], left[rest], point[rest], some)
+        step, some_parts = _step_inside(penalty, alphas[rest], H[rest], left[rest], point[rest], some)
         point[rest] += step
         for part, moved in zip(parts, some_parts, strict=True):
             part[rest] = moved
     sizes = np.abs(q) / np.maximum(np.diagonal(H, axis1=1, axis2=2), np.finfo(float).tiny)
-    point[:, :r][interior.tends_to_zero(parts, sizes[:, :r].max(axis=1, keepdims=True))] = 0
+    point[:, :r][penalty.tends_to_zero(alphas, parts, sizes[:, :r].max(axis=1, keepdims=True))] = 0
     return point
 
 
@@ -121,22 +114,22 @@ def _products(H: Array, x: Array) -> Array:
 
 
 def _step_inside(
-    interior: SparseInterior, metric: Array, pull: Array, point: Array, parts: Parts
+    penalty: SparsePenalty, alphas: Array, metric: Array, pull: Array, point: Array, parts: Parts
 ) -> tuple[Array, Parts]:
     """Return the step of an interior point method, shape (m, p), and the parts after it.
 
     ``metric`` and ``pull``, H and q - H x, are changed.
     """
-    products, push = interior.products(parts), np.zeros_like(pull)
-    interior.add_to(point, parts, metric, pull, push)
+    products, push = products_of(parts, len(pull)), np.zeros_like(pull)
+    penalty.add_slacks(alphas, point, parts, metric, pull, push)
     solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, pull, push, strict=True)]
     without, by_mu = np.moveaxis(np.stack(solved), 2, 0)
     mu = np.zeros(len(pull))
     for _ in range(2):  # the first step, without centring, predicts the next products (Mehrotra 1992)
         step = without + mu[:, None] * by_mu
-        change = interior.change(point, parts, step, mu)
-        length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)[:, None]
+        change = penalty.slack_change(alphas, point, parts, step, mu)
+        length = np.minimum(NEARLY * longest_step(parts, change).min(axis=1), 1.0)[:, None]
         ahead = tuple(part + length * moved for part, moved in zip(parts, change, strict=True))
         mean = products.mean(axis=1)
-        mu = mean * np.maximum(interior.products(ahead).mean(axis=1) / mean, LEAST) ** 3
+        mu = mean * np.maximum(products_of(ahead, len(pull)).mean(axis=1) / mean, LEAST) ** 3
     return length * step, ahead

@@ -1,0 +1,336 @@
+"""`minimise`: the one entrance to the fits of linear models with a projection penalty, each kind by its own passes.
+
+| loss | penalty | by |
+| --- | --- | --- |
+| squared | l2 | the sums of one pass, whatever the number of alphas and reductions: `squares` |
+| logistic, squared hinge | l2 | Newton's method and BFGS: `newton`, `descent` |
+| squared, logistic, squared hinge | l1 | the proximal Newton method: `proximal_newton` |
+| hinge | both | interior points whose rows move apart: `interior_point` |
+| hinge, squared hinge: models that stall | both | interior points whose rows all stay positive: `interior_point` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.optimise.interior_point import HingeFit, HingeSweep
+from mmpca_dist.optimise.interior_rows import INTERIORS
+from mmpca_dist.optimise.loss_sums import SumLosses
+from mmpca_dist.optimise.losses import LOSSES
+from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep
+from mmpca_dist.optimise.newton import LinearFit, LinearSweep, NewtonSweep
+from mmpca_dist.optimise.penalties import SparsePenalty, SubspacePenalty
+from mmpca_dist.optimise.proximal_newton import SparseSweep
+from mmpca_dist.optimise.squares import Squares, SquaresMinimum, squares_of_folds, step_of_squares
+from mmpca_dist.passes.centred_rows import Array
+from mmpca_dist.passes.label_terms import FoldTerms
+from mmpca_dist.passes.sweeps import OnePass, SweepsTogether
+from mmpca_dist.statistics.scatters import total_scatter
+from mmpca_dist.statistics.working_rows import WorkingRows
+
+HESSIAN_BYTES = 256 << 20
+"""Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
+MOST_HINGES, MOST_SMOOTH = 64, 1024
+"""Models that are fitted together, at most: of hinge losses each keeps up to four numbers a row."""
+LARGEST_HESSIAN = 64 << 20
+"""Models whose second derivatives take more do without them, where they can."""
+WIDEST = 8192
+"""Columns of models that cannot: hinge losses, and absolute values."""
+SMALL = 1e-6
+"""Of the largest coefficient: those that an interior point leaves of zeros, at most."""
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models to be fitted that share a penalty.
+
+    Attributes
+    ----------
+    penalty : SparsePenalty or SubspacePenalty
+        For l1 or l2.
+    terms : FoldTerms
+        Of the rows for each model.
+    alphas : array of shape (m,)
+    place : int array of shape (m,) or None
+        Their numbers in a grid of fits.
+    """
+
+    penalty: Any
+    terms: FoldTerms
+    alphas: Array
+    place: NDArray[np.intp] | None = None
+
+    def only(self, models: slice | NDArray[np.intp]) -> Models:
+        """Return some of the models."""
+        return Models(self.penalty, self.terms.only(models), self.alphas[models])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimise sum_i L(a_i - b_i (w^T x_i + b)) + alpha J for every model.
+
+    Attributes
+    ----------
+    name : str
+        Of the passes.
+    loss : str
+        One of `LOSSES`.
+    models : sequence of Models
+        All with a penalty of the same kind.
+    once : FoldTerms
+        Of ``n_models`` models for each fold.
+    has_intercept : bool
+    tolerance : float
+        Of the relative gaps at which models are done.
+    max_sweeps : int
+    """
+
+    name: str
+    loss: str
+    models: Sequence[Models]
+    once: FoldTerms
+    n_models: int
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the penalty has absolute values."""
+        return isinstance(self.models[0].penalty, SparsePenalty)
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes: of all turns, and of the longest."""
+
+    parameters: Array
+    intercept: Array
+    objective: Array
+    gaps: Array
+    n_passes: int
+    longest: int = 0
+
+    @classmethod
+    def of(cls, fitted: ModelFit) -> Minimum:
+        """Return what passes have reached."""
+        best, passes = fitted.best, fitted.n_passes
+        return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Minimum]) -> Minimum:
+        """Return the models of several fits, one after the other."""
+        names = ("parameters", "intercept", "objective", "gaps")
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        n_passes, longest = sum(part.n_passes for part in parts), max(part.longest for part in parts)
+        return cls(**arrays, n_passes=n_passes, longest=longest)
+
+    def followed_by(self, others: Minimum, models: NDArray[np.intp]) -> Minimum:
+        """Return the models with those of further passes for some of them, where these have smaller gaps."""
+        kept = others.gaps < self.gaps[models]
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name, value in arrays.items():
+            value[models[kept]] = getattr(others, name)[kept]
+        return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
+
+
+SweepOf = Callable[[str, Models], tuple[ModelSweep[Any, Any], ModelFit]]
+"""Returns the passes by a name that fit models, and where these start."""
+
+
+def minimise(problem: Problem, rows: WorkingRows) -> list[Minimum]:
+    """Return the minimum of each of the problem's models.
+
+    As many models share their passes as second derivatives of which fit in memory.
+
+    Raises
+    ------
+    InputError
+        For more columns than the loss or the penalty allows, and where nothing would tell how near a minimum is.
+    """
+    is_hinge, d = problem.loss in INTERIORS, rows.width
+    if (is_hinge or problem.is_sparse) and d + 1 > WIDEST:
+        what = f"loss={problem.loss!r}" if is_hinge else "penalty='l1'"
+        raise InputError(
+            f"{what} takes a matrix of {d:,} x {d:,} a model; {WIDEST:,} columns are the most. Use the logistic "
+            "loss with penalty='l2', or choose columns first."
+        )
+    if problem.loss == "squared" and not problem.is_sparse:
+        return _least_squares(problem, rows)
+    fits = _Fits(problem, rows)
+    first, most = (fits.interior_apart, MOST_HINGES) if problem.loss == "hinge" else (fits.smooth, MOST_SMOOTH)
+    minima = fits.in_turns(first, most)
+    return fits.with_stalled(minima) if is_hinge else minima
+
+
+def most_together(width: int, most: int) -> int:
+    """Return how many models are fitted together, of ``width`` parameters each, ``most`` at most."""
+    return min(max(1, HESSIAN_BYTES // (8 * width**2)), most)
+
+
+def _least_squares(problem: Problem, rows: WorkingRows) -> list[Minimum]:
+    """Return the minima from the sums of one pass over the rows that train; models come by alpha, then by fold."""
+    n_models = problem.n_models
+    step = step_of_squares(problem.once, n_models, rows.units())
+    sums = rows.sweeper.run(OnePass(problem.name, step, rows.keeps_sparse), None)
+    assert sums is not None  # noqa: S101  (it has passed)
+    folds = dict(zip(problem.once.held_out[::n_models].tolist(), squares_of_folds(sums, n_models), strict=True))
+    settings = {"has_intercept": problem.has_intercept, "is_rotated": rows.basis is not None}
+    return [_of_squares(folds, models, n_models, settings) for models in problem.models]
+
+
+def _of_squares(folds: dict[int, Squares], models: Models, n_models: int, settings: dict[str, bool]) -> Minimum:
+    values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
+    held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
+    by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
+    coef, intercept, objective, gaps = (
+        np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
+        for part in SquaresMinimum._fields
+    )
+    return Minimum(coef, intercept, objective, gaps, 1)
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """The fits of a problem's models that take several passes."""
+
+    problem: Problem
+    rows: WorkingRows
+
+    def with_stalled(self, minima: list[Minimum]) -> list[Minimum]:
+        """Return minima with those of stalled models by interior points whose rows all stay positive."""
+        problem, models = self.problem, self.problem.models
+        left = {
+            i: np.flatnonzero(each.gaps > problem.tolerance)
+            for i, each in enumerate(minima)
+            if each.longest < problem.max_sweeps and (each.gaps > problem.tolerance).any()
+        }
+        if not left:
+            return minima
+        most = problem.max_sweeps - max(minima[i].longest for i in left)
+        rest = replace(
+            problem, name=f"{problem.name}-inside", models=[models[i].only(some) for i, some in left.items()],
+            max_sweeps=most,
+        )  # fmt: skip
+        fits = _Fits(rest, self.rows)
+        for (i, some), others in zip(left.items(), fits.in_turns(fits.interior, MOST_HINGES), strict=True):
+            minima[i] = minima[i].followed_by(others, some)
+        return minima
+
+    def in_turns(self, sweep_of: SweepOf, most: int) -> list[Minimum]:
+        """Return the minima by the sweeps that ``sweep_of`` returns, each for at most ``most`` models."""
+        size, models = most_together(self.rows.width + 1, most), self.problem.models
+        pieces = [
+            (number, some.only(slice(start, start + size)))
+            for number, some in enumerate(models)
+            for start in range(0, len(some.alphas), size)
+        ]
+        turns, minima = _turns(pieces, size), [list[Minimum]() for _ in models]
+        for turn, together in enumerate(turns, 1):
+            job = f"{self.problem.name}-{turn}" if len(turns) > 1 else self.problem.name
+            fits = self._in_passes([some for _, some in together], sweep_of, job)
+            for (number, _), minimum in zip(together, fits, strict=True):
+                minima[number].append(minimum)
+        return [Minimum.joined(parts) for parts in minima]
+
+    def _in_passes(self, models: Sequence[Models], sweep_of: SweepOf, name: str) -> list[Minimum]:
+        """Fit models in passes that they share."""
+        sweeps, starts = zip(*(sweep_of(name, some) for some in models), strict=True)
+        fitted = self.rows.sweeper.run(SweepsTogether(name, sweeps), tuple(starts))
+        fits: list[Any] = list(fitted)
+        for number, (some, sweep) in enumerate(zip(models, sweeps, strict=True)):
+            if isinstance(sweep, HingeSweep) and self.problem.is_sparse:
+                fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, fits[number])
+        return [Minimum.of(fitted) for fitted in fits]
+
+    def _shared(self, name: str, models: Models) -> dict[str, Any]:
+        """Return what all kinds of passes for models are made of."""
+        return {
+            "name": name, "penalty": models.penalty, "alphas": models.alphas, "terms": models.terms,
+            "units": self.rows.units(),
+            "has_intercept": self.problem.has_intercept, "tolerance": self.problem.tolerance,
+            "max_sweeps": self.problem.max_sweeps, "keeps_sparse": self.rows.keeps_sparse,
+        }  # fmt: skip
+
+    def interior_apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+        """Return the passes of interior points whose rows move apart, and where these start."""
+        sweep, start = self.interior(name, models)
+        return replace(sweep, apart=True, ends_stalled=True), start
+
+    def interior(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
+        """Return the passes of interior points for models, and where these start."""
+        shared = self._shared(name, models)
+        if self.problem.is_sparse:
+            shared["tolerance"] /= 10  # setting to zero what tends to it costs some
+        return HingeSweep(kind=INTERIORS[self.problem.loss], **shared), HingeFit.start_at(models.penalty, models.alphas)
+
+    def smooth(self, name: str, models: Models) -> tuple[NewtonSweep, LinearFit]:
+        """Return the passes of Newton's method for models of a smooth loss, and where these start."""
+        loss, is_hinge = LOSSES[self.problem.loss], self.problem.loss in INTERIORS
+        settings = {"loss": loss, "ends_stalled": is_hinge, **self._shared(name, models)}
+        start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
+        if self.problem.is_sparse:
+            return SparseSweep(**settings), LinearFit.start_at(start)
+        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN or is_hinge
+        if models.penalty.is_free and not with_hessian:
+            raise InputError(
+                f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
+                "Set epsilon above 0."
+            )
+        metric = self._metric(models.penalty, models.alphas) if with_hessian and loss.renewal > 1 else None
+        return LinearSweep(with_hessian=with_hessian, **settings), LinearFit.start_at(start, metric)
+
+    def _with_zeros(self, name: str, models: Models, fitted: HingeFit) -> HingeFit:
+        """Return the models with zeros for parameters that tend to zero; their objectives take a pass."""
+        (m, _), penalty = fitted.best.shape, models.penalty
+        sparse = penalty.n_sparse
+        size = np.maximum(np.abs(fitted.best[:, :sparse]).max(axis=1, keepdims=True), TINY)
+        small = np.abs(fitted.best[:, :sparse]) < SMALL * size
+        tried = np.concatenate([fitted.best, fitted.best])
+        tried[:, :sparse][np.concatenate([penalty.tends_to_zero(models.alphas, fitted.parts, size), small])] = 0
+        step = SumLosses(
+            penalty.coefficients(tried[:, :-1]), tried[:, -1], LOSSES[self.problem.loss], models.terms,
+            np.tile(np.arange(m), 2), self.rows.units(), np.empty(0, np.intp),
+        )  # fmt: skip
+        sums = self.rows.sweeper.run(OnePass(name, step, self.rows.keeps_sparse), None)
+        assert sums is not None  # noqa: S101  (it has passed)
+        objectives = sums.loss + np.tile(models.alphas, 2) * penalty.values(tried[:, :-1])
+        best, objective = fitted.best, fitted.objective
+        for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
+            is_good = (
+                objectives[kind] - fitted.objective <= self.problem.tolerance * np.maximum(fitted.objective, TINY) / 2
+            )
+            best = np.where(is_good[:, None], tried[kind], best)
+            objective = np.where(is_good, objectives[kind], objective)
+        return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
+
+    def _metric(self, penalty: SubspacePenalty, alphas: Array) -> Array | None:
+        """Return second derivatives at zero from the moments of all rows, those of held-out folds included."""
+        statistics = self.rows.statistics
+        if statistics.approximation is not None or self.rows.is_uncentred:
+            return None
+        n, r = statistics.moments.n_rows, penalty.n_parameters
+        scatter = total_scatter(statistics.moments).dense(statistics.moments)
+        curvature = float(LOSSES[self.problem.loss](np.ones(1)).curvature[0]) * n
+        metric = np.zeros((len(alphas), r + 1, r + 1))
+        metric[:, : len(scatter), : len(scatter)] = curvature * scatter
+        metric[:, :r, :r] += 2 * alphas[:, None, None] * penalty.matrix()
+        metric[:, r, r] = curvature
+        return metric
+
+
+def _turns(pieces: Sequence[tuple[int, Models]], size: int) -> list[list[tuple[int, Models]]]:
+    """Return pieces in a row, as many together as have at most ``size`` models."""
+    turns: list[list[tuple[int, Models]]] = [[]]
+    for piece in pieces:
+        if turns[-1] and sum(len(some.alphas) for _, some in [*turns[-1], piece]) > size:
+            turns.append([])
+        turns[-1].append(piece)
+    return turns

@@ -1,0 +1,127 @@
+"""Linear models that passes over the rows fit side by side: what tells when they are done, and how far they may be off.
+
+Each minimises sum_i L(a_i - b_i (w^T x_i + b)) + alpha J, with J as in `penalties`. A point of the dual problem proves
+how far it is from the minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.finite import or_infinite
+from mmpca_dist.optimise.penalties import Penalty
+from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.label_terms import LabelTerms
+from mmpca_dist.passes.sweeps import Sweep, describe_models
+
+STANDSTILL, LEAST_GAIN = 12, 1e-12
+"""Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
+SETBACKS = 6
+"""Models are stalled once more passes than these have set them back: fits that go well have 4 or fewer."""
+LEAST_SCALE = 1e-3
+"""Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
+
+
+class ModelFit:
+    """m models that are being fitted.
+
+    Attributes
+    ----------
+    objective, bound, start : arrays of shape (m,)
+        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
+    best : array of shape (m, n + 1)
+        The penalty's parameters and b at the best point.
+    is_done : bool array of shape (m,)
+    idle, setbacks : int arrays of shape (m,)
+        Consecutive passes without progress, and all those that have set a model back.
+    n_passes : int
+    """
+
+    objective: Array
+    best: Array
+    bound: Array
+    start: Array
+    is_done: NDArray[np.bool_]
+    idle: NDArray[np.int64]
+    setbacks: NDArray[np.int64]
+    n_passes: int
+
+    @property
+    def gaps(self) -> Array:
+        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
+        return relative_gaps(self.objective, self.bound, self.start)
+
+
+def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
+    """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
+    with np.errstate(invalid="ignore"):
+        return relative(objective - bound, objective, start)
+
+
+def relative(missed: Array, objective: Array, start: Array) -> Array:
+    """Return what objectives may miss, relative to them or to a thousandth of the start; infinite where unknown."""
+    is_known = np.isfinite(objective) & np.isfinite(start)
+    with np.errstate(invalid="ignore"):
+        scale = np.maximum(objective, LEAST_SCALE * start)
+        gaps = np.maximum(or_infinite(missed), 0) / np.where(scale > 0, scale, 1)
+    return np.where(is_known, or_infinite(gaps), np.inf)
+
+
+M = TypeVar("M", bound=ModelFit)
+S = TypeVar("S", bound=Any)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSweep(Sweep[M, S]):
+    """Passes for m models until every gap is at most ``tolerance``.
+
+    Attributes
+    ----------
+    alphas : array of shape (m,)
+        Weights of the penalty.
+    ends_stalled : bool
+        Whether models end that more than ``SETBACKS`` passes have set back.
+    """
+
+    name: str
+    penalty: Penalty
+    alphas: Array
+    terms: LabelTerms
+    units: RowUnits
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    keeps_sparse: bool = False
+    ends_stalled: bool = False
+
+    def is_done(self, fitted: M) -> bool:
+        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
+
+    def describe(self, fitted: M) -> str:
+        return describe_models(fitted.is_done, fitted.gaps)
+
+    def _dual_bound(self, before: M, sums: Any) -> Array:
+        """Return the largest lower bound of the minima so far, (m,), given sums of multipliers and of dual terms."""
+        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
+        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
+    def _judged(self, before: M, after: M, left: tuple[Array, Array]) -> M:
+        """Return a fit after a pass, and the models that are done; ``left`` (m,) is what was to go before and after."""
+        with np.errstate(invalid="ignore"):
+            gained = before.objective - after.objective > LEAST_GAIN * np.abs(after.objective)
+            gained |= left[1] < 0.99 * left[0]
+        idle = np.where(gained, 0, before.idle + 1)
+        is_done = before.is_done | (after.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        if self.ends_stalled:
+            is_done |= after.setbacks > SETBACKS
+        return replace(after, idle=idle, is_done=is_done)  # type: ignore[type-var]
+
+
+def hold_intercept(metric: Array) -> None:
+    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
+    metric[:, -1, :-1] = metric[:, :-1, -1] = 0
+    metric[:, -1, -1] = 1
