@@ -84,7 +84,7 @@ def test_as_many_rows_of_a_reduction_as_were_asked_for(loss, penalty):
 def test_every_row_of_the_reduction_of_a_regressor_counts(n, d, fit_intercept, penalty):
     X, Y, _ = regression(n, d, seed=3)
     P = np.random.default_rng(3).normal(size=(8, d))
-    settings = {"alpha": 3.0, "epsilon": 0.05, "penalty": penalty, "fit_intercept": fit_intercept, "tolerance": 1e-9}
+    settings = {"alpha": 3.0, "epsilon": 0.05, "penalty": penalty, "fit_intercept": fit_intercept, "tol": 1e-9}
     model = ProjectionPenaltyRegressor(P, **settings).fit(X, Y[:, 0])
     least = penalized_model(X, Y[:, 0], P, 3.0, 0.05, "squared", penalty, fit_intercept)[2]
     assert model.n_components_ == 8 and model.objective_[0] == pytest.approx(least, rel=1e-6)

@@ -155,7 +155,7 @@ def _own_rule(reducer: MomentReducer) -> LinearRule | None:
 def _converged(reducer: MomentReducer) -> bool:
     """Return whether a fit by sweeps converged, by its gaps or its own verdict; True for other fits."""
     gaps = getattr(reducer, "gaps_", np.zeros(1))
-    return bool(np.all(gaps <= getattr(reducer, "tolerance", 0.0))) and getattr(reducer, "converged_", True)
+    return bool(np.all(gaps <= getattr(reducer, "tol", 0.0))) and getattr(reducer, "converged_", True)
 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:

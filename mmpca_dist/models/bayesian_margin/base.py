@@ -37,12 +37,12 @@ class BayesianMargin(MomentReducer):
     """Base of the estimators of BM2PCA."""
 
     _options: ClassVar = {
-        "tolerance": Option(
+        "tol": Option(
             ge=0,
             example=1e-5,
             description="Sweeps end when the evidence bounds rise by no more nats a value of the rows and model",
         ),
-        "max_sweeps": Option(ge=1, example=200, description="Passes over the rows at most"),
+        "max_iter": Option(ge=1, example=200, description="Passes over the rows at most"),
         "start": Option(
             example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
         ),
@@ -60,11 +60,11 @@ class BayesianMargin(MomentReducer):
     )  # fmt: skip
 
     def __init__(
-        self, n_components: int | None, *, tolerance: float, max_sweeps: int, start: Literal["pca", "random"],
+        self, n_components: int | None, *, tol: float, max_iter: int, start: Literal["pca", "random"],
         seed: int, prior: Mapping[str, float] | None, scratch: str | None, **shared: Any,
     ) -> None:  # fmt: skip
         super().__init__(n_components, **shared)
-        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+        self.tol, self.max_iter, self.scratch = tol, max_iter, scratch
         self.start, self.seed, self.prior = start, seed, prior
 
     @abstractmethod
@@ -217,8 +217,8 @@ class BayesianMargin(MomentReducer):
             remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
         if not self.converged_:
             remarks.append(
-                f"the evidence bound still rose by more than {self.tolerance:g} nats a value in the last of "
-                f"{len(self.bounds_)} sweeps: raise max_sweeps."
+                f"the evidence bound still rose by more than {self.tol:g} nats a value in the last of "
+                f"{len(self.bounds_)} sweeps: raise max_iter."
             )
         return remarks
 

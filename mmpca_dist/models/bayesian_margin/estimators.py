@@ -51,7 +51,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         least, up to six more, as long as they err less.
     unlabelled : str or int, optional
         The label of rows whose class is not known: they take part without label terms.
-    tolerance, max_sweeps : float, int
+    tol, max_iter : float, int
         Sweeps end when the evidence bounds rise by no more nats a value (row and column) and model, or after so many.
     start, seed : {"pca", "random"}, int
         Loadings before the first sweep: those of probabilistic PCA, or random ones.
@@ -125,12 +125,12 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     def __init__(
         self, n_components: int | None = None, *, C: float | Literal["auto"] | None = None,
         candidates: tuple[float, ...] | None = None, unlabelled: str | int | None = None,
-        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
@@ -138,7 +138,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     def _fit(self) -> MarginFit:
         return MarginFit(
             C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
-            start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+            start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
@@ -208,12 +208,12 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
 
     def __init__(
         self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
-        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.epsilon = C, epsilon
@@ -221,8 +221,8 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     def _fit(self) -> MarginFit:
         return MarginFit(
             C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
-            start=self.start, seed=self.seed, tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
+            start=self.start, seed=self.seed, tol=self.tol,
+            max_iter=self.max_iter, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
         )  # fmt: skip
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
@@ -272,7 +272,7 @@ METHOD = Method(
     "what a maximum-margin classifier of latent coordinates needs, and what varies most",
     "min(d, n - 1) for each class",
     BayesianMarginPCA,
-    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed", "prior"),
+    settable=("C", "candidates", "unlabelled", "tol", "max_iter", "start", "seed", "prior"),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the loadings",

@@ -100,8 +100,8 @@ class MarginFit(SweptNeed):
     candidates: tuple[float, ...]
     start: str
     seed: int
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     unlabelled: Any
     epsilon: float | None = None
     targets: tuple[tuple[float, float], ...] = ()
@@ -136,7 +136,7 @@ class MarginFit(SweptNeed):
             centre=working.mean,
             C=float(C),
             bounds=fitted.bounds,
-            converged=bool(sweep.gain(fitted) <= self.tolerance),
+            converged=bool(sweep.gain(fitted) <= self.tol),
             candidates=np.asarray(list(errors), np.float64),
             errors=np.asarray(list(errors.values()), np.float64),
             total=start.total,
@@ -160,8 +160,8 @@ class MarginFit(SweptNeed):
     def _round(self, variants: int, k: int) -> SweepRound:
         columns, square = variants * k, variants * (k + 1) ** 2
         return SweepRound(
-            most=self.max_sweeps,
-            expected=min(self.max_sweeps, EXPECTED),
+            most=self.max_iter,
+            expected=min(self.max_iter, EXPECTED),
             columns=columns,
             state_bytes=8 * variants * (1 if self.epsilon is None else 2),
             sum_bytes=3 * 8 * square,
@@ -171,7 +171,7 @@ class MarginFit(SweptNeed):
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
         setting = Setting(C, working.centre, working.n_features, self.prior)
-        return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps, working.keeps_sparse)
+        return MarginSweep(name, setting, terms, working.units(), self.tol, self.max_iter, working.keeps_sparse)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""

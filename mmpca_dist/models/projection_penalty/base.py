@@ -64,10 +64,10 @@ class ProjectionPenalty(TakesReduction):
             example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
         ),
         "fit_intercept": Option(example=False, description="Whether the models have a constant, not penalised"),
-        "tolerance": Option(
+        "tol": Option(
             gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
         ),
-        "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
+        "max_iter": Option(ge=1, example=50, description="Passes over the rows at most"),
     }
     _nested = False
     _rounds_moments: ClassVar[bool] = False
@@ -81,12 +81,12 @@ class ProjectionPenalty(TakesReduction):
     def __init__(
         self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
         alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
-        fit_intercept: bool, tolerance: float, max_sweeps: int, scratch: str | None, **shared: Any,
+        fit_intercept: bool, tol: float, max_iter: int, scratch: str | None, **shared: Any,
     ) -> None:  # fmt: skip
         super().__init__(n_components, **shared)  # type: ignore[arg-type]
         self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
         self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
-        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+        self.tol, self.max_iter, self.scratch = tol, max_iter, scratch
 
     def _means_of_targets(self) -> tuple[float, ...]:
         """Return the means of continuous targets; none for classes."""
@@ -97,8 +97,8 @@ class ProjectionPenalty(TakesReduction):
         return PenaltyFit(
             reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
-            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, targets=self._means_of_targets(), sizes=self._tried_sizes,
+            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
+            max_iter=self.max_iter, targets=self._means_of_targets(), sizes=self._tried_sizes,
         )  # fmt: skip
 
     @property
@@ -273,10 +273,10 @@ class ProjectionPenalty(TakesReduction):
         return remarks
 
     def _unconverged(self) -> list[str]:
-        if or_infinite(self.gaps_).max(initial=0.0) <= self.tolerance:
+        if or_infinite(self.gaps_).max(initial=0.0) <= self.tol:
             return []
         word = "is proved" if self.proved_ else "seems"
-        advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
+        advice = "raise max_iter" if self.n_iter_ >= self.max_iter else "raise alpha or epsilon"
         if self._from_moments and self._rounds_moments and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
         if self._column_spread > WIDE_SPREAD:
@@ -285,7 +285,7 @@ class ProjectionPenalty(TakesReduction):
             )
         return [
             f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "
-            f"the tolerance of {self.tolerance:g}: {advice}."
+            f"the tolerance of {self.tol:g}: {advice}."
         ]
 
     def _check_parameters(self) -> None:

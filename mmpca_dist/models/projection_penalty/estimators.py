@@ -85,7 +85,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     penalty : {"l2", "l1"}
         J: the squared length, or the sum of absolute values.
     fit_intercept : bool
-    tolerance, max_sweeps : float, int
+    tol, max_iter : float, int
         Passes end when ``gaps_`` are at most the tolerance, or after so many.
 
     Attributes
@@ -138,13 +138,13 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
         alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
         loss: Literal["logistic", "hinge", "squared hinge", "squared"] = "logistic",
-        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
-        max_sweeps: int = 500, scratch: str | None = None,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
+        max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
-            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
             standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.loss = loss
@@ -220,13 +220,13 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         self, reduction: Any = "pls", *,
         n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
         alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
-        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
-        max_sweeps: int = 500, scratch: str | None = None,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
+        max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
-            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
             standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
 
@@ -396,7 +396,7 @@ METHOD = Method(
     "what a linear classifier uses inside of the subspace of another reduction, and what outside",
     "that of its reduction",
     ProjectionPenaltyClassifier,
-    settable=("reduction", "alpha", "alphas", "epsilon", "loss", "penalty", "fit_intercept", "tolerance", "max_sweeps"),
+    settable=("reduction", "alpha", "alphas", "epsilon", "loss", "penalty", "fit_intercept", "tol", "max_iter"),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the coefficients",

@@ -61,8 +61,8 @@ class PenaltyFit(SweptNeed):
     loss: str
     penalty: str
     fit_intercept: bool
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     targets: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()
 
@@ -108,7 +108,7 @@ class PenaltyFit(SweptNeed):
             for folds, numbers in zip(reductions.values(), grid.numbers(len(reductions)), strict=True)
             for P, place in _by_fold(folds, numbers)
         ]
-        rough = replace(self._minimizer(statistics, working), tolerance=max(self.tolerance, ROUGH))
+        rough = replace(self._minimizer(statistics, working), tol=max(self.tol, ROUGH))
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
         minima = rough.minima("choose", models, once, grid.shape[2])
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
@@ -121,9 +121,7 @@ class PenaltyFit(SweptNeed):
         return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested)
 
     def _minimizer(self, statistics: Statistics, working: WorkingRows) -> Minimizer:
-        return Minimizer(
-            self.loss, self.penalty, self.fit_intercept, self.tolerance, self.max_sweeps, statistics, working
-        )
+        return Minimizer(self.loss, self.penalty, self.fit_intercept, self.tol, self.max_iter, statistics, working)
 
     def _centred_intercept(self, minimum: Minimum, penalty: Penalty, working: WorkingRows) -> Array:
         """Return the outputs for the mean of the rows."""
@@ -185,8 +183,8 @@ class PenaltyFit(SweptNeed):
             turns, together, squares = 1, models * n_folds, n_folds
         share = d / 2 if hinge or self.penalty == "l1" else d / 10
         return SweepRound(
-            most=turns * self.max_sweeps,
-            expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
+            most=turns * self.max_iter,
+            expected=turns * min(self.max_iter, EXPECTED[self.loss]),
             columns=int(3 * together + squares * share) + 1,
             state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
             sum_bytes=8 * squares * (d + 1) ** 2,

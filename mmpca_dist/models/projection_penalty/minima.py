@@ -114,8 +114,8 @@ class Minimizer:
     loss: str
     penalty: str
     fit_intercept: bool
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     statistics: Statistics
     working: WorkingRows
 
@@ -134,13 +134,13 @@ class Minimizer:
     def _with_stalled(self, name: str, models: Sequence[Models], minima: list[Minimum]) -> list[Minimum]:
         """Return minima with those of stalled models by interior points whose rows all stay positive."""
         left = {
-            i: np.flatnonzero(each.gaps > self.tolerance)
+            i: np.flatnonzero(each.gaps > self.tol)
             for i, each in enumerate(minima)
-            if each.longest < self.max_sweeps and (each.gaps > self.tolerance).any()
+            if each.longest < self.max_iter and (each.gaps > self.tol).any()
         }
         if not left:
             return minima
-        rest = replace(self, max_sweeps=self.max_sweeps - max(minima[i].longest for i in left))
+        rest = replace(self, max_iter=self.max_iter - max(minima[i].longest for i in left))
         inside = rest._in_turns(name, [models[i].only(some) for i, some in left.items()], rest._interior, MOST_HINGES)
         for (i, some), others in zip(left.items(), inside, strict=True):
             minima[i] = minima[i].followed_by(others, some)
@@ -207,7 +207,7 @@ class Minimizer:
         """Return what all kinds of passes for models are made of."""
         return {
             "name": name, "terms": models.terms, "units": self.working.units(), "has_intercept": self.fit_intercept,
-            "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": self.working.keeps_sparse,
+            "tolerance": self.tol, "max_sweeps": self.max_iter, "keeps_sparse": self.working.keeps_sparse,
         }  # fmt: skip
 
     def _apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
@@ -257,7 +257,7 @@ class Minimizer:
         objectives = losses + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
         best, objective = fitted.best, fitted.objective
         for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
-            is_good = objectives[kind] - fitted.objective <= self.tolerance * np.maximum(fitted.objective, TINY) / 2
+            is_good = objectives[kind] - fitted.objective <= self.tol * np.maximum(fitted.objective, TINY) / 2
             best = np.where(is_good[:, None], tried[kind], best)
             objective = np.where(is_good, objectives[kind], objective)
         return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
