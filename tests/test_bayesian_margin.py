@@ -206,7 +206,7 @@ def test_sweeps_end_by_the_bound_or_by_their_number():
     assert gains[-1] <= 2e-4 < gains[:-1].min()
     more = BayesianMarginPCA(2, C=1.0, tol=0.0, max_iter=3).fit(X, y)
     assert more.n_iter_ == 3 and not more.converged_
-    assert "raise max_iter" in " ".join(more._remarks())
+    assert "raise max_iter" in " ".join(more._unconverged())
 
 
 def test_components_that_do_not_matter_are_switched_off():

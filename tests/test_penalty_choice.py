@@ -215,5 +215,5 @@ def test_no_other_estimator_takes_auto():
     from mmpca_dist import MarginPCA
 
     X, y, _ = problem(40, 5, 2)
-    with pytest.raises(InputError, match="n_components='auto' must be a positive whole number"):
+    with pytest.raises(InputError, match="n_components='auto' must be a whole number of at least 1"):
         MarginPCA(n_components="auto").fit(X, y)

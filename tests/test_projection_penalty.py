@@ -129,7 +129,7 @@ def test_a_gap_is_never_less_than_what_the_objective_misses(loss):
         model.fit(X, y)
         assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
         assert model.n_iter_ <= passes
-    assert "raise max_iter" in " ".join(clone(model).set_params(max_iter=2).fit(X, y)._remarks())
+    assert "raise max_iter" in " ".join(clone(model).set_params(max_iter=2).fit(X, y)._unconverged())
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

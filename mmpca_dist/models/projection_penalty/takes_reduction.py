@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.reduction import (
-    FoldedReduction,
     GivenReduction,
     MethodReduction,
     ReductionOf,
@@ -31,19 +31,22 @@ SAMPLE_ROWS = 1000
 """Rows of a Dask array that tell how columns vary."""
 
 
-class TakesReduction(MomentReducer):
+class TakesReduction(SweptReducer):
     """Base of estimators that are about the subspace of a reduction."""
 
     n_components: int | Literal["auto"] | None  # type: ignore[assignment]
     reduction: Any
     epsilon: float
     penalty: str
-    scratch: str | None
     sizes: tuple[int, ...]
+    _fitted_reduction: ReductionOf | None = None
+    """The reduction of the rows of a fit, where parameters do not tell it."""
+    _appended: Any = None
+    """A fitted transformer whose features stand behind the columns of the rows, where it is not linear."""
 
     def _described(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters, and rows seen so far, tell."""
-        return self._fitted_reduction if "_fitted_reduction" in self.__dict__ else self._from_parameters()
+        return self._fitted_reduction or self._from_parameters()
 
     def _from_parameters(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters tell."""
@@ -67,23 +70,21 @@ class TakesReduction(MomentReducer):
         reduction = self._described()
         if self.n_components == "auto":
             return min(max(self.sizes), reduction.largest(d))
-        if isinstance(reduction, GivenReduction | FoldedReduction):
+        if isinstance(reduction, GivenReduction):
             return self.n_components or reduction.largest(d)
         own = reduction.n_components if isinstance(reduction, MethodReduction) else None
         return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
 
     def _prepared(self, X: Any, y: Any) -> Any:
         """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
-        self.__dict__.pop("_fitted_reduction", None)
-        self.__dict__.pop("appended_", None)
+        self._fitted_reduction = self._appended = None
         transformer = self.reduction
         if not _is_transformer(transformer):
             return X
         if isinstance(transformer, MomentReducer):
             if _is_fitted(transformer):
                 scale = 1.0 if transformer.scale_ is None else transformer.scale_
-                own = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
-                self._fitted_reduction: ReductionOf = own
+                self._fitted_reduction = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
             return X
         name = type(transformer).__name__
         if isinstance(X, Dataset):
@@ -112,7 +113,7 @@ class TakesReduction(MomentReducer):
             raise InputError(
                 "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
             )
-        self.appended_ = fitted
+        self._appended = fitted
         extended = self._extended(X, self._appended_gain)
         picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
         self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not is_fitted)
@@ -127,7 +128,7 @@ class TakesReduction(MomentReducer):
 
     def _extended(self, X: Any, gain: float = 1.0) -> Any:
         """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
-        appended = self.__dict__.get("appended_")
+        appended = self._appended
         if appended is None:
             return X
         if isinstance(X, da.Array):
@@ -139,7 +140,7 @@ class TakesReduction(MomentReducer):
     @property
     def _appended_gain(self) -> float:
         """What appended features are multiplied by while a model is fitted, lest epsilon be too large for P = [0 I]."""
-        is_large = "appended_" in self.__dict__ and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
+        is_large = self._appended is not None and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
         return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
 
     @property
@@ -149,7 +150,7 @@ class TakesReduction(MomentReducer):
         Coefficients u of appended features have P = [0 I], with which min (u - v)^2 + e v^2 = e / (1 + e) u^2: for a
         penalty of epsilon u^2, e is epsilon / (1 - epsilon), or 1 for features whose gain makes epsilon a half.
         """
-        if "appended_" not in self.__dict__ or self.penalty == "l1":
+        if self._appended is None or self.penalty == "l1":
             return self.epsilon
         return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
 
