@@ -145,7 +145,7 @@ MISTAKES = {
     "degree": ({"degree": 2.5}, "degree=2.5 must be a whole number"),
     "solver": ({"solver": "libsvn"}, "Did you mean 'libsvm'"),
     "libsvm without epsilon": ({"solver": "libsvm", "epsilon": 0}, "leave solver out"),
-    "class": ({"reduction": PCA}, r"give an object, PCA\(...\)"),
+    "class": ({"reduction": PCA}, r"give an instance, PCA\(...\)"),
     "columns": ({"reduction": np.ones((2, 3))}, r"shape \(2, 3\).*shape \(K, 4\)"),
     "one row": ({"reduction": np.ones(4)}, r"shape \(4,\)"),
     "text": ({"reduction": "pca"}, "reduction is 'pca'"),

@@ -10,6 +10,7 @@ import pytest
 from helpers.evaluating import config_of, store
 from helpers.samples import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start
+from sklearn.exceptions import ConvergenceWarning
 
 from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, load_model, run
 from mmpca_dist.eigen.options import SolverOptions
@@ -103,7 +104,7 @@ def test_all_candidates_of_a_round_share_passes():
     statistics = class_statistics(rows, estimator._needs(), SolverOptions(), precision="double", standardize=False)
     passes.clear()
     models = with_sweeps(statistics, rows, estimator._fit(), [2]).fits[estimator._fit(), 2]
-    steps = len(models.candidates) - 3
+    steps = len(models.choice.values) - 3
     assert steps > 0
     searched = [name for name in passes if name.startswith("choose")]
     assert searched == [name for name in ["choose", *(f"choose-{i + 1}" for i in range(steps))] for _ in range(4)]
@@ -125,6 +126,7 @@ def test_a_given_c_is_no_choice():
     X, y = noisy()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of four sweeps
         model = BayesianMarginPCA(2, C=5.0, **EXACT).fit(X, y)
     assert not len(model.candidates_) and not model._edges()
 

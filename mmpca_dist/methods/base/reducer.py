@@ -19,7 +19,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
@@ -352,8 +352,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         words = self._options.get("n_components", Option()).words
         if k is not None and not (isinstance(k, str) and k in words):
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
-        if self.precision not in ("single", "double"):
-            raise InputError(f"precision={self.precision!r} must be one of single, double.")
+        check_choice("precision", self.precision, ("single", "double"))
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.parameters import check_choice
 from mmpca_dist.methods.base.reducer import Mergeable, MomentReducer
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.schedulers import Scheduler
@@ -123,5 +124,4 @@ class TargetReducer(TakesTargets):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.target not in TARGETS:
-            raise InputError(f"target={self.target!r} must be one of {', '.join(TARGETS)}.")
+        check_choice("target", self.target, TARGETS)

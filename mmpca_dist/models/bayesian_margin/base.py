@@ -73,8 +73,7 @@ class BayesianMargin(SweptReducer):
             check_choice("a name in prior", name, PRIOR_NAMES)
             check_number(f"prior: {name}", value, {"ge": 1 / LARGEST_PRIOR, "le": LARGEST_PRIOR}, integral=False)
         super()._check_parameters()
-        if self.start not in ("pca", "random"):
-            raise InputError(f"start={self.start!r} must be one of pca, random.")
+        check_choice("start", self.start, ("pca", "random"))
 
     def _solve(self, statistics: Statistics) -> Solution:
         models: MarginModels = self._swept(statistics)
@@ -163,8 +162,9 @@ class BayesianMargin(SweptReducer):
 
     def _outputs(self, X: Any) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
+        latent = self._transformed(X)
         coef, intercept = self._own_scores()
-        return self._transformed(X) @ coef.T + intercept
+        return latent @ coef.T + intercept
 
     def _own_scores(self) -> tuple[Array, Array]:
         """Return coefficients (m, m k) and intercepts (m,) of the outputs as functions of latent coordinates."""

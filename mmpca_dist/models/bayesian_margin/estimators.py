@@ -12,7 +12,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import edge_remark
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.parameters import Option, check_numbers
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
@@ -130,20 +130,19 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
-            start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
+            C=self.C, per_column=PER_COLUMN, candidates=() if self.candidates is None else tuple(self.candidates),
+            prior=self._prior, start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        given = self.candidates is not None
-        if given and (not isinstance(self.candidates, list | tuple) or not self.candidates):
-            raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
+        if self.candidates is not None:
+            check_numbers(
+                "candidates", self.candidates, "a candidate for C", {"gt": 0, "le": LARGEST_C}, integral=False
+            )
         if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
             raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
         super()._check_parameters()
-        for value in self.candidates or ():
-            check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.choice_by_folds import edge_remark
-from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
@@ -252,7 +252,9 @@ class ProjectionPenalty(TakesReduction):
         if or_infinite(self.gaps_).max(initial=0.0) <= self.tol:
             return []
         word = "is proved" if self.proved_ else "seems"
-        advice = "raise max_iter" if self.n_iter_ >= self.max_iter else "raise alpha or epsilon"
+        advice = (
+            "raise max_iter" if self.n_iter_ >= self.max_iter and not self._from_moments else "raise alpha or epsilon"
+        )
         if self._from_moments and self._rounds_moments and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
         if self._column_spread > WIDE_SPREAD:
@@ -265,23 +267,16 @@ class ProjectionPenalty(TakesReduction):
         ]
 
     def _check_parameters(self) -> None:
-        if self.penalty not in ("l2", "l1"):
-            raise InputError(f"penalty={self.penalty!r} must be one of l2, l1.")
+        check_choice("penalty", self.penalty, ("l2", "l1"))
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
-        if not isinstance(self.alphas, Sequence | np.ndarray) or isinstance(self.alphas, str) or not len(self.alphas):
-            raise InputError(f"alphas={self.alphas!r} must be a list of values of alpha.")
+        check_numbers("alphas", self.alphas, "a value among alphas", {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
         super()._check_parameters()
         if self.n_components == "auto":
             self._check_sizes()
-        for value in self.alphas:
-            check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
 
     def _check_sizes(self) -> None:
-        if not isinstance(self.sizes, Sequence | np.ndarray) or isinstance(self.sizes, str) or not len(self.sizes):
-            raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
-        for value in self.sizes:
-            check_number("a value among sizes", value, {"ge": 1}, integral=True)
+        check_numbers("sizes", self.sizes, "a value among sizes", {"ge": 1}, integral=True)
         reduction = self._from_parameters()
         if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
             raise InputError(

@@ -13,11 +13,11 @@ from sklearn.base import clone
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.parameters import Option, check_choice
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
@@ -108,7 +108,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an
         estimate, ``proved_`` False: what a Newton step would gain.
     n_iter_ : int
-        Passes over the rows for the final models; 0 where moments sufficed.
+        Passes over the rows for the final models; 1 where moments sufficed.
     classes_ : array of shape (C,)
 
     References
@@ -157,9 +157,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        if self.loss not in LOSSES:
-            meant = did_you_mean(str(self.loss).replace("_", " "), LOSSES)
-            raise InputError(f"loss={self.loss!r} must be one of {', '.join(LOSSES)}.{meant}")
+        check_choice("loss", self.loss, LOSSES)
         super()._check_parameters()
 
 

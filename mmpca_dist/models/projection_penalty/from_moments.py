@@ -109,5 +109,5 @@ def models_of_squares(
     return PenalizedModels.of(
         penalty, minimum.coef, P, basis,
         intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows, choice=choice,
-        objective=minimum.objective, gaps=minimum.gaps, n_passes=0, proved=bool(np.isfinite(minimum.gaps).all()),
+        objective=minimum.objective, gaps=minimum.gaps, n_passes=1, proved=bool(np.isfinite(minimum.gaps).all()),
     )  # fmt: skip

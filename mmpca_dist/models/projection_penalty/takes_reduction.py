@@ -52,14 +52,14 @@ class TakesReduction(SweptReducer):
         """Return where the rows of P come from, as far as parameters tell."""
         if isinstance(self.reduction, str | dict):
             return MethodReduction.of(method_named(self.reduction, **self._shared()))
-        if isinstance(self.reduction, MomentReducer) and not _is_fitted(self.reduction):
+        if isinstance(self.reduction, MomentReducer) and not is_fitted(self.reduction):
             if self.reduction.standardize and not self.standardize:
                 raise InputError(
                     "standardize=True of the reduction, but not here: both share the statistics of the rows. Set it "
                     "here, too, or fit the reduction first."
                 )
             return MethodReduction.of(self.reduction)
-        if _is_transformer(self.reduction):
+        if is_transformer(self.reduction):
             return UnknownReduction(type(self.reduction).__name__)
         return GivenReduction.of(self.reduction)
 
@@ -79,10 +79,10 @@ class TakesReduction(SweptReducer):
         """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
         self._fitted_reduction = self._appended = None
         transformer = self.reduction
-        if not _is_transformer(transformer):
+        if not is_transformer(transformer):
             return X
         if isinstance(transformer, MomentReducer):
-            if _is_fitted(transformer):
+            if is_fitted(transformer):
                 scale = 1.0 if transformer.scale_ is None else transformer.scale_
                 self._fitted_reduction = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
             return X
@@ -93,16 +93,16 @@ class TakesReduction(SweptReducer):
                 "matrix, such as pca.components_, as the reduction."
             )
         is_lazy = isinstance(X, da.Array)
-        if is_lazy and not _is_fitted(transformer):
+        if is_lazy and not is_fitted(transformer):
             raise InputError(
                 f"The reduction, a {name}, is not fitted, and it cannot read a Dask array piece by piece: fit it to "
                 "some rows first, or name a method of this project, such as reduction='pca'."
             )
-        is_fitted = _is_fitted(transformer)
-        fitted = transformer if is_fitted else clone(transformer).fit(X, y)
+        was_fitted = is_fitted(transformer)
+        fitted = transformer if was_fitted else clone(transformer).fit(X, y)
         P = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
         if P is not None:
-            self._fitted_reduction = replace(GivenReduction.of(P, of_raw_columns=True), is_fitted_to_all=not is_fitted)
+            self._fitted_reduction = replace(GivenReduction.of(P, of_raw_columns=True), is_fitted_to_all=not was_fitted)
             return X
         if self.n_components == "auto":
             raise InputError(
@@ -116,13 +116,13 @@ class TakesReduction(SweptReducer):
         self._appended = fitted
         extended = self._extended(X, self._appended_gain)
         picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
-        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not is_fitted)
+        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not was_fitted)
         return extended
 
     @property
     def _unmergeable(self) -> str | None:
         reduction = self.reduction
-        if _is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not _is_fitted(reduction):
+        if is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not is_fitted(reduction):
             return "its reduction would be fitted to every part of the rows anew: fit it first"
         return super()._unmergeable
 
@@ -155,14 +155,14 @@ class TakesReduction(SweptReducer):
         return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
 
 
-def _is_transformer(reduction: Any) -> bool:
+def is_transformer(reduction: Any) -> bool:
     if isinstance(reduction, type):
         name = reduction.__name__
         raise InputError(f"The reduction is the class {name}: give an instance, {name}(...).")
     return hasattr(reduction, "fit") and hasattr(reduction, "transform")
 
 
-def _is_fitted(estimator: Any) -> bool:
+def is_fitted(estimator: Any) -> bool:
     try:
         check_is_fitted(estimator)
     except NotFittedError:

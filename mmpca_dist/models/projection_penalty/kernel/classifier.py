@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
@@ -20,6 +20,7 @@ from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Solved
 from mmpca_dist.models.projection_penalty.kernel.margin_solvers import solve
+from mmpca_dist.models.projection_penalty.takes_reduction import is_fitted, is_transformer
 from mmpca_dist.tables.foreign import labels_of
 
 SOLVERS = ("auto", "libsvm", "clarabel")
@@ -201,14 +202,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         if reduction is None:
             names = ("kernel", "gamma", "degree", "coef0")
             reduction = GeneralizedDiscriminantAnalysis(**{name: getattr(self, name) for name in names})
-        if isinstance(reduction, type):
-            raise InputError(f"reduction is the class {reduction.__name__}: give an object, {reduction.__name__}(...).")
-        if hasattr(reduction, "transform"):
-            try:
-                check_is_fitted(reduction)
-            except NotFittedError:
-                return clone(reduction).fit(X, y)
-            return reduction
+        if is_transformer(reduction):
+            return reduction if is_fitted(reduction) else clone(reduction).fit(X, y)
         try:
             array = np.asarray(reduction, np.float64)
         except (TypeError, ValueError):
