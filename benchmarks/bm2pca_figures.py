@@ -44,7 +44,7 @@ def relevance() -> None:
     """Draw the rows along two components of PCA and of BM2PCA, and how long the loadings of five components are."""
     X, y = clusters()
     weak, strong = (
-        BayesianMarginPCA(n_components=5, C=C, tolerance=2e-5, max_sweeps=5000, precision="double").fit(X, y)
+        BayesianMarginPCA(n_components=5, C=C, tol=2e-5, max_iter=5000, precision="double").fit(X, y)
         for C in (0.3, 3.0)
     )
     pca = PCA(5).fit(X)

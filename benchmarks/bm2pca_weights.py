@@ -72,7 +72,7 @@ def methods(X: Any, k: int) -> dict[str, Classify]:
     return {
         "PCA + SVM": reduced(pca, svm()),
         "PCA + LDA": reduced(pca, lda),
-        "C = 100, 1 nat a row": bm2pca(n_components=k, C=100.0, tolerance=1 / d),
+        "C = 100, 1 nat a row": bm2pca(n_components=k, C=100.0, tol=1 / d),
         **{f"C = {factor:g} d": bm2pca(n_components=k, C=float(factor * d)) for factor in PER_COLUMN},
     }
 

@@ -42,7 +42,7 @@ def sweeps(path: Path) -> list[float]:
     from mmpca_dist.passes.schedulers import Threads
 
     begins: list[float] = []
-    model = BayesianMarginPCA(K, C=C, tolerance=0.0, max_sweeps=SWEEPS)
+    model = BayesianMarginPCA(K, C=C, tol=0.0, max_iter=SWEEPS)
     rows = Rows.of(
         open_dataset(str(path)), Threads(THREADS), on_pass=lambda name, _: begins.append(time.perf_counter())
     )

@@ -18,6 +18,7 @@ from .methods.ridge import RidgeDirections as RidgeDirections
 from .methods.supervised_pca import SupervisedPCA as SupervisedPCA
 from .models.bayesian_margin.estimators import BayesianMarginPCA as BayesianMarginPCA
 from .models.bayesian_margin.estimators import BayesianMarginRegressor as BayesianMarginRegressor
+from .models.logistic_discriminant.estimator import LogisticDiscriminant as LogisticDiscriminant
 from .models.projection_penalty.estimators import ProjectionPenaltyClassifier as ProjectionPenaltyClassifier
 from .models.projection_penalty.estimators import ProjectionPenaltyRegressor as ProjectionPenaltyRegressor
 from .models.projection_penalty.kernel.classifier import (

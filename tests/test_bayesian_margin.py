@@ -18,7 +18,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch
 
-EXACT = {"precision": "double", "tolerance": 0.0, "max_sweeps": 4}
+EXACT = {"precision": "double", "tol": 0.0, "max_iter": 4}
 
 
 def fitted_twin(X, terms, C, k, sweeps=4):
@@ -147,11 +147,11 @@ def test_the_same_bits_whatever_the_workers_and_wherever_states_are(in_memory, m
     fits = []
     for workers in (1, 2, 4):
         with dask.config.set(num_workers=workers):
-            fits.append(BayesianMarginPCA(2, C="auto", max_sweeps=3, tolerance=0.0).fit(da.from_array(X, (40, 6)), y))
+            fits.append(BayesianMarginPCA(2, C="auto", max_iter=3, tol=0.0).fit(da.from_array(X, (40, 6)), y))
     for fit in fits[1:]:
         assert fit.components_.tobytes() == fits[0].components_.tobytes()
         assert fit.bounds_.tobytes() == fits[0].bounds_.tobytes()
-    memory = BayesianMarginPCA(2, C="auto", max_sweeps=3, tolerance=0.0).fit(X, y)
+    memory = BayesianMarginPCA(2, C="auto", max_iter=3, tol=0.0).fit(X, y)
     np.testing.assert_allclose(memory.components_, fits[0].components_, atol=1e-5)
 
 
@@ -200,20 +200,20 @@ def test_classes_of_one_row_leave_nothing_to_choose_by():
 
 def test_sweeps_end_by_the_bound_or_by_their_number():
     X, y = labelled(100, 6, 2, seed=8)
-    few = BayesianMarginPCA(2, C=1.0, tolerance=2e-4, precision="double").fit(X, y)
+    few = BayesianMarginPCA(2, C=1.0, tol=2e-4, precision="double").fit(X, y)
     gains = np.diff(few.bounds_.sum(axis=1)) / X.size
     assert 3 < few.n_iter_ == len(few.bounds_) < 100 and few.converged_
     assert gains[-1] <= 2e-4 < gains[:-1].min()
-    more = BayesianMarginPCA(2, C=1.0, tolerance=0.0, max_sweeps=3).fit(X, y)
+    more = BayesianMarginPCA(2, C=1.0, tol=0.0, max_iter=3).fit(X, y)
     assert more.n_iter_ == 3 and not more.converged_
-    assert "raise max_sweeps" in " ".join(more._remarks())
+    assert "raise max_iter" in " ".join(more._unconverged())
 
 
 def test_components_that_do_not_matter_are_switched_off():
     rng = np.random.default_rng(9)
     y = np.arange(300) % 2
     X = np.column_stack([rng.normal(size=(300, 2)) * 5 + 6.0 * y[:, None], rng.normal(size=(300, 6))])
-    model = BayesianMarginPCA(6, C=1.0, tolerance=1e-6, max_sweeps=2000, precision="double").fit(X, y)
+    model = BayesianMarginPCA(6, C=1.0, tol=1e-6, max_iter=2000, precision="double").fit(X, y)
     assert model.switched_off_.tolist() == [False, False, True, True, True, True]
     assert "4 of 6 components are switched off" in " ".join(model._remarks())
 
@@ -233,7 +233,7 @@ def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_
     X, y = labelled(200, 5, 3, seed=10)
     passes = []
     rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), on_pass=lambda name, _: passes.append(name))
-    estimator = BayesianMarginPCA(2, C=10.0, **(EXACT | {"max_sweeps": 5}))
+    estimator = BayesianMarginPCA(2, C=10.0, **(EXACT | {"max_iter": 5}))
     statistics = class_statistics(rows, estimator._needs(), SolverOptions(), precision="double", standardize=False)
     whole = with_sweeps(statistics, rows, estimator._fit(), [2], MemoryScratch()).fits[estimator._fit(), 2]
     scratch, put = ZarrScratch(str(tmp_path / "scratch")), ZarrScratch.put
@@ -276,8 +276,8 @@ def test_they_keep_the_contract_of_scikit_learn(estimator):
         ({"C": 1e200}, "must be a number of more than 0 and at most"),
         ({"candidates": (1, -2)}, "a candidate for C=-2 must be a number of"),
         ({"start": "best"}, "start='best' must be one of pca, random"),
-        ({"tolerance": -1}, "tolerance=-1 must be"),
-        ({"max_sweeps": 0}, "max_sweeps=0 must be"),
+        ({"tol": -1}, "tol=-1 must be"),
+        ({"max_iter": 0}, "max_iter=0 must be"),
         ({"n_components": 9}, "n_components=9 is more than the 5"),
     ],
 )
@@ -310,7 +310,7 @@ def test_equal_rows_are_refused():
 def test_columns_of_very_different_size_are_fitted_in_either_precision(precision):
     """Moments in single precision lose what is small beside the largest; the sweeps do not."""
     X, y = load_breast_cancer(return_X_y=True)
-    model = BayesianMarginPCA(20, precision=precision, tolerance=0.0, max_sweeps=100).fit(X, y)
+    model = BayesianMarginPCA(20, precision=precision, tol=0.0, max_iter=100).fit(X, y)
     assert np.min(np.diff(model.bounds_[:, 0])) >= -1e-9 * np.abs(model.bounds_).max()
     assert model.bounds_[-1, 0] > 8000 and model.score(X, y) > 0.95
 
@@ -358,7 +358,7 @@ def test_outputs_are_arrays_whatever_transform_returns():
 def test_a_solver_in_passes_starts_from_the_same_noise(solver):
     """Its basis is narrow, but the rows are not."""
     X, y = labelled(300, 60, 2, seed=15)
-    fits = [BayesianMarginPCA(3, solver=kind, precision="double", max_sweeps=1).fit(X, y) for kind in ("dense", solver)]
+    fits = [BayesianMarginPCA(3, solver=kind, precision="double", max_iter=1).fit(X, y) for kind in ("dense", solver)]
     np.testing.assert_allclose(fits[1].bounds_, fits[0].bounds_, rtol=1e-4)
 
 

@@ -21,7 +21,7 @@ from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.unit_length import UnitLength
 
 pytestmark = pytest.mark.usefixtures("no_report")
-BM2PCA = {"name": "bm2pca", "C": 10, "tolerance": 0, "max_sweeps": 4}
+BM2PCA = {"name": "bm2pca", "C": 10, "tol": 0, "max_iter": 4}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     methods = ["pca", BM2PCA]
     run(config_of(tmp_path / "out", uri, methods=methods, n_components=[1, 3], standardize=standardize))
     model = load_model(str(tmp_path / "out"), "bm2pca")
-    own = BayesianMarginPCA(3, C=10, tolerance=0, max_sweeps=4, precision="double", standardize=standardize)
+    own = BayesianMarginPCA(3, C=10, tol=0, max_iter=4, precision="double", standardize=standardize)
     own.fit(X, words)
     assert model.components_.shape == ((3, d) if n_classes == 2 else (n_classes, 3, d))
     for name in ("components_", "weights_", "noise_", "bounds_", "location_"):
@@ -147,7 +147,7 @@ def test_its_own_classifier_and_all_columns_in_an_evaluation(n_classes, center, 
         svm = LinearSVC(C=1.0, tol=1e-8, max_iter=100_000).fit(rows[train], y[train])
         wrong = np.count_nonzero(svm.predict(rows[~train]) != y[~train])
         for size in (1, 3):
-            model = BayesianMarginPCA(size, C=10, tolerance=0, max_sweeps=4, precision="double", standardize=center)
+            model = BayesianMarginPCA(size, C=10, tol=0, max_iter=4, precision="double", standardize=center)
             model.fit(X[train], y[train])
             errors = np.count_nonzero(model.predict(X[~train]) != y[~train])
             assert found[number, "bm2pca", size, "own"] == (size, errors)
@@ -218,7 +218,7 @@ def test_sweeps_over_many_rows_stay_within_the_plan(tmp_path):
     uri = "synthetic:gaussian?n=1000000&d=128&seed=3"
     for C in (10, "auto"):
         config = make_config(
-            tmp_path / str(C), uri, methods=[{"name": "bm2pca", "C": C, "max_sweeps": 2, "tolerance": 0}],
+            tmp_path / str(C), uri, methods=[{"name": "bm2pca", "C": C, "max_iter": 2, "tol": 0}],
             n_components=10, precision="single", project={"methods": []},
         )  # fmt: skip
         results = run(config)

@@ -35,7 +35,7 @@ SWEEPS = {
     "methods": [
         "bm2pca",
         {"name": "projection-penalty", "reduction": "m-pca2", "alpha": "auto", "alphas": [1, 100]},
-        {"name": "projection-penalty", "label": "hinge", "loss": "hinge", "max_sweeps": 8},
+        {"name": "projection-penalty", "label": "hinge", "loss": "hinge", "max_iter": 8},
     ],
     "n_components": 2,
 }

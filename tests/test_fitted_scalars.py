@@ -18,7 +18,7 @@ ESTIMATORS = [
     name for name in mmpca_dist.__all__ if hasattr(getattr(mmpca_dist, name), "fit") and name != "NearestOpposite"
 ]
 STORED = {
-    "bm2pca": (BayesianMarginPCA(2, C="auto", max_sweeps=2, precision="double"), {"C": "auto", "max_sweeps": 2}),
+    "bm2pca": (BayesianMarginPCA(2, C="auto", max_iter=2, precision="double"), {"C": "auto", "max_iter": 2}),
     "projection-penalty": (
         ProjectionPenaltyClassifier("pca", n_components=2, alpha="auto", alphas=(0.1, 10.0), precision="double"),
         {"reduction": "pca", "alpha": "auto", "alphas": [0.1, 10.0]},

@@ -12,13 +12,17 @@ from helpers.samples import labelled
 from mmpca_dist import ProjectionPenaltyRegressor
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.methods.base.grid_edges import beyond, edge_remark, least
+from mmpca_dist.methods.base.choice_by_folds import Choice, beyond, edge_remark
 from mmpca_dist.models.projection_penalty.base import ProjectionPenalty
 from mmpca_dist.predictors.fits import GRID
 from mmpca_dist.runs.choice_stage import _choice
 from mmpca_dist.runs.evaluation_stages import _largest_penalties, evaluate
 
 pytestmark = pytest.mark.usefixtures("no_report")
+
+
+def least(errors):
+    return Choice.of_least((1,), list(errors), np.array([list(errors.values())], float)).value
 
 
 @pytest.mark.parametrize(

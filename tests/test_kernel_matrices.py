@@ -54,8 +54,8 @@ def test_a_reduction_by_a_matrix_has_columns_for_the_rows():
     X, y = overlapping(40, 4, seed=2)
     K = X @ X.T
     P = reduction_of(40, 2, 3)
-    model = KernelProjectionPenaltyClassifier(P, kernel="precomputed", tolerance=1e-9).fit(K, y)
-    expected = KernelProjectionPenaltyClassifier(P @ X, kernel="linear", tolerance=1e-9).fit(X, y)
+    model = KernelProjectionPenaltyClassifier(P, kernel="precomputed", tol=1e-9).fit(K, y)
+    expected = KernelProjectionPenaltyClassifier(P @ X, kernel="linear", tol=1e-9).fit(X, y)
     np.testing.assert_allclose(model.decision_function(K), expected.decision_function(X), atol=1e-5)
 
 
@@ -131,7 +131,7 @@ def test_the_way_beyond():
     features = NystroemFeatures(40, kernel="poly", gamma=0.3, degree=2, coef0=1).fit(X)
     Z = features.transform(X)
     reduction = make_pipeline(features, PCA(2)).fit(X)
-    settings = {"alpha": 0.1, "epsilon": 0.01, "tolerance": 1e-8}
+    settings = {"alpha": 0.1, "epsilon": 0.01, "tol": 1e-8}
     expected = KernelProjectionPenaltyClassifier(reduction, **POLY, **settings).fit(X, y)
     found = ProjectionPenaltyClassifier(reduction[-1].components_, loss="hinge", **settings).fit(Z, y)
     np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-6)

@@ -28,7 +28,7 @@ from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginPro
 def test_it_solves_the_primal_problem_of_the_paper(alpha, epsilon, shape, seed):
     X, y = overlapping(*SHAPES[shape], seed)
     R = reduction_of(X.shape[1], 2, seed + 10)
-    model = KernelProjectionPenaltyClassifier(R, alpha=alpha, epsilon=epsilon, tolerance=1e-9, **POLY).fit(X, y)
+    model = KernelProjectionPenaltyClassifier(R, alpha=alpha, epsilon=epsilon, tol=1e-9, **POLY).fit(X, y)
     F = degree_two_features(X, 0.3, 1.0)
     w, v, _, least = projection_penalty(F, X @ R.T, signs(y), alpha, epsilon)
     # both are within 1e-9 of the minimum, and so near to each other as its curvature in w, 2 alpha, makes them
@@ -75,7 +75,7 @@ def test_alpha_and_the_reduction_may_be_searched():
 def test_several_classes_have_a_machine_each_against_the_rest(epsilon):
     X, y = overlapping(36, 4, seed=3, classes=3)
     R = reduction_of(4, 2, 4)
-    options = {"alpha": 0.05, "epsilon": epsilon, "tolerance": 1e-9}
+    options = {"alpha": 0.05, "epsilon": epsilon, "tol": 1e-9}
     model = KernelProjectionPenaltyClassifier(R, **options).fit(X, y)
     assert model.dual_coef_.shape == (3, 36) and model.weights_.shape == (3, 2)
     for label in range(3):
@@ -99,7 +99,7 @@ def test_a_penalty_on_v_without_end_leaves_the_plain_machine(kernel, seed):
     X, y = overlapping(40, 3, seed)
     options = {"kernel": kernel, "gamma": 0.5, "degree": 2, "coef0": 1.0}
     model = KernelProjectionPenaltyClassifier(
-        PCA(2), epsilon=1e12, alpha=0.3, tolerance=1e-10, **options
+        PCA(2), epsilon=1e12, alpha=0.3, tol=1e-10, **options
     ).fit(X, y)  # fmt: skip
     if kernel == "laplacian":
         options["kernel"] = lambda A, B: np.exp(-0.5 * np.abs(A[:, None] - B).sum(axis=2))
@@ -132,10 +132,10 @@ def test_without_a_penalty_on_v_a_large_alpha_leaves_the_loss_on_the_reduced_fea
 def test_as_epsilon_falls_the_model_tends_to_that_of_none(seed):
     X, y = overlapping(40, 3, seed)
     R = reduction_of(3, 1, seed)
-    none = KernelProjectionPenaltyClassifier(R, epsilon=0, alpha=0.1, tolerance=1e-10).fit(X, y)
+    none = KernelProjectionPenaltyClassifier(R, epsilon=0, alpha=0.1, tol=1e-10).fit(X, y)
     away = []
     for epsilon in (1e-1, 1e-3, 1e-6, 1e-9):
-        model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tolerance=1e-10).fit(X, y)
+        model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tol=1e-10).fit(X, y)
         away.append(np.abs(model.decision_function(X) - none.decision_function(X)).max())
     assert away[0] > away[1] > away[2]
     assert max(away[2:]) < 1e-4
@@ -194,14 +194,14 @@ def test_gaps_mean_what_they_mean_without_a_kernel(separation):
     """Relative to the objective, or to a thousandth of that at zero, the number of rows, where it is smaller."""
     X, y = overlapping(40, 3, 1)
     X = X + separation * y[:, None]
-    settings = {"alpha": 1e-3, "epsilon": 0.1, "tolerance": 1e-2}
+    settings = {"alpha": 1e-3, "epsilon": 0.1, "tol": 1e-2}
     R = reduction_of(3, 1, 2)
-    plain = ProjectionPenaltyClassifier(R, loss="hinge", **{**settings, "tolerance": 1e-9}).fit(X, y)
+    plain = ProjectionPenaltyClassifier(R, loss="hinge", **{**settings, "tol": 1e-9}).fit(X, y)
     model = KernelProjectionPenaltyClassifier(R, kernel="linear", **settings).fit(X, y)
     least = projection_penalty(X, X @ R.T, signs(y), 1e-3, 0.1)[3]
     for each in (plain, model):
         above = (each.objective_[0] - least) / max(each.objective_[0], 40 / 1000)
-        assert -1e-7 < above <= each.gaps_[0] + 1e-7 <= settings["tolerance"]
+        assert -1e-7 < above <= each.gaps_[0] + 1e-7 <= settings["tol"]
 
 
 def test_multipliers_of_a_million_are_refined():

@@ -39,12 +39,12 @@ def test_reduced_features_that_are_constant_or_depend_on_others(epsilon):
     X, y = overlapping(40, 3, seed=8)
     X = np.column_stack([X, np.full(40, 1.9)])  # whose 7-fold differs from its mean, by rounding
     R = np.asarray([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 7]])
-    model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
-    one = KernelProjectionPenaltyClassifier(np.sqrt(2) * R[:1], epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
+    model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tol=1e-9).fit(X, y)
+    one = KernelProjectionPenaltyClassifier(np.sqrt(2) * R[:1], epsilon=epsilon, alpha=0.1, tol=1e-9).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), one.decision_function(X), atol=1e-5)
     np.testing.assert_allclose(model.weights_[0, 0], model.weights_[0, 1], rtol=1e-9)
     assert abs(model.weights_[0, 2]) < 1e-12
-    none = KernelProjectionPenaltyClassifier(R[2:], epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
+    none = KernelProjectionPenaltyClassifier(R[2:], epsilon=epsilon, alpha=0.1, tol=1e-9).fit(X, y)
     plain = SVC(C=5, tol=1e-8).fit(X, y)
     np.testing.assert_allclose(none.decision_function(X), plain.decision_function(X), atol=1e-4)
 
@@ -53,7 +53,7 @@ def test_reduced_features_that_are_constant_or_depend_on_others(epsilon):
 def test_a_mean_far_larger_than_the_spread_does_no_harm(kernel):
     X, y = overlapping(40, 3, seed=9)
     X = np.round(X * 1024) / 1024  # so that adding the mean is exact
-    options = {"kernel": kernel, "gamma": 0.2, "alpha": 0.1, "tolerance": 1e-14}
+    options = {"kernel": kernel, "gamma": 0.2, "alpha": 0.1, "tol": 1e-14}
     R = np.asarray([[1, -1, 0.5]])
     near = KernelProjectionPenaltyClassifier(R, **options).fit(X, y)
     far = KernelProjectionPenaltyClassifier(R, **options).fit(X + 2.0**22, y)
@@ -65,7 +65,7 @@ def test_rows_of_other_types():
     X = np.where(X > 0, X, 0).astype(np.float32)
     R = reduction_of(5, 2, 11)
     for kernel in ("rbf", "poly", "linear"):
-        options = {"kernel": kernel, "alpha": 0.1, "tolerance": 1e-9}
+        options = {"kernel": kernel, "alpha": 0.1, "tol": 1e-9}
         expected = KernelProjectionPenaltyClassifier(R, **options).fit(X.astype(np.float64), y)
         scores = expected.decision_function(X)
         for rows in (X, csr_matrix(X), pd.DataFrame(X, columns=list("abcde"))):
@@ -106,9 +106,9 @@ def test_the_default_reduction_is_a_discriminant_of_the_same_kernel():
 
 def test_a_function_is_a_kernel():
     X, y = overlapping(40, 4, seed=15)
-    named = KernelProjectionPenaltyClassifier(PCA(1), tolerance=1e-9, **POLY).fit(X, y)
+    named = KernelProjectionPenaltyClassifier(PCA(1), tol=1e-9, **POLY).fit(X, y)
     called = KernelProjectionPenaltyClassifier(
-        PCA(1), tolerance=1e-9, kernel=lambda A, B: (0.3 * A @ B.T + 1) ** 2
+        PCA(1), tol=1e-9, kernel=lambda A, B: (0.3 * A @ B.T + 1) ** 2
     ).fit(X, y)  # fmt: skip
     np.testing.assert_allclose(called.decision_function(X), named.decision_function(X), atol=1e-6)
 
@@ -145,7 +145,7 @@ MISTAKES = {
     "degree": ({"degree": 2.5}, "degree=2.5 must be a whole number"),
     "solver": ({"solver": "libsvn"}, "Did you mean 'libsvm'"),
     "libsvm without epsilon": ({"solver": "libsvm", "epsilon": 0}, "leave solver out"),
-    "class": ({"reduction": PCA}, r"give an object, PCA\(...\)"),
+    "class": ({"reduction": PCA}, r"give an instance, PCA\(...\)"),
     "columns": ({"reduction": np.ones((2, 3))}, r"shape \(2, 3\).*shape \(K, 4\)"),
     "one row": ({"reduction": np.ones(4)}, r"shape \(4,\)"),
     "text": ({"reduction": "pca"}, "reduction is 'pca'"),

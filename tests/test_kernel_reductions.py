@@ -207,7 +207,7 @@ MISTAKES = {
     "too many": (GeneralizedDiscriminantAnalysis(3), "n_components=3 is more than the 2 .*classes less one"),
     "none": (GeneralizedDiscriminantAnalysis(0), "n_components=0 must be a whole number of at least 1"),
     "shrinkage": (GeneralizedDiscriminantAnalysis(shrinkage=2), "shrinkage=2 must be a number of at least 0"),
-    "tolerance": (GeneralizedDiscriminantAnalysis(tolerance=1), "tolerance=1 must be a number of .* less than 1"),
+    "tol": (GeneralizedDiscriminantAnalysis(tol=1), "tol=1 must be a number of .* less than 1"),
     "kernel": (GeneralizedDiscriminantAnalysis(kernel="rfb"), "Did you mean 'rbf'"),
     "coef0": (GeneralizedDiscriminantAnalysis(kernel="poly", coef0=-1), "coef0=-1 must be a number of at least 0"),
     "weights": (OrthogonalLaplacianProjection(weights="heet"), "Did you mean 'heat'"),

@@ -66,7 +66,7 @@ def scored(**changes):
 
 
 def penalty(loss, **options):
-    return {"methods": [{"name": "projection-penalty", "loss": loss, "max_sweeps": 5, **options}]}
+    return {"methods": [{"name": "projection-penalty", "loss": loss, "max_iter": 5, **options}]}
 
 
 def mapped(name, **options):

@@ -72,7 +72,7 @@ def test_every_loss_shares_passes_with_its_own_reduction_of_each_fold(loss, pena
     model = ProjectionPenaltyClassifier("m-pca0", n_components=2, alpha="auto", alphas=GRID, **settings).fit(X, y)
     expected = errors_in_folds(
         lambda K, alpha: ProjectionPenaltyClassifier(
-            "m-pca0", n_components=K, alpha=alpha, **settings | {"tolerance": 1e-6}
+            "m-pca0", n_components=K, alpha=alpha, **settings | {"tol": 1e-6}
         ),
         X, y, [2], GRID,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_the_regressor_chooses_from_moments_of_the_folds(n, d, mean, penalty, st
     X = X * np.linspace(1, 3, d) + mean
     limits.unit_bytes, limits.smallest_unit_bytes = 8 * 8 * d, 1
     settings = {"penalty": penalty, "standardize": standardize, "fit_intercept": fit_intercept, **EXACT}
-    settings |= {"epsilon": 1.0, "max_sweeps": 100}
+    settings |= {"epsilon": 1.0, "max_iter": 100}
     if mean == 1e6 and not (fit_intercept and penalty == "l2"):
         pytest.skip("without an intercept, or with absolute values, rows so far from zero leave no digits")
     if penalty == "l1" and standardize:
@@ -215,5 +215,5 @@ def test_no_other_estimator_takes_auto():
     from mmpca_dist import MarginPCA
 
     X, y, _ = problem(40, 5, 2)
-    with pytest.raises(InputError, match="n_components='auto' must be a positive whole number"):
+    with pytest.raises(InputError, match="n_components='auto' must be a whole number of at least 1"):
         MarginPCA(n_components="auto").fit(X, y)

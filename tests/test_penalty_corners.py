@@ -18,9 +18,8 @@ from sklearn.linear_model import Ridge
 from mmpca_dist import MarginPCA, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
-from mmpca_dist.methods.base.fold_grid import FoldGrid
+from mmpca_dist.methods.base.choice_by_folds import Choice, FoldGrid
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.models.projection_penalty.results import Choice
 from mmpca_dist.optimise.model_sweeps import relative_gaps
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.optimise.squares import Squares
@@ -84,7 +83,7 @@ def test_as_many_rows_of_a_reduction_as_were_asked_for(loss, penalty):
 def test_every_row_of_the_reduction_of_a_regressor_counts(n, d, fit_intercept, penalty):
     X, Y, _ = regression(n, d, seed=3)
     P = np.random.default_rng(3).normal(size=(8, d))
-    settings = {"alpha": 3.0, "epsilon": 0.05, "penalty": penalty, "fit_intercept": fit_intercept, "tolerance": 1e-9}
+    settings = {"alpha": 3.0, "epsilon": 0.05, "penalty": penalty, "fit_intercept": fit_intercept, "tol": 1e-9}
     model = ProjectionPenaltyRegressor(P, **settings).fit(X, Y[:, 0])
     least = penalized_model(X, Y[:, 0], P, 3.0, 0.05, "squared", penalty, fit_intercept)[2]
     assert model.n_components_ == 8 and model.objective_[0] == pytest.approx(least, rel=1e-6)
@@ -177,10 +176,10 @@ def test_a_classifier_in_single_precision_predicts_both_classes_and_says_what_ro
     exact = ProjectionPenaltyClassifier("pca", n_components=2, loss="squared", precision="double").fit(1e3 * X, y)
     assert (model.predict(1e3 * X) == exact.predict(1e3 * X)).mean() > 0.99
     assert model.gaps_[0] >= model.objective_[0] / exact.objective_[0] - 1
-    advice = " ".join(model._remarks())
+    advice = " ".join(model._unconverged())
     assert model.gaps_[0] <= 1e-5 or "set precision to double" in advice
     exact.gaps_ = np.array([np.inf])
-    assert "precision" not in " ".join(exact._remarks()) and exact._remarks()
+    assert "precision" not in " ".join(exact._unconverged()) and exact._unconverged()
 
 
 def test_what_is_not_determined_is_not_proved():
@@ -224,8 +223,8 @@ def test_free_directions_without_rows_are_refused_whatever_the_loss(loss, fit_in
 def test_no_choice_takes_what_is_not_finite():
     assert or_infinite([1.0, np.nan, -np.inf, np.inf]).tolist() == [1, np.inf, np.inf, np.inf]
     errors = np.array([[np.nan, 3.0, -np.inf, 4.0]])
-    choice = Choice.of_least((2,), (1e-2, 1.0, 1e2, 1e4), errors, np.zeros((1, 4)), is_nested=True)
-    assert choice.alpha == 1.0
+    choice = Choice.of_least((2,), (1e-2, 1.0, 1e2, 1e4), errors, largest_first=True)
+    assert choice.value == 1.0
     assert relative_gaps(np.array([1.0, np.nan, 1, 1, 1]), np.array([1.0, 1, np.nan, np.inf, 1]),
                          np.array([1.0, 1, 1, 1, np.inf])).tolist() == [0, np.inf, np.inf, np.inf, np.inf]  # fmt: skip
 

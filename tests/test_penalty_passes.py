@@ -36,7 +36,7 @@ def test_losses_of_the_twin_are_those_of_the_issue():
 def test_hinge_losses_take_few_passes(loss, most, alpha, seed):
     """Of classes that overlap: a pass is what costs out of core."""
     X, y, P = problem(2000, 12, 3, seed=seed)
-    model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.01, loss=loss, tolerance=1e-6).fit(X, y)
+    model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.01, loss=loss, tol=1e-6).fit(X, y)
     assert model.gaps_[0] <= 1e-6 and model.n_iter_ <= most
 
 
@@ -52,10 +52,10 @@ def test_models_that_stall_reach_the_tolerance_by_other_passes(loss, penalty):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
 def test_stalled_models_of_several_turns_go_on(loss, monkeypatch):
-    """The passes of one turn do not count against ``max_sweeps`` of another."""
+    """The passes of one turn do not count against ``max_iter`` of another."""
     X, y = load_wine(return_X_y=True)
     monkeypatch.setattr(minimise, "HESSIAN_BYTES", 8 * 14**2)
-    model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, alpha=1e-2, max_sweeps=110).fit(X, y)
+    model = ProjectionPenaltyClassifier("pca", n_components=5, loss=loss, alpha=1e-2, max_iter=110).fit(X, y)
     assert model.gaps_.max() <= 1e-5 and model.n_iter_ > 110
 
 
@@ -90,7 +90,7 @@ def test_losses_along_a_step_are_those_at_its_fractions():
 def test_gaps_that_stay_large_advise_to_standardise(standardize):
     X, y, P = problem(60, 4, 2, seed=30)
     wide = X * [1e-4, 1, 1, 1e4]
-    settings = {"alpha": 1e-4, "max_sweeps": 2, "standardize": standardize}
+    settings = {"alpha": 1e-4, "max_iter": 2, "standardize": standardize}
     with pytest.warns(ConvergenceWarning) as caught:
         ProjectionPenaltyClassifier(P, **settings).fit(wide, y)
     assert (

@@ -102,7 +102,7 @@ def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, m
     group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
     group.create_array("X", data=X, chunks=(50, 13))
     group.create_array("y", data=y, chunks=(50,))
-    method = {**PENALTY, "alpha": 0.01, "loss": loss, "tolerance": 1e-2}
+    method = {**PENALTY, "alpha": 0.01, "loss": loss, "tol": 1e-2}
     settings = {"methods": [method], "n_components": 2}
     put, recorded = ZarrScratch.put_value, []
 
@@ -216,17 +216,17 @@ def test_fits_that_end_too_early_are_noted_once(tmp_path):
     """In the log, in the record and in the report, of runs and of evaluations."""
     X, y = labelled(120, 6, 2, seed=5, separation=0.6)
     uri = store(tmp_path / "rows.npz", X, y)
-    method = {**PENALTY, "max_sweeps": 2, "tolerance": 1e-9}
+    method = {**PENALTY, "max_iter": 2, "tol": 1e-9}
     in_run, in_evaluation = Recorder(), Recorder()
     results = run(config_of(tmp_path / "run", uri, methods=[method], n_components=2), [in_run])
-    (note,) = [note for note in in_run.notes if "raise max_sweeps" in note]
+    (note,) = [note for note in in_run.notes if "raise max_iter" in note]
     assert note in results["solve"]["notes"]
     config = config_of(
         tmp_path / "evaluation", uri, methods=["pca", method], n_components=[1, 2],
         evaluation={"folds": 3, "classifiers": ["own", "fisher"], "margins": False},
     )  # fmt: skip
     evaluate(config, [in_evaluation])
-    (note,) = [note for note in in_evaluation.notes if "max_sweeps" in note]
+    (note,) = [note for note in in_evaluation.notes if "max_iter" in note]
     assert "6 of 6 fits ended before they reached the tolerance" in note
     assert "6 of 6 fits ended" in (tmp_path / "evaluation" / "evaluation" / "report" / "index.html").read_text()
 

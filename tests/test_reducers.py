@@ -282,9 +282,9 @@ def test_options_are_parameters_of_the_estimator_with_its_defaults():
 
 
 BAD = [
-    (MarginPCA(0), "positive whole number"),
-    (MarginPCA(True), "positive whole number"),
-    (MarginPCA(1.5), "positive whole number"),
+    (MarginPCA(0), "whole number of at least 1"),
+    (MarginPCA(True), "whole number of at least 1"),
+    (MarginPCA(1.5), "whole number of at least 1"),
     (MarginPCA(variant="m-pca1"), "Did you mean 'm-pca1"),
     (MarginPCA(pairing="all"), "one-vs-rest, one-vs-one"),
     (MarginPCA(precision="half"), "single, double"),
@@ -298,7 +298,7 @@ BAD = [
     (RidgeDirections(alpha=float("nan")), "alpha=nan must be a number of at least 0"),
     (RandomProjection(seed=-1), "seed=-1 must be a whole number of at least 0"),
     (RandomProjection(seed=1.5), "seed=1.5 must be a whole number of at least 0"),
-    (PLS(0), "positive whole number"),
+    (PLS(0), "whole number of at least 1"),
     (SupervisedPCA(kernel="delt"), "Did you mean 'delta'"),
     (SupervisedPCA(kernel=-np.eye(2)), "not positive semidefinite"),
     (SupervisedPCA(kernel=np.eye(3)), "2 x 2"),

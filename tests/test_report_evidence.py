@@ -44,7 +44,7 @@ def by_name(contents: ReportContents) -> dict[str, Any]:
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
     X, y = low_rank(n_classes)
-    model = BayesianMarginPCA(6, tolerance=0, max_sweeps=40, precision="double").fit(X, y)
+    model = BayesianMarginPCA(6, tol=0, max_iter=40, precision="double").fit(X, y)
     of_model = Evidence.of("BM2PCA", model, len(X))
     assert of_model.classes == ([] if n_classes == 2 else ["0", "1", "2"])
     np.testing.assert_array_equal(of_model.bounds, model.bounds_ / 200)
@@ -238,7 +238,7 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> 
     X, y = low_rank(3)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     output = str(tmp_path / "out")
-    methods = ["pca", "all-columns", {"name": "bm2pca", "tolerance": 0, "max_sweeps": 40}]
+    methods = ["pca", "all-columns", {"name": "bm2pca", "tol": 0, "max_iter": 40}]
     run(make_config(output, str(tmp_path / "rows.npz"), methods=methods, n_components=[2, 6]))
     pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
     assert {"evidence", "relevance", "loadings", "spectrum", "agreement", "projection"} <= set(pictures)

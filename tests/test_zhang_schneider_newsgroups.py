@@ -91,7 +91,7 @@ def test_the_first_pairs_are_the_same_ones_every_time():
 def test_topics_have_the_weight_of_epsilon(documents, epsilon):
     rows, labels = documents.rows[80:120].toarray(), documents.y[80:120]
     topics, alpha = documents.topics[80:120], 0.01
-    model = newsgroups.penalised(alpha, epsilon, rows.shape[1]).set_params(tolerance=1e-12)
+    model = newsgroups.penalised(alpha, epsilon, rows.shape[1]).set_params(tol=1e-12)
     model.fit(newsgroups.appended(rows, topics, epsilon), labels)
     # alpha (|w|^2 + epsilon |v|^2) is alpha times the squared length of the coefficients of [x; z / epsilon^1/2]
     both = np.hstack([rows, topics / epsilon**0.5])

@@ -112,7 +112,7 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
-                own, converged, at_edge = _own_rule(reducer), _converged(reducer), bool(reducer._edges())
+                own, converged, at_edge = _own_rule(reducer), not reducer._unconverged(), bool(reducer._edges())
                 items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
@@ -150,12 +150,6 @@ def _sizes(
 def _own_rule(reducer: MomentReducer) -> LinearRule | None:
     scores = reducer._own_scores()
     return None if scores is None else replace(rule_of_scores(*scores), classes=reducer.classes_)
-
-
-def _converged(reducer: MomentReducer) -> bool:
-    """Return whether a fit by sweeps converged, by its gaps or its own verdict; True for other fits."""
-    gaps = getattr(reducer, "gaps_", np.zeros(1))
-    return bool(np.all(gaps <= getattr(reducer, "tolerance", 0.0))) and getattr(reducer, "converged_", True)
 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:

@@ -44,13 +44,11 @@ if TYPE_CHECKING:
         LOL,
         PLS,
         AllColumns,
-        BayesianMarginPCA,
         FisherDiscriminant,
         FisherScore,
         LassoSelection,
         MarginPCA,
         MaximumMarginCriterion,
-        ProjectionPenaltyClassifier,
         RandomProjection,
         RidgeDirections,
         SupervisedPCA,
@@ -252,8 +250,6 @@ def load_model(
     output: str, method: Literal["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"], n_components: int | None = None
 ) -> MarginPCA: ...
 @overload
-def load_model(output: str, method: Literal["bm2pca"], n_components: int | None = None) -> BayesianMarginPCA: ...
-@overload
 def load_model(output: str, method: Literal["fisher"], n_components: int | None = None) -> FisherDiscriminant: ...
 @overload
 def load_model(output: str, method: Literal["lol"], n_components: int | None = None) -> LOL: ...
@@ -263,10 +259,6 @@ def load_model(output: str, method: Literal["mmc"], n_components: int | None = N
 def load_model(output: str, method: Literal["hsic"], n_components: int | None = None) -> SupervisedPCA: ...
 @overload
 def load_model(output: str, method: Literal["pls"], n_components: int | None = None) -> PLS: ...
-@overload
-def load_model(
-    output: str, method: Literal["projection-penalty"], n_components: int | None = None
-) -> ProjectionPenaltyClassifier: ...
 @overload
 def load_model(output: str, method: Literal["ridge"], n_components: int | None = None) -> RidgeDirections: ...
 @overload

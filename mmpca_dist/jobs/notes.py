@@ -55,7 +55,9 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
             f"{counted(n_imprecise, 'component')} of {title} within a hundredfold of the rounding floor of "
             f"{precision} precision: not reliable."
         )
-    return notes + [f"{title}: {remark}" for remark in [*reducer._remarks(), *reducer._edges()]]
+    return notes + [
+        f"{title}: {remark}" for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges()]
+    ]
 
 
 def arbitrary(

@@ -87,9 +87,9 @@ class Problem:
     once : FoldTerms
         Of ``n_models`` models for each fold.
     has_intercept : bool
-    tolerance : float
+    tol : float
         Of the relative gaps at which models are done.
-    max_sweeps : int
+    max_iter : int
     """
 
     name: str
@@ -98,8 +98,8 @@ class Problem:
     once: FoldTerms
     n_models: int
     has_intercept: bool
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
 
     @property
     def is_sparse(self) -> bool:
@@ -208,16 +208,16 @@ class _Fits:
         """Return minima with those of stalled models by interior points whose rows all stay positive."""
         problem, models = self.problem, self.problem.models
         left = {
-            i: np.flatnonzero(each.gaps > problem.tolerance)
+            i: np.flatnonzero(each.gaps > problem.tol)
             for i, each in enumerate(minima)
-            if each.longest < problem.max_sweeps and (each.gaps > problem.tolerance).any()
+            if each.longest < problem.max_iter and (each.gaps > problem.tol).any()
         }
         if not left:
             return minima
-        most = problem.max_sweeps - max(minima[i].longest for i in left)
+        most = problem.max_iter - max(minima[i].longest for i in left)
         rest = replace(
             problem, name=f"{problem.name}-inside", models=[models[i].only(some) for i, some in left.items()],
-            max_sweeps=most,
+            max_iter=most,
         )  # fmt: skip
         fits = _Fits(rest, self.rows)
         for (i, some), others in zip(left.items(), fits.in_turns(fits.interior, MOST_HINGES), strict=True):
@@ -255,8 +255,8 @@ class _Fits:
         return {
             "name": name, "penalty": models.penalty, "alphas": models.alphas, "terms": models.terms,
             "units": self.rows.units(),
-            "has_intercept": self.problem.has_intercept, "tolerance": self.problem.tolerance,
-            "max_sweeps": self.problem.max_sweeps, "keeps_sparse": self.rows.keeps_sparse,
+            "has_intercept": self.problem.has_intercept, "tol": self.problem.tol,
+            "max_iter": self.problem.max_iter, "keeps_sparse": self.rows.keeps_sparse,
         }  # fmt: skip
 
     def interior_apart(self, name: str, models: Models) -> tuple[HingeSweep, HingeFit]:
@@ -268,7 +268,7 @@ class _Fits:
         """Return the passes of interior points for models, and where these start."""
         shared = self._shared(name, models)
         if self.problem.is_sparse:
-            shared["tolerance"] /= 10  # setting to zero what tends to it costs some
+            shared["tol"] /= 10  # setting to zero what tends to it costs some
         return HingeSweep(kind=INTERIORS[self.problem.loss], **shared), HingeFit.start_at(models.penalty, models.alphas)
 
     def smooth(self, name: str, models: Models) -> tuple[NewtonSweep, LinearFit]:
@@ -304,9 +304,7 @@ class _Fits:
         objectives = sums.loss + np.tile(models.alphas, 2) * penalty.values(tried[:, :-1])
         best, objective = fitted.best, fitted.objective
         for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
-            is_good = (
-                objectives[kind] - fitted.objective <= self.problem.tolerance * np.maximum(fitted.objective, TINY) / 2
-            )
+            is_good = objectives[kind] - fitted.objective <= self.problem.tol * np.maximum(fitted.objective, TINY) / 2
             best = np.where(is_good[:, None], tried[kind], best)
             objective = np.where(is_good, objectives[kind], objective)
         return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)

@@ -77,7 +77,7 @@ S = TypeVar("S", bound=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSweep(Sweep[M, S]):
-    """Passes for m models until every gap is at most ``tolerance``.
+    """Passes for m models until every gap is at most ``tol``.
 
     Attributes
     ----------
@@ -93,13 +93,13 @@ class ModelSweep(Sweep[M, S]):
     terms: LabelTerms
     units: RowUnits
     has_intercept: bool
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     keeps_sparse: bool = False
     ends_stalled: bool = False
 
     def is_done(self, fitted: M) -> bool:
-        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
+        return fitted.n_passes >= self.max_iter or bool(fitted.is_done.all())
 
     def describe(self, fitted: M) -> str:
         return describe_models(fitted.is_done, fitted.gaps)
@@ -115,7 +115,7 @@ class ModelSweep(Sweep[M, S]):
             gained = before.objective - after.objective > LEAST_GAIN * np.abs(after.objective)
             gained |= left[1] < 0.99 * left[0]
         idle = np.where(gained, 0, before.idle + 1)
-        is_done = before.is_done | (after.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        is_done = before.is_done | (after.gaps <= self.tol) | (idle >= STANDSTILL)
         if self.ends_stalled:
             is_done |= after.setbacks > SETBACKS
         return replace(after, idle=idle, is_done=is_done)  # type: ignore[type-var]

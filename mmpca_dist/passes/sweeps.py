@@ -282,6 +282,9 @@ class SweepRound:
 class SweptNeed(ABC):
     """A fit by sweeps as a need of a method; hashable, and all that determines the fit but its size."""
 
+    is_nested = False
+    """Whether a fit for more components has those of a fit for fewer, so that one fit serves all sizes."""
+
     @abstractmethod
     def fit(self, statistics: Any, sweeper: Sweeper, n_components: int) -> Any:
         """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""

@@ -146,7 +146,7 @@ SVM = _classifier("svm", "support vector machine, L2-regularised L2-loss")
 OWN = replace(
     SVM,
     name="own",
-    description="the method's own classifier, where it has one (bm2pca), and svm with these settings after others",
+    description="the method's own classifier, where it has one, and svm with these settings after others",
     prefers_own=True,
 )
 LOGISTIC = _classifier("logistic", "L2-regularised logistic regression")

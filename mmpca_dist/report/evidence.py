@@ -59,7 +59,7 @@ class Evidence:
             title=title,
             classes=[str(label) for label in model.classes_] if m > 1 else [],
             bounds=model.bounds_ / n_rows,
-            tolerance=model.tolerance,
+            tolerance=model.tol,
             squares=np.einsum("mkd,mkd->mk", components, components),
             noise=1 / model.noise_,
             switched_off=model.switched_off_.reshape(m, -1),
@@ -103,7 +103,7 @@ def _bounds(fitted: Sequence[Evidence]) -> Figure:
         "divided by the number of rows. Left: the bound after each sweep; where the curve is flat, more sweeps would "
         "change little. Right: what each sweep gained, on a logarithmic axis, which also shows what the left panel "
         "cannot: how far the fit has converged. A late bump is often a component that is being switched off. Sweeps "
-        "end below the dotted line, the tolerance, or when there were as many as allowed (max_sweeps)."
+        "end below the dotted line, the tolerance, or when there were as many as allowed (max_iter)."
     )
     if any(method.classes for method in fitted):
         caption += " Each class has a model against the rest; the tolerance applies to their mean, in black."

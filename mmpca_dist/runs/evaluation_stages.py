@@ -152,7 +152,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     )
 
 
-UNCONVERGED = "ended before they reached the tolerance: raise max_sweeps or the tolerance."
+UNCONVERGED = "ended before they reached the tolerance: raise max_iter or tol."
 AT_EDGE = "chose the smallest or the largest value that was tried, and values beyond it may err less still."
 
 

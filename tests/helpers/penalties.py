@@ -7,7 +7,7 @@ from naive_penalties import objective, penalized_model
 from helpers.samples import labelled
 
 LOSSES = ["squared", "logistic", "hinge", "squared hinge"]
-EXACT = {"tolerance": 1e-9, "precision": "double"}
+EXACT = {"tol": 1e-9, "precision": "double"}
 
 
 def problem(n, d, K, seed=0, n_classes=2, mean=2.0):

@@ -91,7 +91,7 @@ class Yale(Table):
         shares = np.cumsum(values) / values.sum()
         cut = values[np.searchsorted(shares, min(self.share, shares[-1]))] / values[0]
         tolerance = 1e-10 if self.share == 1 else float(cut) * (1 - 1e-9)
-        steps: list[Any] = [GeneralizedDiscriminantAnalysis(tolerance=tolerance, **KERNEL)]
+        steps: list[Any] = [GeneralizedDiscriminantAnalysis(tol=tolerance, **KERNEL)]
         if self.scaling == "scatter":  # v^T T v = 1
             steps += [StandardScaler(), FunctionTransformer(_multiplied, kw_args={"factor": len(X) ** -0.5})]
         space = KERNEL if self.laplacian == "poly" else {"kernel": "linear"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, did_you_mean
 
 COMPARISONS = {
     "ge": (operator.ge, "at least"),
@@ -53,7 +53,16 @@ class Option:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Refuse a value that is none of the choices."""
     if value not in choices:
-        raise InputError(f"{name}={value!r} must be one of {some_names(choices)}.{did_you_mean(str(value), choices)}")
+        meant = did_you_mean(str(value).replace("_", " "), choices)
+        raise InputError(f"{name}={value!r} must be one of {', '.join(choices)}.{meant}")
+
+
+def check_numbers(name: str, values: Any, each: str, bounds: Mapping[str, float], integral: bool) -> None:
+    """Refuse what is no list of numbers, or one of them as `check_number` does; messages call it ``each``."""
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
+        raise InputError(f"{name}={values!r} must be a list of numbers.")
+    for value in values:
+        check_number(each, value, bounds, integral)
 
 
 def check_number(

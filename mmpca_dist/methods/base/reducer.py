@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +19,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
@@ -77,8 +78,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
         return Needs()
 
+    def _needs_of_rows(self) -> Needs:
+        """Return the needs with what was learned from rows before they are read."""
+        return self._needs()
+
     def _remarks(self) -> list[str]:
         """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
+        return []
+
+    def _unconverged(self) -> list[str]:
+        """Return how far passes ended from where they were to go, as sentences; none where they converged."""
         return []
 
     def _edges(self) -> list[str]:
@@ -119,8 +128,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         self._kept = None
         self._fit_rows(*self._rows(X, y, reset=True))
-        for remark in self._edges():
-            warnings.warn(f"{type(self).__name__}: {remark}", stacklevel=2)
+        for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
+            for remark in remarks:
+                warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=2)
         return self
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
@@ -319,7 +329,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
-        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
+        needs, solver = replace(self._needs_of_rows(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(rows, needs, solver, precision=self.precision, standardize=self.standardize)
 
     def _count(self, rows: Rows) -> int | None:
@@ -340,12 +350,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._needs()
         k = self.n_components
         words = self._options.get("n_components", Option()).words
-        is_word = isinstance(k, str) and k in words
-        if k is not None and not is_word and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
-            others = "".join(f", {word!r}" for word in words)
-            raise InputError(f"n_components={k!r} must be a positive whole number{others}, or None for the default.")
-        if self.precision not in ("single", "double"):
-            raise InputError(f"precision={self.precision!r} must be one of single, double.")
+        if k is not None and not (isinstance(k, str) and k in words):
+            check_number("n_components", k, {"ge": 1}, integral=True, words=words)
+        check_choice("precision", self.precision, ("single", "double"))
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)

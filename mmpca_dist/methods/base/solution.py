@@ -58,6 +58,14 @@ class Solution:
         """Return the solution of components, shape (K, d), that are no eigenvectors, so that they have no residuals."""
         return cls(fix_signs(components), values, np.full(len(components), np.nan), relative_errors, total, limit)
 
+    @classmethod
+    def of_models(
+        cls, components: NDArray[np.float64], values: NDArray[np.float64], total: float, limit: str
+    ) -> Solution:
+        """Return the solution of components of models, whose signs stay, and whose rounding is not known."""
+        nothing = np.full(len(values), np.nan)
+        return cls(components, values, nothing, np.zeros(len(values)), total, limit)
+
 
 def rank_limit(largest: int) -> str:
     """Return what bounds the components of methods that find no more than the rows have dimensions."""

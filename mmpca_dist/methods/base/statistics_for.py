@@ -95,7 +95,7 @@ def with_sweeps(
 def _fits(
     statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch
 ) -> dict[tuple[SweptNeed, int], Any]:
-    counts = {size: min(size, need.largest(statistics)) for size in sizes}
+    counts = {size: min(max(sizes) if need.is_nested else size, need.largest(statistics)) for size in sizes}
     with single_blas_thread():  # its number of threads decides on last bits
         fits = {
             count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count)

@@ -1,4 +1,4 @@
-"""The base of methods that take classes or continuous targets."""
+"""The bases of methods that take continuous targets, or either these or classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.parameters import check_choice
+from mmpca_dist.methods.base.reducer import Mergeable, MomentReducer
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.coordinates import Statistics
@@ -21,7 +22,59 @@ TARGETS = ("classes", "continuous")
 NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
 
 
-class TargetReducer(MomentReducer):
+class TakesTargets(MomentReducer):
+    """Base of the reducers of rows with continuous targets; `_continuous` may say that they are labels of classes."""
+
+    _continuous: bool = True
+
+    def _cross(self, dataset: Dataset, scheduler: Scheduler) -> CrossMoments:
+        """Return the moments of rows and targets that a fit needs."""
+        return cross_moments(dataset, scheduler, with_rows=True)
+
+    def _fit_cross(self, cross: CrossMoments, at_most: bool = False) -> Self:
+        """Fit to moments; ``at_most`` accepts fewer components than asked for where there are no more."""
+        raise NotImplementedError  # only where moments suffice
+
+    def _solvable(self, cross: CrossMoments) -> bool:
+        """Tell whether the targets so far determine a fit."""
+        return bool(cross.target_squares.any())
+
+    @Mergeable
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        """Fit to these rows together with all earlier ones; exact."""
+        if not self._continuous:
+            return super().partial_fit(X, y, classes)
+        self._check_parameters()
+        if classes is not None:
+            raise InputError("There are no classes where the target is continuous.")
+        stored = self._extendable()
+        arrived = self._cross(*self._rows(X, y, reset=stored is None, least=1))
+        self._kept = arrived if stored is None else stored.merge(arrived)
+        return self._fit_cross(self._kept, at_most=True) if self._solvable(self._kept) else self
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        if self._continuous and y is None and isinstance(X, Dataset):
+            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
+        return super()._rows(X, y, reset, least)
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        if not self._continuous:
+            return super()._check_rows(X, y, reset, least)
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        return GivenLabels(rows_in_memory(self._prepared(X, y), None, "X"), as_targets(y, "y"))
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        if self._continuous and not statistics.fits:
+            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
+        return super().fit_statistics(statistics, at_most)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._continuous
+        return tags
+
+
+class TargetReducer(TakesTargets):
     """Base of the reducers with a parameter ``target``: class moments determine them, or the cross scatter of targets.
 
     A subclass solves both, and says in ``_needs_rows`` whether it wants the scatter of the rows beside that.
@@ -40,33 +93,10 @@ class TargetReducer(MomentReducer):
     def _solve_targets(self, cross: CrossMoments) -> Solution:
         """Return the components that follow from the cross scatter of rows and targets."""
 
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
-        if not self._continuous:
-            return super().partial_fit(X, y, classes)
-        self._check_parameters()
-        if classes is not None:
-            raise InputError("There are no classes where the target is continuous.")
-        stored = self._extendable()
-        arrived = self._cross(*self._rows(X, y, reset=stored is None, least=1))
-        cross = self._kept = arrived if stored is None else stored.merge(arrived)
-        return self._fit_cross(cross, at_most=True) if cross.target_squares.any() else self
-
-    partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
-
-    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
-        if self._continuous and y is None and isinstance(X, Dataset):
-            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
-        return super()._rows(X, y, reset, least)
-
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         if not self._continuous:
             return super()._fit_rows(dataset, scheduler)
         return self._fit_cross(self._cross(dataset, scheduler))
-
-    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
-        if self._continuous:
-            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
-        return super().fit_statistics(statistics, at_most)
 
     def _cross(self, dataset: Dataset, scheduler: Scheduler) -> CrossMoments:
         return cross_moments(dataset, scheduler, with_rows=self._needs_rows)
@@ -89,21 +119,9 @@ class TargetReducer(MomentReducer):
         return stored
 
     @property
-    def _continuous(self) -> bool:
+    def _continuous(self) -> bool:  # type: ignore[override]
         return self.target == "continuous"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.target not in TARGETS:
-            raise InputError(f"target={self.target!r} must be one of {', '.join(TARGETS)}.")
-
-    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        if not self._continuous:
-            return super()._check_rows(X, y, reset, least)
-        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
-        return GivenLabels(rows_in_memory(X, None, "X"), as_targets(y, "y"))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._continuous
-        return tags
+        check_choice("target", self.target, TARGETS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -12,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
-from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.models.bayesian_margin.fit import MarginFit, MarginModels
+from mmpca_dist.methods.base.swept_reducer import SweptReducer
+from mmpca_dist.models.bayesian_margin.fit import MarginModels
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import Prior
 from mmpca_dist.passes.rows import Rows
@@ -33,16 +30,15 @@ SWITCHED_OFF = 1e-3
 LARGEST_PRIOR = 1e12
 
 
-class BayesianMargin(MomentReducer):
+class BayesianMargin(SweptReducer):
     """Base of the estimators of BM2PCA."""
 
-    _options: ClassVar = {
-        "tolerance": Option(
+    _options: ClassVar = SweptReducer._options | {
+        "tol": Option(
             ge=0,
             example=1e-5,
             description="Sweeps end when the evidence bounds rise by no more nats a value of the rows and model",
         ),
-        "max_sweeps": Option(ge=1, example=200, description="Passes over the rows at most"),
         "start": Option(
             example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
         ),
@@ -53,26 +49,17 @@ class BayesianMargin(MomentReducer):
             description=f"What replaces the paper's values among {', '.join(PRIOR_NAMES)}",
         ),
     }
-    _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
         "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
     )  # fmt: skip
 
     def __init__(
-        self, n_components: int | None, *, tolerance: float, max_sweeps: int, start: Literal["pca", "random"],
+        self, n_components: int | None, *, tol: float, max_iter: int, start: Literal["pca", "random"],
         seed: int, prior: Mapping[str, float] | None, scratch: str | None, **shared: Any,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, **shared)
-        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+        super().__init__(n_components, tol=tol, max_iter=max_iter, scratch=scratch, **shared)
         self.start, self.seed, self.prior = start, seed, prior
-
-    @abstractmethod
-    def _fit(self) -> MarginFit:
-        """Return the need that the parameters make."""
-
-    def _needs(self) -> Needs:
-        return Needs(swept=(self._fit(),))
 
     @property
     def _prior(self) -> Prior:
@@ -86,36 +73,26 @@ class BayesianMargin(MomentReducer):
             check_choice("a name in prior", name, PRIOR_NAMES)
             check_number(f"prior: {name}", value, {"ge": 1 / LARGEST_PRIOR, "le": LARGEST_PRIOR}, integral=False)
         super()._check_parameters()
-        if self.start not in ("pca", "random"):
-            raise InputError(f"start={self.start!r} must be one of pca, random.")
+        check_choice("start", self.start, ("pca", "random"))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
-        models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
-        if models is None:
-            raise InputError(
-                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
-            )
+        models: MarginModels = self._swept(statistics)
         posterior = arranged(models.posterior)
         self._store(models, posterior)
         squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
         components = transposed(posterior.loadings)
-        values = squares.ravel()
-        return Solution(
-            components=components if len(components) > 1 else components[0],
-            eigenvalues=values,
-            residuals=np.full(len(values), np.nan),
-            relative_errors=np.zeros(len(values)),
-            total=models.total,
-            limit="the number of columns, and of rows less one",
-        )
+        return Solution.of_models(
+            components if len(components) > 1 else components[0], squares.ravel(), models.total,
+            "the number of columns, and of rows less one",
+        )  # fmt: skip
 
     def _store(self, models: MarginModels, posterior: Posterior) -> None:
         for field in fields(posterior):
             if field.name != "loadings":
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
         self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
-        self.C_, self.candidates_, self.candidate_errors_ = models.C, models.candidates, models.errors
+        choice = models.choice
+        self.C_, self.candidates_, self.candidate_errors_ = choice.value, choice.values, choice.errors.ravel()
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         most = min(n_features, n_rows - 1)
@@ -124,9 +101,6 @@ class BayesianMargin(MomentReducer):
                 f"n_components={self.n_components} is more than the {most} that {n_rows} rows of {n_features} features "
                 "have: at most as many as columns, and as rows less one."
             )
-
-    def _shorten(self, n_components: int) -> None:
-        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
 
     @property
     def n_iter_(self) -> int:
@@ -188,11 +162,9 @@ class BayesianMargin(MomentReducer):
 
     def _outputs(self, X: Any) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
-        check_is_fitted(self, "components_")
-        plain = copy(self)
-        plain.__dict__["_sklearn_output_config"] = {"transform": "default"}
+        latent = self._transformed(X)
         coef, intercept = self._own_scores()
-        return plain.transform(X) @ coef.T + intercept
+        return latent @ coef.T + intercept
 
     def _own_scores(self) -> tuple[Array, Array]:
         """Return coefficients (m, m k) and intercepts (m,) of the outputs as functions of latent coordinates."""
@@ -212,15 +184,16 @@ class BayesianMargin(MomentReducer):
         return off if len(off) > 1 else off[0]
 
     def _remarks(self) -> list[str]:
-        remarks, off = [], int(np.count_nonzero(self.switched_off_))
-        if off:
-            remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
-        if not self.converged_:
-            remarks.append(
-                f"the evidence bound still rose by more than {self.tolerance:g} nats a value in the last of "
-                f"{len(self.bounds_)} sweeps: raise max_sweeps."
-            )
-        return remarks
+        off = int(np.count_nonzero(self.switched_off_))
+        return [f"{off} of {self._n_features_out} components are switched off: they load on no column."] if off else []
+
+    def _unconverged(self) -> list[str]:
+        if self.converged_:
+            return []
+        return [
+            f"the evidence bound still rose by more than {self.tol:g} nats a value in the last of {len(self.bounds_)} "
+            "sweeps: raise max_iter."
+        ]
 
 
 def arranged(q: Posterior) -> Posterior:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.choice_by_folds import edge_remark
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.grid_edges import edge_remark
-from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.parameters import Option, check_numbers
 from mmpca_dist.methods.base.registry import Method
-from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
-from mmpca_dist.passes.dask_rows import unlabelled_rows
-from mmpca_dist.passes.schedulers import Scheduler
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.target_scatter import target_units
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import check_rows
 from mmpca_dist.tables.given_labels import GivenLabels, as_targets
-from mmpca_dist.tables.readers.memory import rows_in_memory
 
 PER_COLUMN = 3.0
 """C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
@@ -51,7 +44,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         least, up to six more, as long as they err less.
     unlabelled : str or int, optional
         The label of rows whose class is not known: they take part without label terms.
-    tolerance, max_sweeps : float, int
+    tol, max_iter : float, int
         Sweeps end when the evidence bounds rise by no more nats a value (row and column) and model, or after so many.
     start, seed : {"pca", "random"}, int
         Loadings before the first sweep: those of probabilistic PCA, or random ones.
@@ -125,32 +118,31 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     def __init__(
         self, n_components: int | None = None, *, C: float | Literal["auto"] | None = None,
         candidates: tuple[float, ...] | None = None, unlabelled: str | int | None = None,
-        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=self.C, per_column=PER_COLUMN, candidates=tuple(self.candidates or ()), prior=self._prior,
-            start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+            C=self.C, per_column=PER_COLUMN, candidates=() if self.candidates is None else tuple(self.candidates),
+            prior=self._prior, start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        given = self.candidates is not None
-        if given and (not isinstance(self.candidates, list | tuple) or not self.candidates):
-            raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
+        if self.candidates is not None:
+            check_numbers(
+                "candidates", self.candidates, "a candidate for C", {"gt": 0, "le": LARGEST_C}, integral=False
+            )
         if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
             raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
         super()._check_parameters()
-        for value in self.candidates or ():
-            check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]
@@ -173,7 +165,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
 
 
-class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
+class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
     """The same model for continuous targets: the epsilon-insensitive loss 2 C max(0, |y - f| - epsilon) of f.
 
     Parameters and attributes are as in ``BayesianMarginPCA`` unless listed. Of q targets there are q models, in place
@@ -205,15 +197,16 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
         "C": Option(gt=0, le=LARGEST_C),
         "epsilon": Option(ge=0),
     }
+    _scatters = Needs().scatters
 
     def __init__(
         self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
-        prior: Mapping[str, float] | None = None, tolerance: float = 1e-3, max_sweeps: int = 100,
+        prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, prior=prior,
+            n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.C, self.epsilon = C, epsilon
@@ -221,48 +214,29 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     def _fit(self) -> MarginFit:
         return MarginFit(
             C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
-            start=self.start, seed=self.seed, tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
+            start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
+            unlabelled=None, epsilon=self.epsilon,
         )  # fmt: skip
-
-    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
-        if y is None and isinstance(X, Dataset):
-            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
-        return super()._rows(X, y, reset, least)
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         given = np.asarray(y, dtype=object if y is None else None)
-        is_unknown = np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, bool)
-        y = np.where(is_unknown, 0, y) if is_unknown.any() else y
-        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
-        targets = as_targets(y, "y").astype(np.float64)
-        targets[is_unknown.reshape(targets.shape)] = np.nan
-        return GivenLabels(rows_in_memory(X, None, "X"), targets)
+        if given.dtype.kind != "f" or not np.isnan(given).any():
+            return super()._check_rows(X, y, reset, least)
+        rows = super()._check_rows(X, np.where(np.isnan(given), 0, given), reset, least)
+        return GivenLabels(rows, as_targets(given, "y"))
 
-    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
-        self._units = target_units(rows.dataset, rows.spans, rows)
-        self.target_mean_, self.target_scale_ = np.transpose(self._units)
-        needs = replace(self._needs(), n_components=self._count(rows))
-        statistics = class_statistics(
-            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
-        )
-        return with_sweeps(statistics, rows, self._fit(), [needs.n_components or 1])
+    @property
+    def target_mean_(self) -> NDArray[np.float64]:
+        """Means of the targets, shape (q,)."""
+        return np.array([mean for mean, _ in self._units])
 
-    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
-        super().fit_statistics(statistics, at_most)
-        del self.classes_  # that of rows without labels
-        return self
+    @property
+    def target_scale_(self) -> NDArray[np.float64]:
+        """Standard deviations of the targets, shape (q,)."""
+        return np.array([scale for _, scale in self._units])
 
-    def predict(self, X: Any) -> Any:
-        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
-        outputs = self._outputs(X) * self.target_scale_ + self.target_mean_
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+    def _outputs(self, X: Any) -> Any:
+        return super()._outputs(X) * self.target_scale_ + self.target_mean_
 
 
 METHOD = Method(
@@ -272,7 +246,7 @@ METHOD = Method(
     "what a maximum-margin classifier of latent coordinates needs, and what varies most",
     "min(d, n - 1) for each class",
     BayesianMarginPCA,
-    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed", "prior"),
+    settable=("C", "candidates", "unlabelled", "tol", "max_iter", "start", "seed", "prior"),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the loadings",

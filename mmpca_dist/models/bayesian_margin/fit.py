@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
-from mmpca_dist.methods.base.grid_edges import STEP, beyond, least
+from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
 from mmpca_dist.models.bayesian_margin.row_update import FEWEST_ROWS
@@ -52,14 +51,12 @@ class MarginModels:
     posterior : Posterior
         Of rows less ``centre``.
     centre : array of shape (d,)
-    C : float
+    choice : Choice
+        Of C, with what ``auto`` tried in this order.
     bounds : array of shape (sweeps, m)
         The evidence bound after every sweep, in nats.
     converged : bool
         Whether the last sweep raised the bounds by no more than the tolerance.
-    candidates, errors : arrays of shape (candidates,)
-        Values of C in the order in which they were tried, and rows that were misclassified while they were held out;
-        empty for a given C.
     total : float
         Sum of the columns' variances.
     n_unlabelled : int
@@ -68,11 +65,9 @@ class MarginModels:
 
     posterior: Posterior
     centre: Array
-    C: float
+    choice: Choice
     bounds: Array
     converged: bool
-    candidates: Array
-    errors: Array
     total: float
     n_unlabelled: int = 0
 
@@ -101,19 +96,19 @@ class MarginFit(SweptNeed):
     candidates: tuple[float, ...]
     start: str
     seed: int
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     unlabelled: Any
     epsilon: float | None = None
-    targets: tuple[tuple[float, float], ...] = ()
+    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)
     prior: Prior = PRIOR
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
         working = WorkingRows.of(statistics, sweeper, targets=self.epsilon is not None)
         start = self._start(statistics, n_components, working)
         rows, n_unlabelled = working.sweeper.rows, 0
-        C = min(self.per_column * working.n_features, LARGEST_C) if self.C is None else self.C
-        errors: dict[float, float] = {}
+        default = min(self.per_column * working.n_features, LARGEST_C)
+        choice = Choice.given(n_components, default if self.C is None or self.C == "auto" else self.C)
         terms: LabelTerms
         if self.epsilon is not None:
             means, deviations = np.transpose(self.targets)
@@ -123,10 +118,10 @@ class MarginFit(SweptNeed):
             n_variants = len(positive)
             n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
-            if C == "auto":
+            if self.C == "auto":
                 errors = self._errors(working, start, positive, unlabelled)
-                C = least(errors)
-        sweep = self._sweep("sweep", working, terms, np.full(n_variants, C))
+                choice = Choice.of_least((n_components,), tuple(errors), np.asarray([list(errors.values())]))
+        sweep = self._sweep("sweep", working, terms, np.full(n_variants, choice.value))
         fitted = working.sweeper.run(sweep, start.fitted(n_variants, self.prior))
         return MarginModels(
             posterior=replace(
@@ -135,11 +130,9 @@ class MarginFit(SweptNeed):
                 loadings=transposed(working.in_columns(transposed(fitted.posterior.loadings))),
             ),
             centre=working.mean,
-            C=float(C),
+            choice=choice,
             bounds=fitted.bounds,
-            converged=bool(sweep.gain(fitted) <= self.tolerance),
-            candidates=np.asarray(list(errors), np.float64),
-            errors=np.asarray(list(errors.values()), np.float64),
+            converged=bool(sweep.gain(fitted) <= self.tol),
             total=start.total,
             n_unlabelled=n_unlabelled,
         )
@@ -161,8 +154,8 @@ class MarginFit(SweptNeed):
     def _round(self, variants: int, k: int) -> SweepRound:
         columns, square = variants * k, variants * (k + 1) ** 2
         return SweepRound(
-            most=self.max_sweeps,
-            expected=min(self.max_sweeps, EXPECTED),
+            most=self.max_iter,
+            expected=min(self.max_iter, EXPECTED),
             columns=columns,
             state_bytes=8 * variants * (1 if self.epsilon is None else 2),
             sum_bytes=3 * 8 * square,
@@ -172,7 +165,7 @@ class MarginFit(SweptNeed):
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
         setting = Setting(C, working.centre, working.n_features, self.prior)
-        return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps, working.keeps_sparse)
+        return MarginSweep(name, setting, terms, working.units(), self.tol, self.max_iter, working.keeps_sparse)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""

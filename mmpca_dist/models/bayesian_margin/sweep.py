@@ -65,14 +65,14 @@ class _UpdateRows(BlockStep[_UnitSums]):
 
 @dataclass(frozen=True)
 class MarginSweep(Sweep[Fitted, _UnitSums]):
-    """Sweeps of some variants over rows, until bounds rise by no more than ``tolerance`` nats a value and variant."""
+    """Sweeps of some variants over rows, until bounds rise by no more than ``tol`` nats a value and variant."""
 
     name: str
     setting: Setting
     terms: LabelTerms
     units: RowUnits
-    tolerance: float
-    max_sweeps: int
+    tol: float
+    max_iter: int
     keeps_sparse: bool = False
 
     @property
@@ -99,7 +99,7 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
         return Fitted(posterior, table, np.vstack([fitted.bounds, bound]))
 
     def is_done(self, fitted: Fitted) -> bool:
-        return len(fitted.bounds) >= self.max_sweeps or self.gain(fitted) <= self.tolerance
+        return len(fitted.bounds) >= self.max_iter or self.gain(fitted) <= self.tol
 
     def gain(self, fitted: Fitted) -> float:
         """Return by how much the last sweep raised the bounds, in nats a value and variant; infinite before the second.

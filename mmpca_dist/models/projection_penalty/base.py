@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.grid_edges import edge_remark
-from mmpca_dist.methods.base.parameters import Option, check_number
+from mmpca_dist.methods.base.choice_by_folds import edge_remark
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
 from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.dataset import Dataset
 
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""
@@ -40,7 +35,7 @@ WIDE_SPREAD = 1e6
 class ProjectionPenalty(TakesReduction):
     """Base of the estimators with a projection penalty."""
 
-    _options: ClassVar = {
+    _options: ClassVar = SweptReducer._options | {
         "n_components": Option(words=("auto",)),
         "reduction": Option(
             values="a method, or a mapping of its name and options",
@@ -64,12 +59,10 @@ class ProjectionPenalty(TakesReduction):
             example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
         ),
         "fit_intercept": Option(example=False, description="Whether the models have a constant, not penalised"),
-        "tolerance": Option(
+        "tol": Option(
             gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
         ),
-        "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
     }
-    _nested = False
     _rounds_moments: ClassVar[bool] = False
     """Whether the parameter ``precision`` is that of the moments."""
     _column_spread = 1.0
@@ -81,25 +74,22 @@ class ProjectionPenalty(TakesReduction):
     def __init__(
         self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
         alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
-        fit_intercept: bool, tolerance: float, max_sweeps: int, scratch: str | None, **shared: Any,
+        fit_intercept: bool, tol: float, max_iter: int, scratch: str | None, **shared: Any,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, **shared)  # type: ignore[arg-type]
+        super().__init__(n_components, tol=tol, max_iter=max_iter, scratch=scratch, **shared)  # type: ignore[arg-type]
         self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
         self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
-        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
-
-    def _means_of_targets(self) -> tuple[float, ...]:
-        """Return the means of continuous targets; none for classes."""
-        return ()
 
     def _fit(self) -> PenaltyFit:
-        """Return the need that the parameters make."""
         return PenaltyFit(
-            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
+            described=self._from_parameters(), alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
-            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, targets=self._means_of_targets(), sizes=self._tried_sizes,
+            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
+            max_iter=self.max_iter, sizes=self._tried_sizes,
         )  # fmt: skip
+
+    def _of_these_rows(self) -> Mapping[str, Any]:
+        return {"fitted": self._fitted_reduction}
 
     @property
     def _from_moments(self) -> bool:
@@ -121,9 +111,8 @@ class ProjectionPenalty(TakesReduction):
         return str(getattr(self, "loss", "squared"))
 
     def _needs(self) -> Needs:
-        below = self._described().needs
-        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else Needs(swept=(self._fit(),))
-        return Needs.of_all((below, own))
+        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else super()._needs()
+        return Needs.of_all((self._from_parameters().needs, own))
 
     def _count(self, rows: Rows) -> int:
         return self._reduction_size(rows.dataset.n_rows, rows.dataset.n_features)
@@ -139,27 +128,28 @@ class ProjectionPenalty(TakesReduction):
     def _project(self, X: Any) -> NDArray:
         return super()._project(self._extended(X))
 
+    def _solve(self, statistics: Statistics) -> Solution:
+        self._note_spread(statistics)
+        return self._solution(self._models(statistics))
+
+    def _models(self, statistics: Statistics) -> PenalizedModels:
+        models: PenalizedModels = self._swept(statistics)
+        return models
+
     def _solution(self, models: PenalizedModels) -> Solution:
         choice = models.choice
-        self.alpha_, self.fitted_by_fold_ = choice.alpha, choice.is_nested
-        self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
+        self.alpha_, self.fitted_by_fold_ = choice.value, choice.is_nested
+        self.candidates_, self.candidate_sizes_ = choice.values, choice.sizes
         self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
         if self.n_components != "auto":
             self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.n_iter_, self.proved_ = models.n_passes, models.proved
-        self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
+        self.weights_ = models.weights if self._appended is None else self._appended_weights(models)
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
         values = np.einsum("kd,kd->k", components, components)
-        return Solution(
-            components=components,
-            eigenvalues=values,
-            residuals=np.full(len(values), np.nan),
-            relative_errors=np.zeros(len(values)),
-            total=float("nan"),
-            limit="that of its reduction",
-        )
+        return Solution.of_models(components, values, float("nan"), "that of its reduction")
 
     def _note_spread(self, statistics: Statistics) -> None:
         """Keep how many times the largest standard deviation of a column is the smallest, where these are known."""
@@ -176,12 +166,9 @@ class ProjectionPenalty(TakesReduction):
         return self._appended_gain * (models.inside + models.outside)[:, -k:]
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
-        found = self._n_used
-        if isinstance(self.n_components, int | np.integer) and found < self.n_components:
-            raise InputError(f"n_components={self.n_components} is more than the {found} that the reduction has.")
-
-    def _shorten(self, n_components: int) -> None:
-        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+        count = self._n_used
+        if isinstance(self.n_components, int | np.integer) and count < self.n_components:
+            raise InputError(f"n_components={self.n_components} is more than the {count} that the reduction has.")
 
     @property
     def _n_used(self) -> int:
@@ -228,11 +215,7 @@ class ProjectionPenalty(TakesReduction):
 
     def _outputs(self, X: Any) -> Any:
         """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
-        check_is_fitted(self, "components_")
-        centred = copy(self)
-        centred.center = True  # lest products of a mean far from zero cancel
-        centred.__dict__["_sklearn_output_config"] = {"transform": "default"}
-        parts = centred.transform(X)
+        parts = self._transformed(X, center=True)  # products of a mean far from zero cancel digits
         m = len(self.outputs_at_mean_)
         return parts[:, :m] + parts[:, m:] + self.outputs_at_mean_.astype(parts.dtype)
 
@@ -244,20 +227,13 @@ class ProjectionPenalty(TakesReduction):
         intercept = self.outputs_at_mean_ if given else self.outputs_at_mean_ - (inside + outside) @ self.mean_
         return np.hstack([np.eye(m), np.eye(m)]), intercept
 
-    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        super()._fit_rows(dataset, scheduler)
-        for remark in self._unconverged():
-            warnings.warn(f"{type(self).__name__}: {remark}", ConvergenceWarning, stacklevel=3)
-        return self
-
     def _remarks(self) -> list[str]:
-        if self._chooses and not self.fitted_by_fold_:
-            shared = (
-                "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more "
-            )
-            shared += f"than {LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
-            return [*self._unconverged(), shared]
-        return self._unconverged()
+        if not self._chooses or self.fitted_by_fold_:
+            return []
+        return [
+            "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more than "
+            f"{LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
+        ]
 
     def _edges(self) -> list[str]:
         if not self._chooses:
@@ -273,10 +249,12 @@ class ProjectionPenalty(TakesReduction):
         return remarks
 
     def _unconverged(self) -> list[str]:
-        if or_infinite(self.gaps_).max(initial=0.0) <= self.tolerance:
+        if or_infinite(self.gaps_).max(initial=0.0) <= self.tol:
             return []
         word = "is proved" if self.proved_ else "seems"
-        advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
+        advice = (
+            "raise max_iter" if self.n_iter_ >= self.max_iter and not self._from_moments else "raise alpha or epsilon"
+        )
         if self._from_moments and self._rounds_moments and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
         if self._column_spread > WIDE_SPREAD:
@@ -285,27 +263,20 @@ class ProjectionPenalty(TakesReduction):
             )
         return [
             f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "
-            f"the tolerance of {self.tolerance:g}: {advice}."
+            f"the tolerance of {self.tol:g}: {advice}."
         ]
 
     def _check_parameters(self) -> None:
-        if self.penalty not in ("l2", "l1"):
-            raise InputError(f"penalty={self.penalty!r} must be one of l2, l1.")
+        check_choice("penalty", self.penalty, ("l2", "l1"))
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
-        if not isinstance(self.alphas, Sequence | np.ndarray) or isinstance(self.alphas, str) or not len(self.alphas):
-            raise InputError(f"alphas={self.alphas!r} must be a list of values of alpha.")
+        check_numbers("alphas", self.alphas, "a value among alphas", {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
         super()._check_parameters()
         if self.n_components == "auto":
             self._check_sizes()
-        for value in self.alphas:
-            check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
 
     def _check_sizes(self) -> None:
-        if not isinstance(self.sizes, Sequence | np.ndarray) or isinstance(self.sizes, str) or not len(self.sizes):
-            raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
-        for value in self.sizes:
-            check_number("a value among sizes", value, {"ge": 1}, integral=True)
+        check_numbers("sizes", self.sizes, "a value among sizes", {"ge": 1}, integral=True)
         reduction = self._from_parameters()
         if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
             raise InputError(

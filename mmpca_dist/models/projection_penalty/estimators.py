@@ -9,19 +9,18 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import clone
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS
+from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.fold_grid import MOST_FOLDS
-from mmpca_dist.methods.base.parameters import Option
-from mmpca_dist.methods.base.reducer import Mergeable, MomentReducer
+from mmpca_dist.methods.base.parameters import Option, check_choice
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
-from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
 from mmpca_dist.models.projection_penalty.from_moments import (
@@ -30,22 +29,17 @@ from mmpca_dist.models.projection_penalty.from_moments import (
     models_of_squares,
     target_squares,
 )
-from mmpca_dist.models.projection_penalty.reduction import FoldedReduction, GivenReduction, ReductionOf, method_named
-from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
-from mmpca_dist.passes.dask_rows import unlabelled_rows
+from mmpca_dist.models.projection_penalty.reduction import GivenReduction, method_named
+from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.target_scatter import (
     CrossMoments,
     cross_moments,
     cross_moments_by_fold,
-    target_units,
     training_folds,
 )
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import check_rows
-from mmpca_dist.tables.given_labels import GivenLabels, as_targets
-from mmpca_dist.tables.readers.memory import rows_in_memory
 
 LOSSES = ("logistic", "hinge", "squared hinge", "squared")
 
@@ -85,7 +79,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     penalty : {"l2", "l1"}
         J: the squared length, or the sum of absolute values.
     fit_intercept : bool
-    tolerance, max_sweeps : float, int
+    tol, max_iter : float, int
         Passes end when ``gaps_`` are at most the tolerance, or after so many.
 
     Attributes
@@ -114,7 +108,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an
         estimate, ``proved_`` False: what a Newton step would gain.
     n_iter_ : int
-        Passes over the rows for the final models; 0 where moments sufficed.
+        Passes over the rows for the final models; 1 where moments sufficed.
     classes_ : array of shape (C,)
 
     References
@@ -138,54 +132,36 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
         alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
         loss: Literal["logistic", "hinge", "squared hinge", "squared"] = "logistic",
-        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
-        max_sweeps: int = 500, scratch: str | None = None,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
+        max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
-            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
             standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
         self.loss = loss
 
     _rounds_moments = True
 
-    def _solve(self, statistics: Statistics) -> Solution:
-        self._note_spread(statistics)
-        return self._solution(self._models(statistics))
-
     def _models(self, statistics: Statistics) -> PenalizedModels:
-        if self._from_moments:
-            wanted = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
-            P = self._described().components(statistics, wanted)
-            is_centred = self.fit_intercept or statistics.scale is not None
-            squares, basis = class_squares(statistics, is_centred=is_centred)
-            return models_of_squares(
-                squares,
-                P,
-                basis,
-                choice=Choice.given(len(P), float(self.alpha)),
-                epsilon=self._own_epsilon,
-                has_intercept=self.fit_intercept,
-                rounding=statistics.epsilon,
-            )
-        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
-        models = fits.get(self.n_components) if isinstance(self.n_components, int) else next(iter(fits.values()), None)
-        if models is None:
-            raise InputError(
-                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
-            )
-        return models
+        if not self._from_moments:
+            return super()._models(statistics)
+        size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
+        P = self._described().components(statistics, size)
+        squares, basis = class_squares(statistics, is_centred=self.fit_intercept or statistics.scale is not None)
+        return models_of_squares(
+            squares, P, basis, choice=Choice.given(len(P), float(self.alpha)), epsilon=self._own_epsilon,
+            has_intercept=self.fit_intercept, rounding=statistics.epsilon,
+        )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        if self.loss not in LOSSES:
-            meant = did_you_mean(str(self.loss).replace("_", " "), LOSSES)
-            raise InputError(f"loss={self.loss!r} must be one of {', '.join(LOSSES)}.{meant}")
+        check_choice("loss", self.loss, LOSSES)
         super()._check_parameters()
 
 
-class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
+class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
     """Linear regression that is penalised only for what it uses outside of the subspace of a reduction.
 
     The loss is squared. Parameters and attributes are as in ``ProjectionPenaltyClassifier`` unless listed; of q targets
@@ -220,18 +196,15 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         self, reduction: Any = "pls", *,
         n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
         alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
-        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
-        max_sweeps: int = 500, scratch: str | None = None,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
+        max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
-            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
             standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
-
-    def _means_of_targets(self) -> tuple[float, ...]:
-        return getattr(self, "_target_means", (0.0,))
 
     def _reducer(self) -> MomentReducer | None:
         """Return the method of this project, not fitted, that the reduction is to be; None for others."""
@@ -249,6 +222,10 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             )
         reducer._check_parameters()
         return clone(reducer).set_params(n_components=None, standardize=self.standardize)
+
+    def _needs(self) -> Needs:
+        self._from_parameters()  # refuses what is no reduction
+        return Needs(swept=() if self._from_moments else (self._fit(),))
 
     @property
     def _from_moments(self) -> bool:
@@ -276,18 +253,18 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         if self._from_moments:
             folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
             cross = functools.reduce(CrossMoments.merge, folds)
-            return self._fit_cross(cross, self._choice(cross, folds))
+            return self._fit_cross(cross, choice=self._choice(cross, folds))
         if self._reducer() is not None:
             self._fitted_reduction = self._fitted_to_folds(dataset, scheduler)
         return super()._fit_rows(dataset, scheduler)
 
-    def _fitted_to_folds(self, dataset: Dataset, scheduler: Scheduler) -> ReductionOf:
+    def _fitted_to_folds(self, dataset: Dataset, scheduler: Scheduler) -> GivenReduction:
         """Return the reduction of all rows, with those of the rows that train where something is chosen."""
         if not self._chooses:
             return self._reduced_by(cross_moments(dataset, scheduler, with_rows=True))
         folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
         training = [self._reduced_by(each, of_raw_columns=self.standardize) for _, each in training_folds(folds)]
-        return FoldedReduction(self._reduced_by(functools.reduce(CrossMoments.merge, folds)), tuple(training))
+        return replace(self._reduced_by(functools.reduce(CrossMoments.merge, folds)), without_folds=tuple(training))
 
     def _choice(self, cross: CrossMoments, folds: Sequence[CrossMoments]) -> Choice:
         """Return what the errors in the folds are least with."""
@@ -301,61 +278,30 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
                 has_intercept=self.fit_intercept, standardize=self.standardize,
             )  # fmt: skip
 
-    def _fit_cross(self, cross: CrossMoments, choice: Choice | None = None) -> Self:
+    def _fit_cross(self, cross: CrossMoments, at_most: bool = False, choice: Choice | None = None) -> Self:
         scale = cross.scale if self.standardize else None
-        size = self._reduction_size(cross.n_rows, len(cross.mean))
-        choice = choice or Choice.given(size, float(self.alpha))
+        choice = choice or Choice.given(self._reduction_size(cross.n_rows, len(cross.mean)), float(self.alpha))
         P = self._reduced_by(cross).matrix(len(cross.mean), scale, choice.n_components)
         with single_blas_thread():
             squares = target_squares(cross, scale, has_intercept=self.fit_intercept)
             models = models_of_squares(
                 squares, P, None, choice=choice, epsilon=self._own_epsilon, has_intercept=self.fit_intercept
             )
-            self._adopt_models(models, cross.mean, scale, cross.target_mean)
+            solution = self._solution(self._with_means(models, cross.target_mean))
+        self._refuse_too_few(solution, cross.n_rows, len(cross.mean), "double")
+        self._adopt(solution, cross.mean, scale)
         self._kept = self._unmergeable or cross
         return self
 
-    def _adopt_models(
-        self, models: PenalizedModels, mean: NDArray, scale: NDArray | None, target_means: NDArray
-    ) -> None:
-        """Keep models of targets less their means, where there is an intercept."""
-        offset = target_means if self.fit_intercept else 0.0
-        solution = self._solution(replace(models, intercept=models.intercept + offset))
-        self._refuse_too_few(solution, 0, len(mean), "double")
-        self._adopt(solution, mean, scale)
+    def _with_means(self, models: PenalizedModels, means: NDArray[np.float64]) -> PenalizedModels:
+        """Return the models of targets, given those of targets less their means where there is an intercept."""
+        return replace(models, intercept=models.intercept + (means if self.fit_intercept else 0.0))
 
-    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
-        self._target_means = tuple(mean for mean, _ in target_units(rows.dataset, rows.spans, rows))
-        size, fit = self._reduction_size(dataset.n_rows, dataset.n_features), self._fit()
-        needs = Needs(scatters=frozenset(), swept=(fit,), n_components=size)
-        statistics = class_statistics(
-            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
-        )
-        return with_sweeps(statistics, rows, fit, [size])
+    def _models(self, statistics: Statistics) -> PenalizedModels:
+        return self._with_means(super()._models(statistics), np.array([mean for mean, _ in self._units]))
 
-    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
-        if not statistics.fits:
-            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
-        (models,) = statistics.fits.values()
-        self._note_spread(statistics)
-        self._adopt_models(models, statistics.mean, statistics.scale, np.asarray(self._target_means))
-        self._kept = self._unmergeable
-        return self
-
-    def _solve(self, statistics: Statistics) -> Solution:
-        raise NotImplementedError  # `fit_statistics` needs none
-
-    @Mergeable
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
-        """Fit to these rows together with all earlier ones; exact."""
-        self._check_parameters()
-        if classes is not None:
-            raise InputError("There are no classes where the target is continuous.")
-        stored = self._extendable()
-        arrived = cross_moments(*self._rows(X, y, reset=stored is None, least=1), with_rows=True)
-        self._kept = arrived if stored is None else stored.merge(arrived)
-        return self._fit_cross(self._kept)
+    def _solvable(self, cross: CrossMoments) -> bool:
+        return True
 
     @property
     def _unmergeable(self) -> str | None:
@@ -363,30 +309,11 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             return super()._unmergeable
         return "alpha='auto', n_components='auto' and penalty='l1' need all rows at once"
 
-    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
-        if y is None and isinstance(X, Dataset):
-            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
-        return super()._rows(X, y, reset, least)
-
-    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
-        return GivenLabels(rows_in_memory(self._prepared(X, y), None, "X"), as_targets(y, "y"))
-
     def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         return coef[0] if len(coef) == 1 else coef
 
     def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
         return float(intercept[0]) if len(intercept) == 1 else intercept
-
-    def predict(self, X: Any) -> Any:
-        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 METHOD = Method(
@@ -396,7 +323,7 @@ METHOD = Method(
     "what a linear classifier uses inside of the subspace of another reduction, and what outside",
     "that of its reduction",
     ProjectionPenaltyClassifier,
-    settable=("reduction", "alpha", "alphas", "epsilon", "loss", "penalty", "fit_intercept", "tolerance", "max_sweeps"),
+    settable=("reduction", "alpha", "alphas", "epsilon", "loss", "penalty", "fit_intercept", "tol", "max_iter"),
     orthonormal=False,
     ordered=False,
     values="squared lengths of the coefficients",

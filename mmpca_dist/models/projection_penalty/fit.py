@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
+from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice, FoldGrid, folds_of_classes
 from mmpca_dist.models.projection_penalty.from_moments import class_squares
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
-from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
+from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
 from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Minimum, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
@@ -39,25 +39,34 @@ class PenaltyFit(SweptNeed):
 
     Attributes
     ----------
+    described : ReductionOf
+        The reduction, as parameters tell.
     alpha : float or None
         None to choose among ``candidates``.
-    targets : tuple of float
-        Means of continuous targets; empty for classes.
     sizes : tuple of int
         Numbers of components to choose among; empty where it is given.
+    fitted : ReductionOf or None
+        The reduction where rows had to tell.
+    targets : tuple of pairs of float
+        Mean and deviation of each target, where they are continuous.
     """
 
-    reduction: ReductionOf
+    described: ReductionOf
     alpha: float | None
     candidates: tuple[float, ...]
     epsilon: float
     loss: str
     penalty: str
     fit_intercept: bool
-    tolerance: float
-    max_sweeps: int
-    targets: tuple[float, ...] = ()
+    tol: float
+    max_iter: int
     sizes: tuple[int, ...] = ()
+    fitted: ReductionOf | None = field(default=None, compare=False)
+    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)
+
+    @property
+    def reduction(self) -> ReductionOf:
+        return self.fitted or self.described
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> PenalizedModels:
         working = WorkingRows.of(statistics, sweeper, targets=bool(self.targets), by_column=self.penalty == "l1")
@@ -69,21 +78,14 @@ class PenaltyFit(SweptNeed):
         if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
             class_squares(statistics, is_centred=not working.is_uncentred)[0].refuse_undetermined(penalty)
         terms, n_models = self._terms(working)
-        models = Models(penalty, terms, np.full(n_models, choice.alpha))
+        models = Models(penalty, terms, np.full(n_models, choice.value))
         (minimum,) = minimise(self._problem("sweep", [models], terms, n_models), working)
-        weights = penalty.weights(minimum.parameters)
-        outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
-        return PenalizedModels(
-            inside=weights @ P,
-            outside=working.in_columns(outside),
-            weights=weights,
-            intercept=self._centred_intercept(minimum, penalty, working),
-            choice=choice,
-            objective=minimum.objective,
-            gaps=minimum.gaps,
-            n_passes=minimum.n_passes,
+        return PenalizedModels.of(
+            penalty, minimum.parameters, P, working.basis,
+            intercept=self._centred_intercept(minimum, penalty, working), choice=choice,
+            objective=minimum.objective, gaps=minimum.gaps, n_passes=minimum.n_passes,
             proved=(self._is_least_squares or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
-        )
+        )  # fmt: skip
 
     def largest(self, statistics: Statistics) -> int:
         return self.reduction.largest(statistics.n_features)
@@ -103,7 +105,7 @@ class PenaltyFit(SweptNeed):
         ]
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
         problem = self._problem("choose", models, once, grid.shape[2])
-        minima = minimise(replace(problem, tolerance=max(self.tolerance, ROUGH)), working)
+        minima = minimise(replace(problem, tol=max(self.tol, ROUGH)), working)
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
         gaps = np.empty(len(grid.values))
         for some, minimum in zip(models, minima, strict=True):
@@ -111,10 +113,10 @@ class PenaltyFit(SweptNeed):
             intercept[some.place], gaps[some.place] = minimum.intercept, minimum.gaps
         errors = grid.errors(working, coef, intercept).reshape(-1, len(alphas))
         largest = gaps.reshape(*errors.shape, -1).max(axis=2)
-        return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested)
+        return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested, largest_first=True)
 
     def _problem(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> Problem:
-        return Problem(name, self.loss, models, once, n_models, self.fit_intercept, self.tolerance, self.max_sweeps)
+        return Problem(name, self.loss, models, once, n_models, self.fit_intercept, self.tol, self.max_iter)
 
     def _centred_intercept(self, minimum: Minimum, penalty: Penalty, working: WorkingRows) -> Array:
         """Return the outputs for the mean of the rows."""
@@ -133,7 +135,7 @@ class PenaltyFit(SweptNeed):
 
     def _target_means(self) -> Array:
         """Return what is subtracted from targets; nothing where there is no intercept to take it up."""
-        return np.asarray(self.targets) if self.fit_intercept else np.zeros(len(self.targets))
+        return np.array([mean if self.fit_intercept else 0.0 for mean, _ in self.targets])
 
     def _penalty(self, working: WorkingRows, P: Array) -> Penalty:
         return penalty_of(self.penalty, working.coordinates(P), self.epsilon, appended=self.reduction.appended)
@@ -176,8 +178,8 @@ class PenaltyFit(SweptNeed):
             turns, together, squares = 1, models * n_folds, n_folds
         share = d / 2 if hinge or self.penalty == "l1" else d / 10
         return SweepRound(
-            most=turns * self.max_sweeps,
-            expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
+            most=turns * self.max_iter,
+            expected=turns * min(self.max_iter, EXPECTED[self.loss]),
             columns=int(3 * together + squares * share) + 1,
             state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
             sum_bytes=8 * squares * (d + 1) ** 2,

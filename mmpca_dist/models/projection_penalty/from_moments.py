@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mmpca_dist.methods.base.choice_by_folds import Choice
 from mmpca_dist.models.projection_penalty.reduction import GivenReduction
-from mmpca_dist.models.projection_penalty.results import Choice, PenalizedModels
+from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.optimise.squares import Squares
 from mmpca_dist.passes.centred_rows import Array
@@ -86,7 +87,8 @@ def choice_from_folds(
                 at_mean = at_mean + training.target_mean if has_intercept else at_mean
                 gaps[number, i] = max(gaps[number, i], minimum.gaps.max())
                 errors[number, i] += held_out.squared_error(w, at_mean - w @ (training.mean - held_out.mean))
-    return Choice.of_least(sizes, alphas, errors, gaps, is_nested=not reduction.is_fitted_to_all)
+    is_nested = not reduction.is_fitted_to_all
+    return Choice.of_least(sizes, alphas, errors, gaps, is_nested=is_nested, largest_first=True)
 
 
 def models_of_squares(
@@ -100,21 +102,12 @@ def models_of_squares(
     rounding: float = EPS,
 ) -> PenalizedModels:
     """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
-    reduction = P if basis is None else P @ basis
-    penalty = SubspacePenalty.of(reduction, epsilon)
+    penalty = SubspacePenalty.of(P if basis is None else P @ basis, epsilon)
     (minimum,) = squares.minimum(
-        penalty, np.array([choice.alpha]), has_intercept=has_intercept, rounding=rounding, is_rotated=basis is not None
+        penalty, np.array([choice.value]), has_intercept=has_intercept, rounding=rounding, is_rotated=basis is not None
     )
-    weights = penalty.weights(minimum.coef)
-    outside = minimum.coef - weights @ reduction
-    return PenalizedModels(
-        inside=weights @ P,
-        outside=outside if basis is None else outside @ basis.T,
-        weights=weights,
-        intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows,
-        choice=choice,
-        objective=minimum.objective,
-        gaps=minimum.gaps,
-        n_passes=0,
-        proved=bool(np.isfinite(minimum.gaps).all()),
-    )
+    return PenalizedModels.of(
+        penalty, minimum.coef, P, basis,
+        intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows, choice=choice,
+        objective=minimum.objective, gaps=minimum.gaps, n_passes=1, proved=bool(np.isfinite(minimum.gaps).all()),
+    )  # fmt: skip

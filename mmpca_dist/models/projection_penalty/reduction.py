@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base.fold_grid import MOST_FOLDS
+from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, training_statistics
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.methods.base.training_statistics import training_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import SweepRound
 from mmpca_dist.statistics.coordinates import Statistics, column_units
 from mmpca_dist.statistics.moments import use_pooled
+
+ByFold = tuple[dict[int, list[NDArray[np.float64]]], bool]
 
 
 class ReductionOf(ABC):
@@ -28,9 +29,9 @@ class ReductionOf(ABC):
     appended: bool = False
 
     @property
-    @abstractmethod
     def needs(self) -> Needs:
-        """What must be known of the rows."""
+        """What must be known of the rows; by default no more than their mean."""
+        return Needs(scatters=frozenset())
 
     @abstractmethod
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
@@ -40,9 +41,7 @@ class ReductionOf(ABC):
         """Return the largest number of components that there can be, whatever the number of rows."""
         return n_features
 
-    def by_fold(
-        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
-    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+    def by_fold(self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]) -> ByFold:
         """Return P for each number of components, while one fold after the other is held out, and whether it is nested.
 
         ``statistics`` are those of all rows. A list of a single P is for all folds: that of a reduction which is not
@@ -75,6 +74,8 @@ class GivenReduction(ReductionOf):
         Whether it picks the last columns, which are features behind the columns of the rows.
     is_fitted_to_all : bool
         Whether it was fitted to all rows that the models are fitted to.
+    without_folds : tuple of GivenReduction
+        Those without each of the folds of rows, where they were fitted, too.
     """
 
     values: bytes
@@ -82,6 +83,7 @@ class GivenReduction(ReductionOf):
     of_raw_columns: bool = False
     appended: bool = False
     is_fitted_to_all: bool = False
+    without_folds: tuple[GivenReduction, ...] = ()
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
@@ -105,20 +107,16 @@ class GivenReduction(ReductionOf):
         """K."""
         return len(self.values) // (8 * max(self.n_features, 1))
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(scatters=frozenset())
-
     def largest(self, n_features: int) -> int:
         return max(self.n_components, 1)
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         return self.matrix(statistics.n_features, statistics.scale, n_components)
 
-    def by_fold(
-        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
-    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
-        return super().by_fold(statistics, rows, n_folds, sizes)[0], not self.is_fitted_to_all
+    def by_fold(self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]) -> ByFold:
+        each = self.without_folds or (self,)
+        folds = {size: [reduction.components(statistics, size) for reduction in each] for size in sizes}
+        return distinct(folds), not self.is_fitted_to_all
 
     def matrix(
         self, n_features: int, scale: NDArray[np.float64] | None, n_components: int | None
@@ -134,37 +132,10 @@ class GivenReduction(ReductionOf):
 
 
 @dataclass(frozen=True)
-class FoldedReduction(ReductionOf):
-    """A reduction that is fitted already: to all rows, and without each of the folds, in the units of all rows."""
-
-    whole: GivenReduction
-    folds: tuple[GivenReduction, ...]
-
-    def largest(self, n_features: int) -> int:
-        return self.whole.largest(n_features)
-
-    @property
-    def needs(self) -> Needs:
-        return self.whole.needs
-
-    def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
-        return self.whole.components(statistics, n_components)
-
-    def by_fold(
-        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
-    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
-        return distinct({size: [each.components(statistics, size) for each in self.folds] for size in sizes}), True
-
-
-@dataclass(frozen=True)
 class UnknownReduction(ReductionOf):
     """A transformer whose matrix or features rows must tell."""
 
     name: str
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(scatters=frozenset())
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         raise InputError(f"What {self.name} makes of rows follows from rows alone: use fit, or give its matrix.")
@@ -207,9 +178,7 @@ class MethodReduction(ReductionOf):
         reducer = self.reducer(n_components)
         return reducer.fit_statistics(statistics, at_most=True)._directions
 
-    def by_fold(
-        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
-    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+    def by_fold(self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]) -> ByFold:
         training = training_statistics(rows, n_folds, replace(self.needs, n_components=max(sizes)), statistics)
         folds = [self._by_size(each, sizes, statistics.scale) for each in training or [statistics]]
         return distinct({size: [fold[size] for fold in folds] for size in sizes}), training is not None

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.reduction import (
-    FoldedReduction,
     GivenReduction,
     MethodReduction,
     ReductionOf,
@@ -31,32 +31,35 @@ SAMPLE_ROWS = 1000
 """Rows of a Dask array that tell how columns vary."""
 
 
-class TakesReduction(MomentReducer):
+class TakesReduction(SweptReducer):
     """Base of estimators that are about the subspace of a reduction."""
 
     n_components: int | Literal["auto"] | None  # type: ignore[assignment]
     reduction: Any
     epsilon: float
     penalty: str
-    scratch: str | None
     sizes: tuple[int, ...]
+    _fitted_reduction: ReductionOf | None = None
+    """The reduction of the rows of a fit, where parameters do not tell it."""
+    _appended: Any = None
+    """A fitted transformer whose features stand behind the columns of the rows, where it is not linear."""
 
     def _described(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters, and rows seen so far, tell."""
-        return self._fitted_reduction if "_fitted_reduction" in self.__dict__ else self._from_parameters()
+        return self._fitted_reduction or self._from_parameters()
 
     def _from_parameters(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters tell."""
         if isinstance(self.reduction, str | dict):
             return MethodReduction.of(method_named(self.reduction, **self._shared()))
-        if isinstance(self.reduction, MomentReducer) and not _is_fitted(self.reduction):
+        if isinstance(self.reduction, MomentReducer) and not is_fitted(self.reduction):
             if self.reduction.standardize and not self.standardize:
                 raise InputError(
                     "standardize=True of the reduction, but not here: both share the statistics of the rows. Set it "
                     "here, too, or fit the reduction first."
                 )
             return MethodReduction.of(self.reduction)
-        if _is_transformer(self.reduction):
+        if is_transformer(self.reduction):
             return UnknownReduction(type(self.reduction).__name__)
         return GivenReduction.of(self.reduction)
 
@@ -67,23 +70,21 @@ class TakesReduction(MomentReducer):
         reduction = self._described()
         if self.n_components == "auto":
             return min(max(self.sizes), reduction.largest(d))
-        if isinstance(reduction, GivenReduction | FoldedReduction):
+        if isinstance(reduction, GivenReduction):
             return self.n_components or reduction.largest(d)
         own = reduction.n_components if isinstance(reduction, MethodReduction) else None
         return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
 
     def _prepared(self, X: Any, y: Any) -> Any:
         """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
-        self.__dict__.pop("_fitted_reduction", None)
-        self.__dict__.pop("appended_", None)
+        self._fitted_reduction = self._appended = None
         transformer = self.reduction
-        if not _is_transformer(transformer):
+        if not is_transformer(transformer):
             return X
         if isinstance(transformer, MomentReducer):
-            if _is_fitted(transformer):
+            if is_fitted(transformer):
                 scale = 1.0 if transformer.scale_ is None else transformer.scale_
-                own = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
-                self._fitted_reduction: ReductionOf = own
+                self._fitted_reduction = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
             return X
         name = type(transformer).__name__
         if isinstance(X, Dataset):
@@ -92,16 +93,16 @@ class TakesReduction(MomentReducer):
                 "matrix, such as pca.components_, as the reduction."
             )
         is_lazy = isinstance(X, da.Array)
-        if is_lazy and not _is_fitted(transformer):
+        if is_lazy and not is_fitted(transformer):
             raise InputError(
                 f"The reduction, a {name}, is not fitted, and it cannot read a Dask array piece by piece: fit it to "
                 "some rows first, or name a method of this project, such as reduction='pca'."
             )
-        is_fitted = _is_fitted(transformer)
-        fitted = transformer if is_fitted else clone(transformer).fit(X, y)
+        was_fitted = is_fitted(transformer)
+        fitted = transformer if was_fitted else clone(transformer).fit(X, y)
         P = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
         if P is not None:
-            self._fitted_reduction = replace(GivenReduction.of(P, of_raw_columns=True), is_fitted_to_all=not is_fitted)
+            self._fitted_reduction = replace(GivenReduction.of(P, of_raw_columns=True), is_fitted_to_all=not was_fitted)
             return X
         if self.n_components == "auto":
             raise InputError(
@@ -112,22 +113,22 @@ class TakesReduction(MomentReducer):
             raise InputError(
                 "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
             )
-        self.appended_ = fitted
+        self._appended = fitted
         extended = self._extended(X, self._appended_gain)
         picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
-        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not is_fitted)
+        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not was_fitted)
         return extended
 
     @property
     def _unmergeable(self) -> str | None:
         reduction = self.reduction
-        if _is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not _is_fitted(reduction):
+        if is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not is_fitted(reduction):
             return "its reduction would be fitted to every part of the rows anew: fit it first"
         return super()._unmergeable
 
     def _extended(self, X: Any, gain: float = 1.0) -> Any:
         """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
-        appended = self.__dict__.get("appended_")
+        appended = self._appended
         if appended is None:
             return X
         if isinstance(X, da.Array):
@@ -139,7 +140,7 @@ class TakesReduction(MomentReducer):
     @property
     def _appended_gain(self) -> float:
         """What appended features are multiplied by while a model is fitted, lest epsilon be too large for P = [0 I]."""
-        is_large = "appended_" in self.__dict__ and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
+        is_large = self._appended is not None and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
         return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
 
     @property
@@ -149,19 +150,19 @@ class TakesReduction(MomentReducer):
         Coefficients u of appended features have P = [0 I], with which min (u - v)^2 + e v^2 = e / (1 + e) u^2: for a
         penalty of epsilon u^2, e is epsilon / (1 - epsilon), or 1 for features whose gain makes epsilon a half.
         """
-        if "appended_" not in self.__dict__ or self.penalty == "l1":
+        if self._appended is None or self.penalty == "l1":
             return self.epsilon
         return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
 
 
-def _is_transformer(reduction: Any) -> bool:
+def is_transformer(reduction: Any) -> bool:
     if isinstance(reduction, type):
         name = reduction.__name__
         raise InputError(f"The reduction is the class {name}: give an instance, {name}(...).")
     return hasattr(reduction, "fit") and hasattr(reduction, "transform")
 
 
-def _is_fitted(estimator: Any) -> bool:
+def is_fitted(estimator: Any) -> bool:
     try:
         check_is_fitted(estimator)
     except NotFittedError:

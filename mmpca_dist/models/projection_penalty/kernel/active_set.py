@@ -23,7 +23,7 @@ VIOLATED = 1e-10
 """Margins beyond 1 by less are on it."""
 
 
-def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
+def refined(problem: MarginProblem, start: Point, tol: float) -> Solved:
     """Return a better point of the problem, never a worse one.
 
     Rows whose multiplier is at a bound stay there, and the others move to the margin, as far as none of them meets a
@@ -33,7 +33,7 @@ def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
     best = problem.certified(start)
     point, sets = _snapped(problem, best.point)
     freed_many, n_iter = True, 0
-    while best.gap > tolerance and n_iter < 10 * len(problem.y) + 100:
+    while best.gap > tol and n_iter < 10 * len(problem.y) + 100:
         n_iter += 1
         point, share = _moved(problem, point, sets)
         if not np.isfinite(point.beta).all():

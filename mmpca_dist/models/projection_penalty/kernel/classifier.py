@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
@@ -20,6 +20,7 @@ from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Solved
 from mmpca_dist.models.projection_penalty.kernel.margin_solvers import solve
+from mmpca_dist.models.projection_penalty.takes_reduction import is_fitted, is_transformer
 from mmpca_dist.tables.foreign import labels_of
 
 SOLVERS = ("auto", "libsvm", "clarabel")
@@ -61,7 +62,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         ``auto`` is LIBSVM, and Clarabel for ``epsilon=0``, which LIBSVM cannot solve. Clarabel is installed by ``pip
         install 'mmpca-dist[qp]'``; it takes 5 s for 1,500 rows, and its time grows with their cube. An active-set
         method in double precision refines what either returns.
-    tolerance : float
+    tol : float
         A machine is solved when its gap (``gaps_``) is at most so large.
     max_iter : int
         Steps of LIBSVM at most; -1 for any number. The active-set method goes on from where they end.
@@ -107,11 +108,11 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         self, reduction: Any = None, *, alpha: float = 1.0, epsilon: float = 1e-5,
         kernel: KernelName = "rbf", gamma: Gamma = "scale",
         degree: int = 3, coef0: float = 0.0,
-        solver: Literal["auto", "libsvm", "clarabel"] = "auto", tolerance: float = 1e-6, max_iter: int = 50_000,
+        solver: Literal["auto", "libsvm", "clarabel"] = "auto", tol: float = 1e-6, max_iter: int = 50_000,
     ) -> None:  # fmt: skip
         super().__init__(kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
         self.reduction, self.alpha, self.epsilon = reduction, alpha, epsilon
-        self.solver, self.tolerance, self.max_iter = solver, tolerance, max_iter
+        self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to labelled rows.
@@ -133,7 +134,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Warns
         -----
         ConvergenceWarning
-            Where a gap stays above ``tolerance``.
+            Where a gap stays above ``tol``.
         UserWarning
             Where rounding errors of the kernel count.
         """
@@ -163,8 +164,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         for code in positive:
             signs = np.where(codes == code, 1.0, -1.0)
             problem = MarginProblem(centred, reduced.basis, ridge, signs, size / (2 * self.alpha))
-            solved = solve(problem, self._own_solver, self.tolerance, self.max_iter)
-            if solved.gap > self.tolerance:
+            solved = solve(problem, self._own_solver, self.tol, self.max_iter)
+            if solved.gap > self.tol:
                 self._warn_of_gap(code, solved)
             machines.append(solved)
         self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
@@ -184,7 +185,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         return self.dual_coef_ @ ((self.X_fit_ - shift) @ shift)
 
     def _check_options(self) -> None:
-        for name in ("alpha", "tolerance"):
+        for name in ("alpha", "tol"):
             check_number(name, getattr(self, name), {"gt": 0}, integral=False)
         check_number("epsilon", self.epsilon, {"ge": 0}, integral=False)
         check_number("max_iter", self.max_iter, {"ge": -1}, integral=True)
@@ -201,14 +202,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         if reduction is None:
             names = ("kernel", "gamma", "degree", "coef0")
             reduction = GeneralizedDiscriminantAnalysis(**{name: getattr(self, name) for name in names})
-        if isinstance(reduction, type):
-            raise InputError(f"reduction is the class {reduction.__name__}: give an object, {reduction.__name__}(...).")
-        if hasattr(reduction, "transform"):
-            try:
-                check_is_fitted(reduction)
-            except NotFittedError:
-                return clone(reduction).fit(X, y)
-            return reduction
+        if is_transformer(reduction):
+            return reduction if is_fitted(reduction) else clone(reduction).fit(X, y)
         try:
             array = np.asarray(reduction, np.float64)
         except (TypeError, ValueError):
@@ -238,7 +233,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if self._own_solver == "libsvm" else "")
         warnings.warn(
             f"{type(self).__name__}: its objective for class {self.classes_[code].item()!r} is proved to be within "
-            f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tolerance:g}: put "
+            f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tol:g}: put "
             f"the columns on one scale, {instead}.",
             ConvergenceWarning,
             stacklevel=4,

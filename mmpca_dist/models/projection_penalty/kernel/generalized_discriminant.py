@@ -44,7 +44,7 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     shrinkage : float
         g, from 0 to 1. With 0, the default of the paper, as many rows as the rank of their images plus one are
         separated perfectly: every class is projected onto one point.
-    tolerance : float
+    tol : float
         Principal directions of the images with a variance of at most so much of the largest one, or of no more than
         rounding errors, are dropped.
 
@@ -78,9 +78,9 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     def __init__(
         self, n_components: int | None = None, *, kernel: KernelName = "rbf", gamma: Gamma = "scale",
         degree: int = 3, coef0: float = 0.0,
-        shrinkage: float = 0.0, tolerance: float = 1e-10,
+        shrinkage: float = 0.0, tol: float = 1e-10,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        super().__init__(n_components, tol=tol, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
         self.shrinkage = shrinkage
 
     def _matrices(self) -> int:

@@ -192,9 +192,9 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
     A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
     """
 
-    def __init__(self, n_components: int | None, *, tolerance: float, **of_the_kernel: Any) -> None:
+    def __init__(self, n_components: int | None, *, tol: float, **of_the_kernel: Any) -> None:
         super().__init__(**of_the_kernel)
-        self.n_components, self.tolerance = n_components, tolerance
+        self.n_components, self.tol = n_components, tol
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         """Return the directions as combinations (K, n) of the centred images."""
@@ -222,10 +222,10 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         UserWarning
             Where rounding errors of the kernel count.
         """
-        check_number("tolerance", self.tolerance, {"ge": 0, "lt": 1}, integral=False)
+        check_number("tol", self.tol, {"ge": 0, "lt": 1}, integral=False)
         self.X_fit_, self.classes_, codes = self._labelled_rows(X, y)
         with single_blas_thread():
-            images = principal_images(*self._centred_kernel(self.X_fit_), self.tolerance)
+            images = principal_images(*self._centred_kernel(self.X_fit_), self.tol)
             self.dual_coef_ = self._directions(images, codes)
         return self
 
@@ -270,10 +270,10 @@ class PrincipalImages:
     """The directions, of unit length, as combinations of the centred images, shape (n, r)."""
 
 
-def principal_images(centred: Array, rounding: float, tolerance: float) -> PrincipalImages:
+def principal_images(centred: Array, rounding: float, tol: float) -> PrincipalImages:
     """Return the coordinates of the rows of a centred kernel matrix (n, n) along directions of kernel PCA.
 
-    Directions whose eigenvalue is at most ``tolerance`` times the largest, or the rounding error, are dropped.
+    Directions whose eigenvalue is at most ``tol`` times the largest, or the rounding error, are dropped.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def principal_images(centred: Array, rounding: float, tolerance: float) -> Princ
     values, vectors = values[::-1], vectors[:, ::-1]
     if not values[0] > rounding:
         raise InputError("All rows have the same image under the kernel: there is no direction to find.")
-    kept = values > max(tolerance * values[0], rounding)
+    kept = values > max(tol * values[0], rounding)
     roots = np.sqrt(values[kept])
     return PrincipalImages(vectors[:, kept] * roots, vectors[:, kept] / roots)
 

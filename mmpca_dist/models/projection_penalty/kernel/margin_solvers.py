@@ -18,20 +18,20 @@ TOLERANCES = (1e-3, 1e-5)
 """Of LIBSVM, on margins. A finer one would not help: its kernel values have 24 bits."""
 
 
-def solve(problem: MarginProblem, solver: str, tolerance: float, max_iter: int) -> Solved:
-    """Return a point with a relative duality gap of at most ``tolerance``, or else the best of those tried."""
+def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Solved:
+    """Return a point with a relative duality gap of at most ``tol``, or else the best of those tried."""
     if solver == "clarabel":
-        return _refined(problem, _by_clarabel(problem), tolerance)
+        return _refined(problem, _by_clarabel(problem), tol)
     coarse, fine = TOLERANCES
-    best = _refined(problem, _by_libsvm(problem, coarse, max_iter), tolerance)
-    if best.gap <= tolerance:
+    best = _refined(problem, _by_libsvm(problem, coarse, max_iter), tol)
+    if best.gap <= tol:
         return best
-    return min(best, _refined(problem, _by_libsvm(problem, fine, max_iter), tolerance), key=lambda solved: solved.gap)
+    return min(best, _refined(problem, _by_libsvm(problem, fine, max_iter), tol), key=lambda solved: solved.gap)
 
 
-def _refined(problem: MarginProblem, start: tuple[Point, int], tolerance: float) -> Solved:
+def _refined(problem: MarginProblem, start: tuple[Point, int], tol: float) -> Solved:
     """Return what the active-set method makes of a point, with the steps of both."""
-    solved = refined(problem, start[0], tolerance)
+    solved = refined(problem, start[0], tol)
     return solved._replace(n_iter=start[1] + solved.n_iter)
 
 

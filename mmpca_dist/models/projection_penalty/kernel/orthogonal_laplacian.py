@@ -48,7 +48,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
         Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
     variance_share : float
         The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
-    tolerance : float
+    tol : float
         Principal directions with a variance of at most so much of the largest one, or of no more than rounding errors,
         are the null space.
 
@@ -88,9 +88,9 @@ class OrthogonalLaplacianProjection(KernelReducer):
         self, n_components: int | None = None, *, kernel: KernelName = "linear", gamma: Gamma = "scale",
         degree: int = 3, coef0: float = 0.0,
         weights: Literal["uniform", "heat", "cosine"] = "uniform", width: float | None = None,
-        variance_share: float = 1.0, tolerance: float = 1e-10,
+        variance_share: float = 1.0, tol: float = 1e-10,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        super().__init__(n_components, tol=tol, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
         self.weights, self.width, self.variance_share = weights, width, variance_share
 
     def _matrices(self) -> int:

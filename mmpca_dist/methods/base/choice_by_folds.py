@@ -1,0 +1,266 @@
+"""Choices of parameters by folds: the fits of all values without one fold after the other, their errors, the least."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.errors import InputError
+from mmpca_dist.finite import or_infinite
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.statistics_for import statistics_for
+from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.folds import folds_of, most_folds
+from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
+from mmpca_dist.passes.rows import Rows, collect_rows
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import sweep_spans
+from mmpca_dist.passes.units import BLOCK_ROWS, read_units
+from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
+from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
+from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.readers.memory import rows_in_memory
+
+MOST_FOLDS = 5
+"""Fewer where a class has fewer rows."""
+STEP = 10.0
+"""Factor between values that are tried."""
+
+
+@storable
+@dataclass(frozen=True)
+class Choice:
+    """The number of components and the value of a parameter in use, and what was tried.
+
+    Attributes
+    ----------
+    n_components : int
+    value : float
+    sizes, values : arrays of shape (S,) and (A,)
+        Numbers of components and values that were tried; empty where both were given.
+    errors, gaps : arrays of shape (S, A)
+        Their errors in rows held out, and the largest gap of the objectives of the fits behind them.
+    is_nested : bool
+        Whether what the fits start from, such as a reduction, was fitted without the rows held out, too.
+    """
+
+    n_components: int
+    value: float
+    sizes: Array
+    values: Array
+    errors: Array
+    gaps: Array
+    is_nested: bool = True
+
+    @classmethod
+    def given(cls, n_components: int, value: float) -> Self:
+        """Return the choice where there is none."""
+        return cls(n_components, float(value), np.empty(0), np.empty(0), np.empty((0, 0)), np.empty((0, 0)))
+
+    @classmethod
+    def of_least(
+        cls, sizes: Sequence[int], values: Sequence[float], errors: Array, gaps: Array | None = None, *,
+        is_nested: bool = True, largest_first: bool = False,
+    ) -> Self:  # fmt: skip
+        """Return the pair with the least errors; of equal ones that of the first (largest) value, then of the size."""
+        errors = or_infinite(errors)
+        ranks = np.negative(values) if largest_first else np.arange(len(values))
+        pairs = [(errors[i, j], ranks[j], size, j) for i, size in enumerate(sizes) for j in range(len(values))]
+        _, _, size, best = min(pairs)
+        gaps = np.zeros(errors.shape) if gaps is None else gaps
+        tried = (np.asarray(sizes, np.float64), np.asarray(values, np.float64), errors, gaps)
+        return cls(size, float(values[best]), *tried, is_nested=is_nested)
+
+
+def beyond(errors: Mapping[float, float], largest: float) -> float | None:
+    """Return the next value beyond the edge that errs least, at most ``largest``; None where no edge does."""
+    best = Choice.of_least((0,), tuple(errors), np.asarray([list(errors.values())])).value
+    if best == max(errors):
+        return best * STEP if best * STEP <= largest else None
+    return best / STEP if best == min(errors) else None
+
+
+def edge_remark(name: str, value: float, errors: Mapping[float, float], option: str) -> list[str]:
+    """Say that a choice ended on an edge of the values that were tried, where it errs less than the value next to it.
+
+    ``option`` is where further values can be given.
+    """
+    tried = sorted(errors)
+    if len(tried) < 2 or value not in (tried[0], tried[-1]):
+        return []
+    is_first = value == tried[0]
+    neighbor, edge, further = (tried[1], "smallest", "smaller") if is_first else (tried[-2], "largest", "larger")
+    if errors[neighbor] <= errors[value]:
+        return []
+    return [
+        f"{name} = {value:g} errs least on rows held out, and is the {edge} value that was tried: {further} ones may "
+        f"err less still. Give some in {option}."
+    ]
+
+
+@dataclass(frozen=True)
+class FoldGrid:
+    """The fits of m models, for every candidate and every fold that is held out: candidates x folds x m of them.
+
+    Attributes
+    ----------
+    values : array of shape (fits,)
+        The candidate of each fit.
+    terms : FoldTerms
+        Of the rows for all fits.
+    shape : tuple of int
+        Numbers of candidates, folds and models.
+    per_row : int
+        Bytes that a sweep keeps of a row for each fit.
+    """
+
+    values: Array
+    terms: FoldTerms
+    shape: tuple[int, int, int]
+    per_row: int = 0
+
+    @classmethod
+    def of_classes(
+        cls,
+        working: WorkingRows,
+        n_folds: int,
+        candidates: Sequence[float] | Array,
+        positive: NDArray[np.intp],
+        unlabelled: int = -1,
+        *,
+        per_row: int = 0,
+    ) -> Self:
+        """Return the grid for models of classes, by their positions, after a pass over the labels."""
+        rows, shape = working.sweeper.rows, (len(candidates), n_folds, len(positive))
+        values, held_out = _axes(candidates, shape)
+        of_class, folds = np.broadcast_to(positive, shape).ravel(), folds_of(rows, n_folds)
+        return cls(values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, folds), shape, per_row)
+
+    @classmethod
+    def of_targets(cls, candidates: Sequence[float] | Array, n_folds: int, means: Array) -> Self:
+        """Return the grid for models of continuous targets less their means, shape (q,)."""
+        shape = (len(candidates), n_folds, len(means))
+        values, held_out = _axes(candidates, shape)
+        numbers = np.broadcast_to(np.arange(len(means)), shape).ravel()
+        return cls(values, ResidualTerms(means, numbers, held_out, n_folds), shape)
+
+    def numbers(self, n_groups: int) -> NDArray[np.intp]:
+        """Return the numbers of the fits for groups of candidates in a row, shape (groups, candidates, folds, m)."""
+        return np.arange(len(self.values)).reshape(n_groups, -1, *self.shape[1:])
+
+    def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
+        """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
+
+        They are infinite where an output is not finite.
+
+        Parameters
+        ----------
+        coef, intercept : arrays of shape (fits, r) and (fits,)
+            Of fits to the rows that are not held out, in working coordinates.
+        """
+        rows = working.sweeper.rows
+        task = _HeldOutErrors(
+            rows.dataset, self.terms, coef, intercept, working.units(), self.shape, working.keeps_sparse
+        )
+        spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
+        rows.begins("held-out", rows.dataset.n_bytes)
+        return or_infinite(rows.run(task, spans, operator.add, "held-out", kept=False))
+
+
+def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
+    """Return the number of folds for the classes of rows, but for the one of the number ``unlabelled``.
+
+    ``name`` is that of the parameter to be chosen.
+
+    Raises
+    ------
+    InputError
+        Where a class has a single row, or rows of a single group, which cannot be held out.
+    """
+    most = most_folds(rows)
+    n_folds = min(MOST_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))
+    if n_folds < 2:
+        single = "a single row" if rows.groups is None else "rows of a single group"
+        raise InputError(
+            f"{name}='auto' holds rows of every class out, and a class has {single}: give {name} as a number."
+        )
+    return n_folds
+
+
+def _axes(candidates: Sequence[float] | Array, shape: tuple[int, int, int]) -> tuple[Array, NDArray[np.intp]]:
+    """Return the candidate, and the fold that is held out, of every fit."""
+    values = np.broadcast_to(np.asarray(candidates, np.float64)[:, None, None], shape).ravel()
+    return values, np.broadcast_to(np.arange(shape[1])[None, :, None], shape).ravel()
+
+
+@dataclass(frozen=True)
+class _HeldOutErrors:
+    """The task: add up the errors of each candidate in rows whose fold is held out."""
+
+    dataset: Dataset
+    terms: FoldTerms
+    coef: Array
+    intercept: Array
+    units: RowUnits
+    shape: tuple[int, int, int]
+    sparse: bool
+
+    def __call__(self, span: Span) -> Array:
+        errors = np.zeros(self.shape[0])
+        for start, X in read_units(self.dataset, span, sparse=self.sparse):
+            count = self.terms.error_counter(self.dataset, start, start + X.shape[0], self.shape[2])
+            folds = self.terms.folds_of(self.dataset, start, start + X.shape[0])
+            for block, rows in self.units.blocks(X, BLOCK_ROWS):
+                scores = (rows.images(self.coef).T + self.intercept).reshape(-1, *self.shape)
+                scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
+                errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
+        return errors
+
+
+def training_statistics(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics] | None:
+    """Return what is needed of the rows that train, fold by fold, given the statistics of all rows.
+
+    Moments of the folds come from one pass where they suffice; else rows are taken into memory. None where there are
+    too many of them.
+    """
+    if _moments_suffice(rows, n_folds, needs, whole):
+        return _from_moments(rows, n_folds, whole)
+    if isinstance(whole, SpanStatistics) or rows.dataset.n_bytes <= LIMITS.direct_bytes:
+        return _from_rows(rows, n_folds, needs, whole)
+    return None
+
+
+def _moments_suffice(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> bool:
+    dataset, census = rows.dataset, rows.census
+    if needs.searches or needs.swept or needs.medians or whole.approximation is not None:
+        return False
+    training = dataset.n_rows - -(-dataset.n_rows // n_folds) - len(census.classes)  # at least
+    return training >= dataset.n_features and not use_pooled(len(census.classes) * n_folds, dataset.n_features)
+
+
+def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Statistics]:
+    parts = class_fold_moments(rows, folds_of(rows, n_folds), precision=whole.precision)
+    for moments in training_moments(parts):
+        yield tall_statistics(moments, None, precision=whole.precision, standardize=whole.scale is not None)
+
+
+def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics]:
+    X, y = collect_rows(rows.dataset, rows.spans, rows)
+    folds = folds_of(rows, n_folds).of_rows(encode(y, rows.census.classes, rows.dataset.uri), 0)
+    for fold in range(n_folds):
+        part = rows_in_memory(X[folds != fold], y[folds != fold], rows.dataset.uri)
+        yield statistics_for(
+            Rows.of(part, Threads(), scratch=rows.scratch), needs, SolverOptions(), precision=whole.precision,
+            standardize=whole.scale is not None,
+        )  # fmt: skip

@@ -1,0 +1,118 @@
+"""``SweptReducer``: the base of the estimators that pass over their rows until they converge."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.methods.base.target_reducer import TakesTargets
+from mmpca_dist.passes.dask_rows import unlabelled_rows
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.sweeps import SweptNeed
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.target_scatter import target_units
+from mmpca_dist.tables.dataset import Dataset
+
+
+class SweptReducer(MomentReducer):
+    """Base of the reducers that are fitted by sweeps.
+
+    A subclass states the fit as a need, solves by what it leaves (`_swept`), and says where it did not converge
+    (`_unconverged`).
+    """
+
+    _options: ClassVar[dict[str, Option]] = {
+        "max_iter": Option(ge=1, example=200, description="Passes over the rows at most")
+    }
+    _nested = False
+
+    def __init__(
+        self, n_components: int | None, *, tol: float, max_iter: int, scratch: str | None, **shared: Any
+    ) -> None:
+        super().__init__(n_components, **shared)
+        self.tol, self.max_iter, self.scratch = tol, max_iter, scratch
+
+    @abstractmethod
+    def _fit(self) -> SweptNeed:
+        """Return the need that the parameters make."""
+
+    def _of_these_rows(self) -> Mapping[str, Any]:
+        """Return what was learned from the rows before the sweeps: fields of the need that do not count in equality."""
+        return {}
+
+    def _needs(self) -> Needs:
+        return Needs(swept=(self._fit(),))
+
+    def _needs_of_rows(self) -> Needs:
+        needs, own = self._needs(), self._fit()
+        swept = (replace(need, **self._of_these_rows()) if need == own else need for need in needs.swept)  # type: ignore[type-var]
+        return replace(needs, swept=tuple(swept))
+
+    def _swept(self, statistics: Statistics) -> Any:
+        """Return what the sweeps left; raise InputError where class moments alone are known."""
+        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
+        if self.n_components in (None, "auto") and fits:
+            return next(iter(fits.values()))
+        if self.n_components not in fits:
+            raise InputError(
+                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
+            )
+        return fits[self.n_components]
+
+    def _shorten(self, n_components: int) -> None:
+        if self._nested:
+            return super()._shorten(n_components)
+        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+
+    def _transformed(self, X: Any, **attributes: Any) -> Any:
+        """Return what ``transform`` gives with other attributes, as an array whatever ``set_output`` asks for."""
+        check_is_fitted(self, "components_")
+        plain = copy(self)
+        plain.__dict__.update(attributes, _sklearn_output_config={"transform": "default"})
+        return plain.transform(X)
+
+
+class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
+    """Base of the regressors that are fitted by sweeps; their need has the units of the targets, ``targets``."""
+
+    _scatters: ClassVar[frozenset[ClassWeighting]] = frozenset()
+    """What the sweeps start from, beside the mean."""
+    _units: tuple[tuple[float, float], ...] = ()
+    """The mean and the standard deviation of each target."""
+    _outputs: Callable[[Any], Any]
+    """Returns the outputs of rows, shape (n, q); lazy for rows that are read piece by piece."""
+
+    def _of_these_rows(self) -> Mapping[str, Any]:
+        return {**super()._of_these_rows(), "targets": self._units}
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
+        self._units = target_units(rows.dataset, rows.spans, rows)
+        need = replace(self._fit(), **self._of_these_rows())  # type: ignore[type-var]
+        needs = Needs(self._scatters, swept=(need,), n_components=self._count(rows))
+        statistics = class_statistics(
+            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
+        )
+        return with_sweeps(statistics, rows, need, [needs.n_components or 1])
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        super().fit_statistics(statistics, at_most)
+        del self.classes_  # that of rows without labels
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs

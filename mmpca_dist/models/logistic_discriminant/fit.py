@@ -1,0 +1,162 @@
+"""Multinomial logistic regression by Newton's method, a pass over the rows for each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import encode
+
+BLOCK_ROWS = 2048
+MOST_PARAMETERS = 8192
+"""Their second derivatives take 512 MiB."""
+EXPECTED = 10
+
+
+def contrasts(n_classes: int) -> Array:
+    """Return orthonormal vectors (C - 1, C) orthogonal to the constant: outputs are determined up to a constant."""
+    return np.asarray(scipy.linalg.helmert(n_classes))
+
+
+@storable
+@dataclass(frozen=True)
+class NewtonSums:
+    """The losses of all rows, and their derivatives by the p parameters: a number, (p,) and (p, p)."""
+
+    loss: float
+    gradient: Array
+    hessian: Array
+
+    def __add__(self, other: NewtonSums) -> NewtonSums:
+        return NewtonSums(self.loss + other.loss, self.gradient + other.gradient, self.hessian + other.hessian)
+
+
+@storable
+@dataclass(frozen=True)
+class NewtonFit:
+    """The best parameters (C - 1, r + 1) so far, constants last, the step that is tried from there, and the passes.
+
+    ``objective`` is that of the best ones, and ``gap`` what a whole Newton step would gain, relative to it: an estimate
+    of how far the minimum is.
+    """
+
+    best: Array
+    step: Array
+    objective: float = np.inf
+    gap: float = np.inf
+    n_passes: int = 0
+
+
+@dataclass(frozen=True)
+class _SumRows:
+    """The step of a sweep: the sums over the rows of a unit."""
+
+    parameters: Array
+    classes: NDArray
+    units: RowUnits
+
+    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[NewtonSums, None]:
+        codes = encode(dataset.read_labels(start, start + X.shape[0]), self.classes, dataset.uri)
+        H, m, p = contrasts(len(self.classes)), len(self.parameters), self.parameters.shape[1]
+        loss, gradient, hessian = 0.0, np.zeros((m, p)), np.zeros((m, p, m, p))
+        for first in range(0, X.shape[0], BLOCK_ROWS):
+            block = slice(first, first + BLOCK_ROWS)
+            rows = np.column_stack([self.units(X[block]).X, np.ones(len(codes[block]))])
+            log_shares = log_softmax(rows @ self.parameters.T @ H, axis=1)
+            loss -= float(log_shares[np.arange(len(rows)), codes[block]].sum())
+            shares = np.exp(log_shares)
+            means = shares @ H.T
+            gradient += (means - H.T[codes[block]]).T @ rows
+            for i in range(m):
+                for j in range(i + 1):
+                    curvature = shares @ (H[i] * H[j]) - means[:, i] * means[:, j]
+                    hessian[i, :, j] += rows.T @ (curvature[:, None] * rows)
+        for i in range(m):
+            for j in range(i):
+                hessian[j, :, i] = hessian[i, :, j].T
+        return NewtonSums(loss, gradient.ravel(), hessian.reshape(m * p, m * p)), None
+
+
+@dataclass(frozen=True)
+class NewtonSweep(Sweep[NewtonFit, NewtonSums]):
+    """Newton's method, which halves a step until it does not raise the objective."""
+
+    classes: NDArray
+    units: RowUnits
+    alpha: float
+    tol: float
+    max_iter: int
+    name: str = "sweep"
+    state_bytes: int = 0
+
+    def step(self, fitted: NewtonFit) -> _SumRows:
+        return _SumRows(fitted.best + fitted.step, self.classes, self.units)
+
+    def update(self, fitted: NewtonFit, sums: NewtonSums) -> NewtonFit:
+        point, n_passes = fitted.best + fitted.step, fitted.n_passes + 1
+        penalised = np.ones(point.shape)
+        penalised[:, -1] = 0  # constants bear no penalty
+        objective = sums.loss + self.alpha / 2 * float((penalised * point**2).sum())
+        if not objective <= fitted.objective:
+            return replace(fitted, step=fitted.step / 2, n_passes=n_passes)
+        gradient = sums.gradient + self.alpha * (penalised * point).ravel()
+        step = -scipy.linalg.solve(sums.hessian + np.diag(self.alpha * penalised.ravel()), gradient, assume_a="pos")
+        gap = -float(gradient @ step) / 2 / max(objective, np.finfo(np.float64).tiny)
+        return NewtonFit(point, step.reshape(point.shape), objective, gap, n_passes)
+
+    def is_done(self, fitted: NewtonFit) -> bool:
+        return fitted.gap <= self.tol or fitted.n_passes >= self.max_iter
+
+    def describe(self, fitted: NewtonFit) -> str:
+        return f"objective {fitted.objective:.6g}, gap about {fitted.gap:.2g}"
+
+
+@dataclass(frozen=True)
+class LogisticFit(SweptNeed):
+    """Multinomial logistic regression as a need: all that determines the fit beside the rows.
+
+    It leaves the parameters of `contrasts` in (standardised) columns; constants are outputs for the mean of the rows.
+    """
+
+    alpha: float
+    tol: float
+    max_iter: int
+    is_nested = True
+
+    def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> NewtonFit:
+        working = WorkingRows.of(statistics, sweeper, targets=False)
+        classes = sweeper.rows.census.classes
+        start = np.zeros((len(classes) - 1, working.width + 1))
+        if start.size > MOST_PARAMETERS:
+            raise InputError(
+                f"Logistic discriminants of {len(classes)} classes and {working.width:,} columns have {start.size:,} "
+                f"parameters; {MOST_PARAMETERS:,} are the most. Choose columns first, or use fisher."
+            )
+        sweep = NewtonSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
+        fitted = working.sweeper.run(sweep, NewtonFit(start, np.zeros_like(start)))
+        return replace(fitted, best=np.column_stack([working.in_columns(fitted.best[:, :-1]), fitted.best[:, -1]]))
+
+    def largest(self, statistics: Statistics) -> int:
+        return int(np.count_nonzero(statistics.moments.counts)) - 1
+
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+        m, p = n_classes - 1, n_features + 1
+        return [
+            SweepRound(
+                most=self.max_iter, expected=min(self.max_iter, EXPECTED), columns=2 * m, state_bytes=0,
+                sum_bytes=8 * (m * p) ** 2, block_bytes=8 * BLOCK_ROWS * (2 * p + 6 * n_classes),
+                row_operations=float(m * n_classes * p**2), update_operations=float(m * p) ** 3,
+            )
+        ]  # fmt: skip
