@@ -17,7 +17,7 @@ from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.transform_rows import discard_unfinished
 from mmpca_dist.stores import storage
@@ -66,7 +66,7 @@ def _uri(flow: str, flow_run: Any) -> str | None:
     if not isinstance(value, str) or not value:
         return None
     uri = storage.normalize(value)
-    return evaluation_of(uri).uri if flow == "evaluate" else uri
+    return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
 
 
 def _is_used(flow: str, uri: str, flow_run: Any) -> bool:

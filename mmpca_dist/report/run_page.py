@@ -12,7 +12,7 @@ from dask.utils import format_bytes, format_time
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, load_model
-from mmpca_dist.jobs.job import asked, sizes_of
+from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
@@ -29,8 +29,8 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     StageName,
 )
-from mmpca_dist.jobs.run_sweeps import is_sweep
-from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
+from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of, run_needs
+from mmpca_dist.jobs.searches import search_rows
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.report.component_choices import component_choices
 from mmpca_dist.report.components import agreement, components
@@ -91,7 +91,7 @@ def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: 
 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
-    count, choice, searches = results.of(COUNT), results.find(CHOOSE), searches_of(config)
+    count, choice, searches = results.of(COUNT), results.find(CHOOSE), run_needs(config, SEARCH)
     search = next((search for search in searches if search.stage in results), None)
     methods = [MethodResult.of(run, config, section, results) for section in config.methods]
     return ReportContents(
@@ -100,10 +100,10 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         sample=ProjectedSample.of(run, config, classes_of(count), dataset.n_rows),
         plan=plan_and_measured(results),
         stages={name: record.get("seconds", 0.0) for name, record in results.items()},
-        config_yaml=yaml.safe_dump(asked(config, CHOOSE in results), sort_keys=False),
+        config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
         notes=_notes(config, run, results),
-        margins=PairMargins.of(search.load_pairs(run, results), methods, config.standardize) if search else None,
+        margins=PairMargins.of(search.load(run, results), methods, config.standardize) if search else None,
         search=search_rows(config, results),
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
@@ -201,8 +201,8 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
     plan, choice = results.find(PLAN), results.find(CHOOSE)
     reduce, project = results.find(REDUCE), results.find(PROJECT)
-    searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
-    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if is_sweep(name)]
+    searches = [results.of(StageName[SearchRecord](name)) for name in results if kind_of(name) == SEARCH]
+    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if kind_of(name) == SWEEP]
     maps = results.find(MAPS)
     stages = [record for record in (maps, choice, reduce, *searches, *sweeps, project) if record is not None]
     passes = [

@@ -18,6 +18,8 @@ from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
+from mmpca_dist.jobs.held_out import HeldOut
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
@@ -192,8 +194,8 @@ class _RefreshJob:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
         compute = self.config.compute
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
-        watches = [Watch.of([arrival.uri]) for arrival in new]
         datasets = [self._open(arrival) for arrival in new]
+        watches = [Watch.of(dataset.addresses) for dataset in datasets]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
         with open_scheduler(compute, self.callback) as scheduler:
@@ -221,6 +223,9 @@ class _RefreshJob:
             label=request.label or label,
             labelled=True,
         )
+
+    def _inputs(self, table: Table, run: RunDirectory) -> Inputs:
+        return Inputs(self.config, table, run, self.config, held_out=HeldOut(self.config.evaluation))
 
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
@@ -270,8 +275,7 @@ class _RefreshJob:
             run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
         if self.config.chooses:
             run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
-        job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)
-        job.watch, job.watched = watch, [arrival.uri]
+        job = Job(self._inputs(rows.dataset, run), run_key, scheduler, self.callback, self.lease, watch, rows.census)
         merge = partial(merge_rows, before, arrival, data_sets)
         run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
         self.lease.check()
@@ -288,8 +292,8 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        table = _MergedTable(self.count)
-        job = Job(self.config, table, run, run.header()["key"], Threads(1), self.callback, self.lease)
+        inputs = self._inputs(_MergedTable(self.count), run)
+        job = Job(inputs, run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []
         stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
         job.results = Results({stage: finished(run, stage) for stage in stages})

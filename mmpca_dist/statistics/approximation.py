@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.stores.storage import digest
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset
 
-FORMER_SEED = 2011
-"""Of the probes of statistics that were stored without a seed."""
 
-
+@storable
 @dataclass(frozen=True)
 class Approximation:
     """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.
@@ -45,7 +44,7 @@ class Approximation:
     probed: NDArray[np.float64]
     error: float | None = None
     history: list[dict[str, list[float]]] = field(default_factory=list)
-    seed: int = FORMER_SEED
+    seed: int = field(kw_only=True)
 
 
 PROBES, PROBE_BASE = 20, 2.0
