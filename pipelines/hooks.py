@@ -1,9 +1,9 @@
 """Clean up after cancelled and crashed flow runs.
 
-A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled fit or
-evaluation, which may be as large as the data. They keep everything of a crashed one: the next run with the same
-parameters goes on from it. They remove half an ingested or projected table in either case. Others may work in the same
-folder by now, so a hook removes only what it holds the lease of.
+A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled run, which may be
+as large as the data. They keep everything of a crashed one: the next run with the same parameters goes on from it. They
+remove half an ingested table in either case. Others may work in the same folder by now, so a hook removes only what it
+holds the lease of.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.listing import clear_idle
-from mmpca_dist.runs.transform_rows import discard_unfinished
 from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -48,9 +47,6 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
                 logger.info("Removed what was half-written for %s; what was there before is there.", uri)
     elif _is_used(flow.name, uri, flow_run):
         logger.info("Another run writes to %s; everything stays.", uri)
-    elif flow.name == "transform":
-        if names := discard_unfinished(uri):
-            logger.info("Removed %s from %s, half-written; the same parameters begin anew.", ", ".join(names), uri)
     elif crashed:
         logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
     else:

@@ -104,25 +104,8 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     assert names_in(str(tmp_path)) == []
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, told, tmp_path, limits):
-    run, names = flow_run(destination=str(tmp_path)), ["pca.parquet", "pca.zarr"]
-    for name in names:
-        (tmp_path / name).mkdir()
-    hook(SimpleNamespace(name="transform"), run, None)  # no lease: it is no half of a transform
-    with held(str(tmp_path)):
-        hook(SimpleNamespace(name="transform"), run, None)
-    assert names_in(str(tmp_path)) == names and told == []
-    (tmp_path / "lease-000001.json").write_text('{"dead": 1}')
-    limits.lease_expiry = 0.1
-    hook(SimpleNamespace(name="transform"), run, None)
-    assert not tmp_path.exists()
-    assert told == [f"Removed pca.parquet, pca.zarr from {tmp_path}, half-written; the same parameters begin anew."]
-
-
-@pytest.mark.parametrize("below", ["evaluation", ""], ids=["below the output", "of an earlier version"])
-def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(below, told, tmp_path):
-    folder = tmp_path / below
+def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(told, tmp_path):
+    folder = tmp_path / "evaluation"
     for name in ("scratch/score/cells", "splits", "records"):
         (folder / name).mkdir(parents=True)
     (folder / "scratch/score/cells/rows").write_bytes(b"x" * 1000)

@@ -1,4 +1,4 @@
-"""Methods with options of their own, several times in one run, under labels; keys of earlier versions."""
+"""Methods with options of their own, several times in one run, under labels."""
 
 from __future__ import annotations
 

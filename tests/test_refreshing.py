@@ -138,8 +138,8 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     assert [row["method"] for row in components(live)] == FOLLOW
     assert Path(report_of(live)["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
-    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "projected"), methods=["m-pca0"]))
-    projected = zarr.open_group(str(tmp_path / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
+    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "new"), methods=["m-pca0"]))
+    projected = zarr.open_group(str(tmp_path / "new" / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
     model = load_model(live, "m-pca0")
     np.testing.assert_allclose(projected, X[:20] @ model.components_.T, rtol=1e-12, atol=1e-12)
     # It is refreshed in turn: what is in stays in, and is not taken again.

@@ -216,7 +216,7 @@ def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
         maps.transform(frame[NAMES[::-1]])
     done = transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "new")))
     for method in ("pca", "m-pca0", "fisher"):
-        again = zarr.open_array(f"{done['destination']}/{method}.zarr/X")[...]
+        again = zarr.open_array(f"{done['destination']}/projected/{method}.zarr/X")[...]
         stored = zarr.open_array(str(tmp_path / "out" / "projected" / f"{method}.zarr" / "X"))[:50]
         np.testing.assert_allclose(again, stored, atol=1e-12)
     narrow = store(tmp_path / "narrow.npz", X[:, :5], Y)
@@ -252,7 +252,7 @@ def test_a_refreshed_run_keeps_the_maps(tmp_path):
     np.testing.assert_array_equal(load_maps(output).transform(X), mapped)
     assert load_moments(output).n_rows == 240
     projected = transform(TransformConfig(output=output, dataset=str(new), destination=str(tmp_path / "projected")))
-    rows = zarr.open_array(f"{projected['destination']}/pca.zarr/X")[...]
+    rows = zarr.open_array(f"{projected['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(rows, load_model(output, "pca").transform(mapped[150:]), atol=1e-12)
     shutil.copy(new, tmp_path / "newer.npz")
     again = refresh(RefreshConfig(run=str(tmp_path / "run"), new=str(tmp_path / "newer.npz"), output=output))

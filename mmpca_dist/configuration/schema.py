@@ -26,8 +26,8 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 
-Purpose = Literal["run", "evaluation"]
-"""What a configuration is used for: the same one serves both."""
+Purpose = Literal["run", "evaluation", "transform"]
+"""What a configuration is used for; that of a transform is the one of its run, with other rows."""
 
 
 def _refuse_bool(value: Any) -> Any:
@@ -150,7 +150,7 @@ class RunConfig(Section):
 
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
-        other = {"run": "evaluation", "evaluation": "project"}[purpose]
+        other = "project" if purpose == "evaluation" else "evaluation"
         settings = self.model_dump(mode="json", exclude={"compute", "output", other})
         if purpose == "run" and self.chooses:
             settings["evaluation"] = self.evaluation.choosing()

@@ -28,6 +28,8 @@ CONTENTS = (
     "run.json", "records", "maps", "statistics.zarr", "pairs", "fits", "model", "projected", "splits",
     "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
+CONTENT_OF = {"run": "a run", "evaluation": "an evaluation", "transform": "projected rows"}
+"""What a folder holds, by the purpose of the job that wrote it."""
 PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
 
 
@@ -46,11 +48,14 @@ class Identity:
     purpose: Purpose = "run"
     parts: str | None = None
     """Digest of the parts of the rows, where a column names them."""
+    models: str | None = None
+    """The key of the run whose models a transform applies."""
 
     @property
     def key(self) -> str:
         """The run's key."""
-        return storage.digest(self.config.settings(self.purpose), self.fingerprint, FORMAT, self.purpose, self.parts)
+        settings = self.config.settings(self.purpose)
+        return storage.digest(settings, self.fingerprint, FORMAT, self.purpose, self.parts, self.models)
 
 
 @dataclass(frozen=True)
@@ -218,12 +223,13 @@ def is_claim(name: str) -> bool:
 
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
     if stored["purpose"] != identity.purpose:
-        return "it is no evaluation" if identity.purpose == "evaluation" else "it is an evaluation"
+        return f"it holds {CONTENT_OF[stored['purpose']]}"
     before = stored_config(stored["config"], "the stored configuration").settings(identity.purpose)
     now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        return f"its {'input has' if stored['fingerprint'] != identity.fingerprint else 'parts have'} changed since"
+        what = "input has" if stored["fingerprint"] != identity.fingerprint else "parts or models have"
+        return f"its {what} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])

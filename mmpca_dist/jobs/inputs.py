@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
@@ -31,9 +31,10 @@ class Inputs:
     run: RunDirectory
     asked: RunConfig
     """The settings as they were given."""
-    held_out: HeldOut = field(kw_only=True)
-    chooses: bool = False
-    """Whether a run chooses among the numbers of components; an evaluation tries them all."""
+    purpose: Purpose
+    held_out: HeldOut
+    fitted: RunDirectory | None = None
+    """The run whose models a transform applies."""
 
     @classmethod
     def of(cls, config: RunConfig, purpose: Purpose = "run") -> Inputs:
@@ -46,8 +47,13 @@ class Inputs:
             _refuse_nothing_published(config)
         dataset = _opened(config, purpose)
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
-        chooses, held_out = config.chooses and purpose == "run", HeldOut.of(config, dataset, purpose)
-        return cls(resolved, dataset, folder_of(config, purpose), config, chooses=chooses, held_out=held_out)
+        held_out = HeldOut.of(config, dataset, purpose)
+        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a run chooses among the numbers of components; an evaluation tries them all."""
+        return self.asked.chooses and self.purpose == "run"
 
     @property
     def dataset(self) -> Dataset:
@@ -60,10 +66,11 @@ class Inputs:
         """What is read, and must not change meanwhile."""
         return [*self.dataset.addresses, *self.held_out.addresses]
 
-    def identity(self, purpose: Purpose) -> Identity:
+    def identity(self) -> Identity:
         """Return what makes this the same job as another."""
         parts = self.held_out.digest(Threads(self.config.compute.n_threads))
-        return Identity(self.asked, identity_of(self.dataset), purpose, parts)
+        models = None if self.fitted is None else self.fitted.header()["key"]
+        return Identity(self.asked, identity_of(self.dataset), self.purpose, parts, models)
 
 
 def _opened(config: RunConfig, purpose: Purpose) -> Dataset:

@@ -10,7 +10,7 @@ import psutil
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, MmpcaError
 from mmpca_dist.jobs.cluster import open_scheduler
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job
@@ -23,16 +23,28 @@ from mmpca_dist.tables.changes import Watch
 
 @contextmanager
 def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") -> Iterator[Job]:
-    """Open everything a run needs, and claim the output folder.
+    """Open everything that a run or an evaluation needs, and claim the output folder.
 
     Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    inputs = Inputs.of(config, purpose)
+    with open_inputs(Inputs.of(config, purpose), callback) as job:
+        yield job
+
+
+def claimable(inputs: Inputs) -> Identity:
+    """Return the identity of a job; raise OutputError where its folder holds something else, or lies inside that."""
+    if not inputs.run.exists:
+        inputs.run.refuse_inside(inputs.dataset.uri)
+    identity = inputs.identity()
+    inputs.run.check(identity)
+    return identity
+
+
+@contextmanager
+def open_inputs(inputs: Inputs, callback: Callback) -> Iterator[Job]:
+    """Claim the folder of a job, and open its scheduler; raise as ``open_job`` does."""
     run, watch = inputs.run, Watch.of(inputs.addresses)
-    if not run.exists:
-        run.refuse_inside(inputs.dataset.uri)
-    identity = inputs.identity(purpose)
-    run.check(identity)
+    identity = claimable(inputs)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
         key = run.begin(identity)
@@ -41,7 +53,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
         try:
             journal = Journal(run.uri, key)
             callbacks = Callbacks([callback, journal])
-            with journal.kept(), open_scheduler(config.compute, callbacks) as scheduler:
+            with journal.kept(), open_scheduler(inputs.config.compute, callbacks) as scheduler:
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
                 job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.resident_bytes)

@@ -13,7 +13,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, load_model
 from mmpca_dist.jobs.job import sizes_of
-from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
+from mmpca_dist.jobs.notes import solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
     COUNT,
@@ -102,7 +102,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         stages={name: record.get("seconds", 0.0) for name, record in results.items()},
         config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
-        notes=_notes(config, run, results),
+        notes=_notes(results),
         margins=PairMargins.of(search.load(run, results), methods, config.standardize) if search else None,
         search=search_rows(config, results),
         solving=solver_rows(results),
@@ -183,18 +183,11 @@ def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, resul
     return Reconstructions.of(dataset, classes_of(count), models, sorted(sizes))
 
 
-def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
-    """Return the notes that were logged while methods were solved; models of earlier versions have none."""
-    solve, maps = results.of(SOLVE), results.find(MAPS)
-    recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
-    parts = results.of(REDUCE).get("taken", [])
-    notes = results.of(COUNT)["notes"] + [part["note"] for part in parts if "note" in part]
-    if recorded is not None:
-        return [*notes, *(maps["notes"] if maps else []), *recorded]
-    for section in config.methods:
-        name = section.label
-        notes += method_notes(section, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)
-    return notes + shared_notes(config, results)
+def _notes(results: Results) -> list[str]:
+    """Return the notes of all stages."""
+    maps, parts = results.find(MAPS), results.of(REDUCE).get("taken", [])
+    of_parts = [part["note"] for part in parts if "note" in part]
+    return [*results.of(COUNT)["notes"], *of_parts, *(maps["notes"] if maps else []), *results.of(SOLVE)["notes"]]
 
 
 def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:

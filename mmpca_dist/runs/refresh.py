@@ -225,7 +225,7 @@ class _RefreshJob:
         )
 
     def _inputs(self, table: Table, run: RunDirectory) -> Inputs:
-        return Inputs(self.config, table, run, self.config, held_out=HeldOut(self.config.evaluation))
+        return Inputs(self.config, table, run, self.config, "run", HeldOut(self.config.evaluation))
 
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""

@@ -20,7 +20,6 @@ from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import (
     ModelRecord,
     PassesRecord,
-    ProjectRecord,
     ReduceRecord,
     ReportRecord,
     Results,
@@ -40,7 +39,7 @@ from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.choice_stage import CHOOSE, choice_request
-from mmpca_dist.runs.projection import make_projectors, project_rows
+from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
 
@@ -112,28 +111,13 @@ def _solve(job: Job) -> SolveRecord:
         "models": models,
         "precision": statistics.precision,
         "heavy_columns": heaviest(config, statistics),
+        "notes": notes,
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
     notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
-    record["notes"] = notes
     return record
-
-
-def _project(job: Job) -> ProjectRecord:
-    projectors = make_projectors(job.run, job.config, job.config.projected, job.run.path("projected"))
-    if not projectors:
-        return {"bytes": 0, "written": 0, "memory": 0}
-    with measured(job) as peak:
-        written = project_rows(job.dataset, projectors, job.tasks("project"))
-    return {
-        "bytes": job.dataset.n_bytes,
-        "written": written.n_bytes,
-        "memory": peak(),
-        "outputs": [name for projector in projectors for name in projector.outputs(job.run.uri)],
-        "objects": written.objects(job.run.uri),
-    }
 
 
 def _report(job: Job) -> ReportRecord:
@@ -145,7 +129,6 @@ def _report(job: Job) -> ReportRecord:
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
 REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce)
 SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
-PROJECT = Stage(records.PROJECT, "Project rows", _project)
 REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
