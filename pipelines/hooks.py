@@ -11,8 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.errors import OutputError
@@ -45,8 +43,6 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
         with suppress(OutputError):  # another ingest works there
             if Destination.of(uri).recover():
                 logger.info("Removed what was half-written for %s; what was there before is there.", uri)
-    elif _is_used(flow.name, uri, flow_run):
-        logger.info("Another run writes to %s; everything stays.", uri)
     elif crashed:
         logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
     else:
@@ -63,13 +59,3 @@ def _uri(flow: str, flow_run: Any) -> str | None:
         return None
     uri = storage.normalize(value)
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
-
-
-def _is_used(flow: str, uri: str, flow_run: Any) -> bool:
-    """Tell whether another running flow run writes to the same folder."""
-    running = FlowRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
-    names = ["fit", "refresh"] if flow in ("fit", "refresh") else [flow]
-    flows = FlowFilter.model_validate({"name": {"any_": names}})
-    with get_client(sync_client=True) as client:
-        others = client.read_flow_runs(flow_filter=flows, flow_run_filter=running, limit=200)
-    return any(other.id != flow_run.id and _uri(flow, other) == uri for other in others)

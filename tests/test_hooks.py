@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from types import SimpleNamespace
@@ -30,7 +29,6 @@ def told(monkeypatch):
     handler.emit = lambda record: found.append(record.getMessage())
     logger.addHandler(handler)
     monkeypatch.setattr(hooks, "flow_run_logger", lambda *_: logger)
-    monkeypatch.setattr(hooks, "_is_used", lambda *_: False)
     return found
 
 
@@ -123,22 +121,3 @@ def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(told
     assert told[-1] == f"Finished stages in {folder} are kept; the same parameters go on from there."
     hooks.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
     assert not (tmp_path / "none").exists()
-
-
-def test_only_flows_that_write_to_the_same_folder_keep_each_other_from_it(monkeypatch):
-    """Of those that run: a fit and an evaluation of one configuration have folders of their own."""
-    running = {name: flow_run(output="runs/a", destination="runs/a") for name in hooks.WRITTEN}
-
-    class Client:
-        def read_flow_runs(self, flow_filter, **_):
-            return [run for name, run in running.items() if name in flow_filter.name.any_]
-
-    monkeypatch.setattr(hooks, "get_client", lambda **_: contextlib.nullcontext(Client()))
-
-    def used_by(flow):
-        mine = running[flow]
-        return hooks._is_used(flow, hooks._uri(flow, mine), mine)
-
-    assert {flow: used_by(flow) for flow in ("fit", "refresh", "evaluate")} == {
-        "fit": True, "refresh": True, "evaluate": False
-    }  # fmt: skip

@@ -168,6 +168,13 @@ def test_methods_that_rows_do_not_extend_are_left_out_with_the_reason(tmp_path):
         load_model(str(tmp_path / "live"), "m-pca2")
 
 
+def test_a_reference_that_is_left_out_is_no_reference_of_the_refreshed_run(tmp_path):
+    settings = {"methods": ["pca", "m-pca1b"], "evaluation": {"reference": "m-pca1b"}}
+    base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X[:200], Y[:200]), **settings)
+    refreshed(base, fill(tmp_path / "inbox", names=["c"]), tmp_path / "live")
+    assert load_model(str(tmp_path / "live"), "pca").components_.shape[1] == X.shape[1]
+
+
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
 def test_classes_not_seen_before_extend_the_run(text, tmp_path):
     """The new class comes in a data set of its own, and sorts before the others."""
