@@ -293,7 +293,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
 
     from mmpca_pipelines.fit import fit_flow
     from mmpca_pipelines.flows import REFUSED
-    from mmpca_pipelines.session import watchers, watching
+    from mmpca_pipelines.watching import watchers, watching
 
     heard = []
 
