@@ -21,13 +21,12 @@ import numpy as np
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test
-from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import GRID, choose_C
-from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import SplitRecords, forgetting
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
@@ -49,9 +48,9 @@ def scored(name: str, output: Path) -> tuple[list[dict[str, Any]], list[np.ndarr
         "evaluation": {"folds": 5, "count": 10, "classifiers": classifiers, "margins": False},
     }  # fmt: skip
     with open_job(parse_config(settings, "the benchmark"), Callback(), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES[:-1]:
+        for stage in evaluation_stages(job.config)[:-1]:
             run_stage(job, stage)
-        splits = splits_of(job)
+        splits = job.drawn_splits()
         labels = job.dataset.read_labels(0, job.dataset.n_rows)
         train = [codes != part for codes in splits.codes(0, len(labels), labels) for part in splits.held_out]
         return SplitRecords(job.run.path("splits"), job.key).read(len(train)), train

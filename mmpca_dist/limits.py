@@ -112,8 +112,6 @@ class Limits:
     seconds as it imports modules for its first task."""
     awaited_seconds: float = 5.0
     """How long workers may take to start before a note says that they are waited for."""
-    download_piece_bytes: int = 1 << 20
-    """Downloads are written in pieces of this size; the limit on a file's size is checked after each."""
     chunk_bytes: int = 8 << 20
     """A chunk of the rows or labels that ``mmpca ingest`` writes, and a step of its reading; eight chunks of rows make
     a shard, which is one reading unit. Chunks have a checksum each, so that a slice of 3 MiB costs 8 MiB: 3.6 GiB/s

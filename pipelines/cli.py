@@ -230,7 +230,7 @@ def transform(prefect: bool, **options: Any) -> None:
 
     config = TransformConfig(**options)
     check_transform(config)
-    with session(console, errors, STARTS_AGAIN, prefect) as work:
+    with session(console, errors, GOES_ON, prefect) as work:
         summary = work.transform(config)
     print_text(console, summary)
 

@@ -1,9 +1,9 @@
 """Clean up after cancelled and crashed flow runs.
 
-A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled fit or
-evaluation, which may be as large as the data. They keep everything of a crashed one: the next run with the same
-parameters goes on from it. They remove half an ingested or projected table in either case. Others may work in the same
-folder by now, so a hook removes only what it holds the lease of.
+A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled run, which may be
+as large as the data. They keep everything of a crashed one: the next run with the same parameters goes on from it. They
+remove half an ingested table in either case. Others may work in the same folder by now, so a hook removes only what it
+holds the lease of.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.listing import clear_idle
-from mmpca_dist.runs.transform_rows import discard_unfinished
 from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -46,11 +43,6 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
         with suppress(OutputError):  # another ingest works there
             if Destination.of(uri).recover():
                 logger.info("Removed what was half-written for %s; what was there before is there.", uri)
-    elif _is_used(flow.name, uri, flow_run):
-        logger.info("Another run writes to %s; everything stays.", uri)
-    elif flow.name == "transform":
-        if names := discard_unfinished(uri):
-            logger.info("Removed %s from %s, half-written; the same parameters begin anew.", ", ".join(names), uri)
     elif crashed:
         logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
     else:
@@ -66,14 +58,4 @@ def _uri(flow: str, flow_run: Any) -> str | None:
     if not isinstance(value, str) or not value:
         return None
     uri = storage.normalize(value)
-    return evaluation_of(uri).uri if flow == "evaluate" else uri
-
-
-def _is_used(flow: str, uri: str, flow_run: Any) -> bool:
-    """Tell whether another running flow run writes to the same folder."""
-    running = FlowRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
-    names = ["fit", "refresh"] if flow in ("fit", "refresh") else [flow]
-    flows = FlowFilter.model_validate({"name": {"any_": names}})
-    with get_client(sync_client=True) as client:
-        others = client.read_flow_runs(flow_filter=flows, flow_run_filter=running, limit=200)
-    return any(other.id != flow_run.id and _uri(flow, other) == uri for other in others)
+    return storage.join(uri, EVALUATION) if flow == "evaluate" else uri

@@ -64,7 +64,9 @@ class Session:
         """Project new rows, and return what was done in words."""
         from mmpca_dist.runs.transform_rows import transform, transformed
 
-        return self._done("transform", config, lambda: transformed(transform(config, self.callback)))
+        return self._done(
+            "transform", config, lambda: transformed(transform(config, [self.callback])), config.destination
+        )
 
     def refresh(self, config: RefreshConfig) -> str:
         """Extend a run by new rows, and return what was done in words."""

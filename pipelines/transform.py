@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
-from .artifacts import ArtifactCallback
+from .artifacts import listeners
 from .flows import flow_of
 from .outbox import Outbox
 from .watching import watchers
@@ -15,5 +14,5 @@ from .watching import watchers
 @flow_of(TransformConfig, "transform", "Project new rows with the methods of a finished run, out of core.")
 def transform_flow(config: TransformConfig, outbox: Outbox) -> str:
     """Project the rows of a data set with the methods of a run."""
-    with traceback_kept():
-        return transformed(transform(config, Callbacks([ArtifactCallback(outbox), *watchers()])))
+    with traceback_kept(config.destination):
+        return transformed(transform(config, [*listeners(outbox), *watchers()]))

@@ -43,7 +43,7 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
     assert [row["state"] for row in again] == ["done" if name == "plan" else "already done, reused" for name in names]
 
     new = {"output": str(output), "dataset": "bundled:iris", "destination": str(tmp_path / "new")}
-    (row,) = json.loads(published(transform_flow, TransformConfig(**new))["stages"])
+    _, row = json.loads(published(transform_flow, TransformConfig(**new))["stages"])
     assert (row["stage"], row["state"], row["written"]) == ("project", "done", "4.69 kiB")
 
 

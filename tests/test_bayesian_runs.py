@@ -200,7 +200,7 @@ def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
             output=str(tmp_path / "mapped"), dataset=str(uri), destination=str(tmp_path / "new"), methods=["pca"]
         )
     )
-    again = zarr.open_array(f"{done['destination']}/pca.zarr/X")[...]
+    again = zarr.open_array(f"{done['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(again, load_model(str(tmp_path / "plain"), "pca").transform(unit), atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Configurations from strangers: of any size and form, they end in settings or in one sentence."""
+"""Configurations from strangers end in settings or in one sentence."""
 
 from __future__ import annotations
 
@@ -24,38 +24,24 @@ def load(tmp_path, text):
     return load_config(path)
 
 
-LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30))
-MERGES = "".join(f"m{i}: &m{i} {{<<: [*m{i - 1}, *m{i - 1}]}}\n" for i in range(1, 40))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"a0: &a0 [x]\n{LAUGHS}", "more than 100,000 keys and values, aliases written out"),
-        (f"m0: &m0 {{x: 1}}\n{MERGES}", "more than 100,000 keys and values, aliases written out"),
-        ("a: &a [*a]", "an alias stands within what it names"),
-        ("a: &a {b: {c: *a}}", "an alias stands within what it names"),
-        ("a: " + "[" * 20_000, "nested more than 30 deep"),
-        ("a: " + "{b: " * 1_000, "nested more than 30 deep"),
-        ("\n".join(" " * i + "a:" for i in range(1_000)), "nested more than 30 deep"),
-        ("- " * 5_000, "nested more than 30 deep"),
+        ("a: &a [x]\nb: [*a, *a]", r"the alias \*a, of line 2, is not read"),
+        ("a: &a [*a]", r"the alias \*a, of line 1, is not read"),
+        ("a: " + "[" * 20_000, "not readable as YAML"),
         (TEXT + f"seed: {'9' * 5000}", "not readable as YAML"),
-        (TEXT + f"seed: 0x{'f' * 5000}", "seed is a number of 6021 digits"),
-        (TEXT + f"seed: {':'.join(['59'] * 1000)}", "seed is a number of"),
-        (TEXT + "seed: !!timestamp x", "not readable as YAML"),
+        (TEXT + "seed: !!timestamp x", "could not determine a constructor"),
         (TEXT + "seed: !!int ''", "not readable as YAML"),
         (TEXT + "seed: !!bool maybe", "not readable as YAML"),
         (TEXT + "seed: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
-        (TEXT + 'compute: {options: {a: "x\\0y"}}', "compute.options.a holds a character that no name may hold"),
-        (TEXT + 'compute: {options: {"x\\0y": 1}}', "a key of compute.options holds a character"),
-        (TEXT.replace(": out", ': "\\ud800"'), "output holds a character"),
-        (TEXT + f"x: [{'1,' * 60_000}]", "x has 60,000 items, and may have 50,000"),
-        (TEXT + "".join(f"x{i}: [{'1,' * 1000}]\n" for i in range(110)), "more than 100,000"),
+        (TEXT + "compute: {options: {queue: !!binary CmxzCg==}}", "could not determine a constructor"),
+        (TEXT + "compute: {options: {queue: !!set {a}}}", "could not determine a constructor"),
         ("#" * (1 << 20) + "\n" + TEXT, "characters, and configurations at most 1,048,576"),
         (TEXT + "seed: 1\nseed: 2", "the key 'seed', of line 5, is there 2 times"),
         (TEXT + "? [a, b]\n: 1", "unhashable"),
         (TEXT + "\0", "unacceptable character #x0000"),
-        (TEXT.replace("[pca]", "[ridge]") + "alpha: .inf", r"alpha must be a number .*\(found inf\)"),
+        (TEXT.replace("[pca]", "[{name: ridge, alpha: .inf}]"), r"alpha must be a number .*\(found inf\)"),
         (TEXT + "compute: {wait: .nan}", "compute.wait must be"),
         (TEXT + "compute: {memory_limit: 1e400GB}", "compute.memory_limit must be a size"),
         ("dataset: s3://key:hunter2@bucket/x\nmethods: pca", "dataset must hold .*found an address with credentials"),
@@ -66,11 +52,6 @@ def test_what_no_configuration_is(text, words, tmp_path):
         load(tmp_path, text)
     assert "hunter2" not in str(caught.value)
     assert len(str(caught.value)) < 2_000
-
-
-def test_aliases_serve_as_before(tmp_path):
-    text = TEXT.replace("methods: [pca]", "methods: &names [pca, lol]\nproject: {methods: *names}")
-    assert load(tmp_path, text).project.methods == ["pca", "lol"]
 
 
 def test_of_many_unknown_keys_some_are_looked_up(tmp_path, monkeypatch):
@@ -87,19 +68,9 @@ def test_a_key_of_any_length_is_refused_without_a_search(tmp_path):
         parse_config({**FINE, "x" * 1_000_000: 1}, "the form")
 
 
-def test_forms_have_the_same_bounds():
-    deep: dict = {}
-    inner = deep
-    for _ in range(5_000):
-        inner["a"] = inner = {}
-    for options in (deep, {"a": [0] * 60_000}, {"a": 10**400}, {"a": "x\0y"}, {"a": [[0] * 1_000] * 1_000}):
-        with pytest.raises(ConfigError, match=r"^the form: "):
-            parse_config({**FINE, "compute": {"options": options}}, "the form")
-
-
 KEYS = st.sampled_from(
     ["dataset", "uri", "methods", "n_components", "output", "compute", "cluster", "options", "evaluation", "train",
-     "memory_limit", "classifiers", "name", "seed", "solver", "tolerance", "<<", "download", "data_dir", "image_shape"]
+     "memory_limit", "classifiers", "name", "seed", "solver", "tolerance", "<<", "data_dir", "image_shape"]
 )  # fmt: skip
 SCALARS = st.one_of(
     st.none(),
@@ -140,7 +111,7 @@ def test_any_text_ends_in_a_sentence(tmp_path, words):
 @settings(max_examples=100)
 @given(TREES)
 def test_what_yaml_writes_is_read_as_it_is(tree):
-    """The bounds change nothing of what is within them."""
+    """Dates apart, which are text."""
     text = yaml.safe_dump({"x": tree})
     try:
         expected = yaml.safe_load(text)

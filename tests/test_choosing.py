@@ -243,17 +243,10 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
     assert [method.requested for method in contents.methods] == [[pca["chosen"]], [1]]
 
 
-def test_choices_of_earlier_versions_are_shown_with_their_own_standard_errors(no_report, tmp_path):
-    """They had no correction for overlap, and the numbers were chosen so."""
+def test_choices_are_shown_with_their_standard_errors(no_report, tmp_path):
     record = run(auto(tmp_path / "out"))["choose"]
-    cells = tried("pca", record)
-    assert [cell.summary.corrected_standard_error for cell in cells] == pytest.approx(
-        record["methods"]["pca"]["standard_errors"]
-    )
-    old = {name: value for name, value in record.items() if name != "overlap"}
-    for cell, error in zip(tried("pca", old), record["methods"]["pca"]["standard_errors"], strict=True):
-        assert cell.summary.corrected_standard_error == pytest.approx(error)
-        assert cell.summary.standard_error == pytest.approx(error)
+    errors = [cell.summary.corrected_standard_error for cell in tried("pca", record)]
+    assert errors == pytest.approx(record["methods"]["pca"]["standard_errors"])
 
 
 COMPUTE = [

@@ -177,7 +177,7 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, no_ser
         (["transform", "run", "absent.parquet", "made"], "absent.parquet: it does not exist."),
         (["transform", "absent", "rows.csv", "made"], "There is no run in "),
         (["transform", "run", "bundled:iris", "made", "--method", "fisher"], "has no method 'fisher'; it has pca."),
-        (["transform", "run", "bundled:iris", "taken"], "exists already, with 'notes.txt'."),
+        (["transform", "run", "bundled:iris", "taken"], "holds other files ('notes.txt') and no run."),
         (["refresh", "absent", "bundled:iris", "made"], "There is no run in "),
         (["refresh", "run", "absent", "made"], "absent: it does not exist."),
         (["refresh", "run", "bundled:iris", "run"], "is the run itself."),

@@ -14,8 +14,8 @@ from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.passes import folds as row_folds
@@ -211,7 +211,8 @@ def test_the_number_of_components_is_chosen_in_folds_of_groups(tmp_path, monkeyp
     evaluation = {"splits": "groups", "column": "patient", "folds": 3}
     config = config_of(tmp_path / "out", uri, **settings, evaluation=evaluation)
     drawn = []
-    monkeypatch.setattr(score_stage, "splits_of", lambda job: drawn.append(splits_of(job)) or drawn[-1])
+    draw = HeldOut.draw
+    monkeypatch.setattr(HeldOut, "draw", lambda *given: drawn.append(draw(*given)) or drawn[-1])
     with open_job(config, Callback()) as job:
         for stage in stages_of(config)[:3]:
             run_stage(job, stage)

@@ -37,7 +37,7 @@ def test_new_rows_may_have_the_columns_that_were_left_out(table, tmp_path):
     run({**SOUND, "dataset": {"uri": str(table), "drop": ["id", "name"]}, "output": output})
     transform(TransformConfig(output=output, dataset=str(table), destination=str(tmp_path / "new")))
     rows = open_dataset(table, drop=["id", "name"]).read_rows(0, 30)
-    projected = open_dataset(tmp_path / "new" / "pca.zarr").read_rows(0, 30)
+    projected = open_dataset(tmp_path / "new" / "projected" / "pca.zarr").read_rows(0, 30)
     np.testing.assert_allclose(projected, load_model(output, "pca").transform(rows), rtol=1e-5, atol=1e-5)
 
 

@@ -102,7 +102,7 @@ def transformed(found):
     new = str(found.folder / "new")
     try:
         transform(TransformConfig(output=found.output, dataset=NEW, destination=new))
-        return [open_dataset(f"{new}/{method}.zarr").read_rows(0, 40).tobytes() for method in METHODS]
+        return [open_dataset(f"{new}/projected/{method}.zarr").read_rows(0, 40).tobytes() for method in METHODS]
     finally:
         shutil.rmtree(new, ignore_errors=True)
 

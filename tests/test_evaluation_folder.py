@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from helpers.evaluating import config_of, scored
+from helpers.evaluating import config_of
 
 import mmpca_dist
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.jobs.directory import RunDirectory, folder_of
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.runs.evaluation_stages import evaluate
@@ -64,26 +64,6 @@ def test_an_evaluation_alone_is_shown_by_the_output_of_its_configuration(config)
     assert comparison(f"{config.output}/evaluation")["verdict"][:60] in shown("show", config.output)
     with pytest.raises(InputError, match="There is no run in"):
         load_model(config.output, "pca")
-
-
-def test_an_evaluation_at_the_output_itself_goes_on_there(config):
-    """As earlier versions have left it."""
-    records, *_ = scored(config)
-    old = Path(config.output)
-    for path in (old / "evaluation").iterdir():
-        path.rename(old / path.name)
-    (old / "evaluation").rmdir()
-    (old / "splits" / "00001.json").unlink()
-    (old / "records" / "score.json").unlink()
-    assert folder_of(config, "evaluation").uri == config.output
-    again, *_ = scored(config)
-    assert [record["errors"] for record in again] == [record["errors"] for record in records]
-    assert not (old / "evaluation").exists()
-    changed = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"folds": 4})})
-    with pytest.raises(OutputError, match=r"its evaluation\.folds is 3, here it is 4"):
-        scored(changed)
-    with pytest.raises(OutputError, match="it is an evaluation"):
-        run(config)
 
 
 def test_what_an_evaluation_is_writing_is_left_to_it(config):

@@ -14,7 +14,7 @@ import json, sys
 import psutil
 import mmpca_dist.runs.stages  # what a process of any kind imports is no part of the data
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES
+from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.open_job import open_job
@@ -24,10 +24,10 @@ from mmpca_dist.runs.score_stage import forgetting
 if __name__ == "__main__":
     start = psutil.Process().memory_info().rss
     with open_job(parse_config(json.loads(sys.argv[1]), "the test"), Callback(), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES[:-2]:
+        for stage in evaluation_stages(job.config)[:-2]:
             run_stage(job, stage)
         with measured(job, 0.002) as peak:
-            run_stage(job, EVALUATION_STAGES[-2])
+            run_stage(job, evaluation_stages(job.config)[-2])
             found = peak()
         plan = job.results["plan"]
         print(json.dumps({"peak": found, "start": start, "planned": plan["memory"], "base": plan["base"]}))

@@ -14,7 +14,7 @@ from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import measured, run_stage
 from mmpca_dist.planning import run_plan
 from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import EVALUATION_STAGES, preview_evaluation
+from mmpca_dist.runs.evaluation_stages import evaluation_stages, preview_evaluation
 from mmpca_dist.runs.score_stage import forgetting
 from mmpca_dist.stores import storage
 from mmpca_pipelines.cli import cli
@@ -85,10 +85,10 @@ def test_memory_is_within_the_plan(methods, splits, tmp_path):
         evaluation={**splits, "classifiers": ["fisher", "qda"]},
     )  # fmt: skip
     with open_job(config, Callback(), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES[:-2]:
+        for stage in evaluation_stages(job.config)[:-2]:
             run_stage(job, stage)
         with measured(job) as peak:
-            run_stage(job, EVALUATION_STAGES[-2])
+            run_stage(job, evaluation_stages(job.config)[-2])
             assert peak() < job.results["plan"]["memory"] < 2.5 * peak()
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluati
 from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability
 from mmpca_dist.report.published_comparison import published_words
 from mmpca_dist.report.signed_margins import SignedMargins, margin_grids, signed_margins
-from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.evaluation_summary import error_rows
 from mmpca_dist.stores import storage
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
@@ -249,22 +246,6 @@ def test_files_of_a_report(tmp_path: Any) -> None:
             text = pyarrow.csv.read_csv(io.BytesIO(storage.read_bytes(storage.join(place, f"{name}.csv"))))
             assert (text.num_rows, text.column_names) == (whole.num_rows, whole.column_names)
     assert pq.read_table(tmp_path / "here" / "tables" / "errors.parquet").equals(made.table.to_arrow())
-
-
-def test_evaluations_of_earlier_versions_are_shown(tmp_path: Any) -> None:
-    """Their tables of cells end with the p-value of the sign test, and records had no checksums."""
-    config = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "fisher"], "n_components": [1, 2]}
-    place = Path(evaluate({**config, "output": str(tmp_path / "out")})["compare"]["html"]).parents[1]
-    rows, path = error_rows(str(place)), place / "tables" / "cells.parquet"
-    table = pq.read_table(path)
-    last = table.column_names.index("p_value")
-    assert table.column_names[last + 1 :], "there are columns that came later"
-    pq.write_table(table.select(table.column_names[: last + 1]), path)
-    record = storage.read_json(str(place / "records" / "compare.json"))
-    storage.write_json(
-        str(place / "records" / "compare.json"), {key: record[key] for key in record if key != "objects"}
-    )
-    assert error_rows(str(place)) == rows
 
 
 def test_same_evaluation_same_bytes(tmp_path: Any) -> None:

@@ -17,7 +17,7 @@ from helpers.samples import labelled
 from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.directory import Identity, RunDirectory
-from mmpca_dist.jobs.open_job import open_run_dataset
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
 from mmpca_dist.stores.checksums import from_json, to_json
 
@@ -145,11 +145,11 @@ def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
         evaluate(given(tmp_path, uri, "prt"))
     rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     pq.write_table(pa.table({"X": rows, "part": PARTS, "label": Y}), uri)
-    assert open_run_dataset(given(tmp_path, uri, "part"), "evaluation").n_features == X.shape[1]
+    assert Inputs.of(given(tmp_path, uri, "part"), "evaluation").dataset.n_features == X.shape[1]
     records, *_ = scored(given(tmp_path / "list", uri, "part"))
     assert [record["rows"] for record in records] == [20, 20, 20]
     with pytest.raises(InputError, match=r"list column 'X' and others"):  # a run keeps to dataset.drop
-        open_run_dataset(given(tmp_path, uri, "part"))
+        Inputs.of(given(tmp_path, uri, "part"))
 
 
 @pytest.mark.parametrize("held_out", [True, False, "True", "False"])
@@ -206,7 +206,7 @@ def test_settings_that_are_all_set_and_those_of_earlier_runs(tmp_path):
     config = given(tmp_path, *in_file(tmp_path))
     assert parse_config(config.model_dump(mode="json"), "the test") == config
     run = RunDirectory(str(tmp_path / "out"))
-    run.begin(config, Identity("fingerprint", "evaluation"))
+    run.begin(Identity(config, "fingerprint", "evaluation"))
     header = from_json((tmp_path / "out" / "run.json").read_bytes())
     header["config"]["evaluation"]["train"] = "1/2"
     (tmp_path / "out" / "run.json").write_bytes(to_json(header))

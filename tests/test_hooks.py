@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from types import SimpleNamespace
@@ -30,7 +29,6 @@ def told(monkeypatch):
     handler.emit = lambda record: found.append(record.getMessage())
     logger.addHandler(handler)
     monkeypatch.setattr(hooks, "flow_run_logger", lambda *_: logger)
-    monkeypatch.setattr(hooks, "_is_used", lambda *_: False)
     return found
 
 
@@ -104,25 +102,8 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     assert names_in(str(tmp_path)) == []
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, told, tmp_path, limits):
-    run, names = flow_run(destination=str(tmp_path)), ["pca.parquet", "pca.zarr"]
-    for name in names:
-        (tmp_path / name).mkdir()
-    hook(SimpleNamespace(name="transform"), run, None)  # no lease: it is no half of a transform
-    with held(str(tmp_path)):
-        hook(SimpleNamespace(name="transform"), run, None)
-    assert names_in(str(tmp_path)) == names and told == []
-    (tmp_path / "lease-000001.json").write_text('{"dead": 1}')
-    limits.lease_expiry = 0.1
-    hook(SimpleNamespace(name="transform"), run, None)
-    assert not tmp_path.exists()
-    assert told == [f"Removed pca.parquet, pca.zarr from {tmp_path}, half-written; the same parameters begin anew."]
-
-
-@pytest.mark.parametrize("below", ["evaluation", ""], ids=["below the output", "of an earlier version"])
-def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(below, told, tmp_path):
-    folder = tmp_path / below
+def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(told, tmp_path):
+    folder = tmp_path / "evaluation"
     for name in ("scratch/score/cells", "splits", "records"):
         (folder / name).mkdir(parents=True)
     (folder / "scratch/score/cells/rows").write_bytes(b"x" * 1000)
@@ -140,22 +121,3 @@ def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(belo
     assert told[-1] == f"Finished stages in {folder} are kept; the same parameters go on from there."
     hooks.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
     assert not (tmp_path / "none").exists()
-
-
-def test_only_flows_that_write_to_the_same_folder_keep_each_other_from_it(monkeypatch):
-    """Of those that run: a fit and an evaluation of one configuration have folders of their own."""
-    running = {name: flow_run(output="runs/a", destination="runs/a") for name in hooks.WRITTEN}
-
-    class Client:
-        def read_flow_runs(self, flow_filter, **_):
-            return [run for name, run in running.items() if name in flow_filter.name.any_]
-
-    monkeypatch.setattr(hooks, "get_client", lambda **_: contextlib.nullcontext(Client()))
-
-    def used_by(flow):
-        mine = running[flow]
-        return hooks._is_used(flow, hooks._uri(flow, mine), mine)
-
-    assert {flow: used_by(flow) for flow in ("fit", "refresh", "evaluate")} == {
-        "fit": True, "refresh": True, "evaluate": False
-    }  # fmt: skip

@@ -235,7 +235,7 @@ def test_no_output_inside_a_folder_of_parquet_that_is_read(tmp_path):
 
 @pytest.mark.usefixtures("no_report")
 def test_json_of_other_programs_makes_no_run(tmp_path):
-    for name in ("run.json", "transform.json", "zarr.json"):
+    for name in ("run.json", "zarr.json"):
         (tmp_path / name).write_text(json.dumps({"scripts": {}}))
     run(settings(str(tmp_path / "mine")))
     ingest("bundled:iris", tmp_path / "a.zarr")

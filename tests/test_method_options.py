@@ -1,4 +1,4 @@
-"""Methods with options of their own, several times in one run, under labels; keys of earlier versions."""
+"""Methods with options of their own, several times in one run, under labels."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from helpers.samples import labelled, largest_angle
 from mmpca_dist import MarginPCA, RidgeDirections, load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.jobs.directory import Identity
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.evaluation_summary import error_rows
@@ -100,63 +98,6 @@ def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows,
 def test_mistakes_are_named(methods, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace("?", r"\?").replace("{", r"\{")):
         parsed(methods=methods)
-
-
-def test_former_keys_go_on_working_with_a_note(tmp_path):
-    methods = ["ridge", "fisher", "random-projection", "m-pca1b", {"name": "m-pca2", "recall": 0.7}]
-    former = {
-        "alpha": 3, "shrinkage": 0.1, "seed": 5, "pairing": "one-vs-one",
-        "neighbors": {"mode": "approximate", "recall": 0.9, "max_queries": 50},
-    }  # fmt: skip
-    found = parsed(methods=methods, **former)
-    assert [one.options.model_dump() for one in found.methods] == [
-        {"alpha": 3},
-        {"shrinkage": 0.1},
-        {"seed": 5},
-        {"pairing": "one-vs-one"},
-        {"pairing": "one-vs-one", "search": "approximate", "recall": 0.7, "max_queries": 50, "mutual": "twice"},
-    ]
-    assert "alpha is an option of methods now. Write it there: methods: [{name: ridge, alpha: 3}]." in found.notes
-    assert parsed(methods=["pca"], alpha=3).notes == [
-        "The key alpha has no effect: no method here has the option alpha."
-    ]
-    assert not parsed(methods=methods).notes
-    with pytest.raises(ConfigError, match=r"neighbors has no key 'mod'\. Did you mean 'mode'\?"):
-        parsed(neighbors={"mod": "exact"})
-    told = []
-
-    class Listener(Callback):
-        def on_note(self, text):
-            told.append(text)
-
-    run(settings(tmp_path / "out", methods=["ridge"], alpha=3), [Listener()])
-    assert any(text.startswith("alpha is an option of methods now.") for text in told)
-
-
-def test_a_solver_of_earlier_versions_is_replaced_with_a_note():
-    found = parsed(methods=["pca"], solver={"kind": "subspace", "passes": 3})
-    assert (found.solver.kind, found.solver.passes) == ("krylov", 3)
-    assert found.notes == ["solver.kind: subspace is no more; krylov takes its place."]
-    assert parsed(methods=["pca"], solver={"kind": "krylov"}).notes == []
-    with pytest.raises(ConfigError, match="Unknown solver 'subspaces'; there are auto, dense, dual, krylov, nystroem"):
-        parsed(methods=["pca"], solver={"kind": "subspaces"})
-
-
-def test_a_run_of_an_earlier_version_is_the_same_run():
-    """Its settings had these keys, at these places, whatever the methods."""
-    found = parsed(methods=["pca", "ridge", "m-pca2"], alpha=3, neighbors={"recall": 0.9})
-    former = found.former_settings()
-    expected = {
-        "methods": ["pca", "ridge", "m-pca2"], "pairing": "one-vs-rest", "shrinkage": 1e-3, "alpha": 3.0, "seed": 0,
-        "neighbors": {"mode": "exact", "recall": 0.9, "max_queries": None, "mutual": "twice"},
-    }  # fmt: skip
-    assert expected.items() <= former.items()
-    again = parsed(methods=["pca", {"name": "ridge", "alpha": 3}, {"name": "m-pca2", "recall": 0.9}])
-    assert again.former_settings() == former
-    assert len(set(Identity("f").keys(found))) == 2 and Identity("f").keys(found) == Identity("f").keys(again)
-    assert parsed(methods=["pca", {"name": "ridge", "label": "r"}]).former_settings() is None
-    several = [{"name": "m-pca1b", "pairing": "one-vs-one", "label": "o"}, "m-pca1b"]
-    assert parsed(methods=several).former_settings() is None
 
 
 def test_what_is_stored_says_all_options():

@@ -119,9 +119,9 @@ def test_a_stored_configuration_asks_for_what_it_asked_for(tmp_path):
     assert RunDirectory(config.output).config.dataset.missing_chunks is None
     new = stored(str(tmp_path / "new.zarr"))
     notes = Recorder()
-    transform(TransformConfig(output=config.output, dataset=new, destination=str(tmp_path / "to")), notes)
+    transform(TransformConfig(output=config.output, dataset=new, destination=str(tmp_path / "to")), [notes])
     assert any(ROWS in note for note in notes.notes)
-    assert ROWS in storage.read_json(str(tmp_path / "to" / "transform.json"))["notes"][0]
+    assert ROWS in (tmp_path / "to" / "events.jsonl").read_text()
 
 
 def test_a_refreshed_run_keeps_what_is_known_of_every_part(tmp_path):

@@ -176,11 +176,11 @@ def test_every_step_in_object_storage_and_no_secret_anywhere(
     assert "m-pca2" in invoke("show", output)
     put(f"{bucket}/new.csv", csv_of(*table(seed=1)))
     invoke("ingest", f"{bucket}/new.csv", f"{bucket}/new.zarr")
-    invoke("transform", output, f"{bucket}/new.zarr", f"{bucket}/projected")
+    invoke("transform", output, f"{bucket}/new.zarr", f"{bucket}/new")
     invoke("run", config)  # nothing is left to do
 
     expected = load_model(output, "m-pca2").transform(table(seed=1)[0])
-    got = open_dataset(f"{bucket}/projected/m-pca2.zarr")
+    got = open_dataset(f"{bucket}/new/projected/m-pca2.zarr")
     np.testing.assert_allclose(got.read_rows(0, len(X)), expected, rtol=1e-5, atol=1e-5)
     got = open_dataset(f"{output}/projected/m-pca2.parquet")
     np.testing.assert_allclose(got.read_rows(0, len(X)), load_model(output, "m-pca2").transform(X), atol=1e-5)

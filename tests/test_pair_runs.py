@@ -121,7 +121,7 @@ def test_runs_take_the_settings_of_the_search(tmp_path, limits):
     limits.calibration_queries = 200
     search = {"search": "approximate", "recall": 0.8, "max_queries": 900, "pairing": "one-vs-rest"}
     methods = [*METHODS[:2], {"name": "m-pca2", **search}]
-    results = run(config(tmp_path / "out", "bundled:digits", methods=methods, pairing="one-vs-one", standardize=True))
+    results = run(config(tmp_path / "out", "bundled:digits", methods=methods, standardize=True))
     certificate = results["search"]["certificate"]
     assert certificate["mode"] == "approximate" and certificate["queries"] == 900
     assert certificate["recall"] is None or certificate["recall"]["low"] >= 0.8

@@ -23,9 +23,9 @@ from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 D, K, OVERSAMPLING = 70, 4, 4
-KNOWN_SEED = 2011
 SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0
 """Eigenvalues that the solver finds, and one that hides."""
+KNOWN_SEED = 2011
 
 
 def hiding_rows(noise):

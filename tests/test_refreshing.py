@@ -139,8 +139,8 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     assert [row["method"] for row in components(live)] == FOLLOW
     assert Path(report_of(live)["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
-    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "projected"), methods=["m-pca0"]))
-    projected = zarr.open_group(str(tmp_path / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
+    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "new"), methods=["m-pca0"]))
+    projected = zarr.open_group(str(tmp_path / "new" / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
     model = load_model(live, "m-pca0")
     np.testing.assert_allclose(projected, X[:20] @ model.components_.T, rtol=1e-12, atol=1e-12)
     # It is refreshed in turn: what is in stays in, and is not taken again.
@@ -167,6 +167,13 @@ def test_methods_that_rows_do_not_extend_are_left_out_with_the_reason(tmp_path):
     assert any(note.startswith("bm2pca is left out: its fit passes over all rows") for note in recorder.notes)
     with pytest.raises(InputError, match="no method 'm-pca2'"):
         load_model(str(tmp_path / "live"), "m-pca2")
+
+
+def test_a_reference_that_is_left_out_is_no_reference_of_the_refreshed_run(tmp_path):
+    settings = {"methods": ["pca", "m-pca1b"], "evaluation": {"reference": "m-pca1b"}}
+    base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X[:200], Y[:200]), **settings)
+    refreshed(base, fill(tmp_path / "inbox", names=["c"]), tmp_path / "live")
+    assert load_model(str(tmp_path / "live"), "pca").components_.shape[1] == X.shape[1]
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])

@@ -22,7 +22,7 @@ import mmpca_dist.jobs.row_map_stage as row_map_stage
 from mmpca_dist import load_maps, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.jobs.open_job import open_run_dataset
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs import stages
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
@@ -182,13 +182,12 @@ def test_other_options_are_another_run(tmp_path):
     run(settings_of(tmp_path / "out", uri, [{**NYSTROEM, "kernel": "rbf"}]))  # the default, written out
 
 
-def test_existing_configurations_keep_their_settings_and_fingerprints(tmp_path):
+def test_row_maps_are_part_of_the_settings_and_the_fingerprint(tmp_path):
     uri = store(tmp_path / "rows.npz", X, Y)
     config = settings_of(tmp_path / "out", uri, ["unit-length"])
     assert config.settings()["dataset"]["maps"] == ["unit-length"]
-    assert "maps" not in settings_of(tmp_path / "out", uri, []).settings()["dataset"]
     assert [stage.name for stage in stages_of(config)][:3] == ["count", "plan", "reduce"]
-    dataset = open_run_dataset(config)
+    dataset = Inputs.of(config).dataset
     assert dataset.fingerprint() == storage.digest("mapped", open_dataset(uri).fingerprint(), ["unit-length"])
     again = parse_config(yaml.safe_load(yaml.safe_dump(settings_of(tmp_path, uri, BOTH).model_dump(mode="json"))), "")
     assert again.settings()["dataset"]["maps"] == settings_of(tmp_path, uri, BOTH).settings()["dataset"]["maps"]
@@ -217,7 +216,7 @@ def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
         maps.transform(frame[NAMES[::-1]])
     done = transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "new")))
     for method in ("pca", "m-pca0", "fisher"):
-        again = zarr.open_array(f"{done['destination']}/{method}.zarr/X")[...]
+        again = zarr.open_array(f"{done['destination']}/projected/{method}.zarr/X")[...]
         stored = zarr.open_array(str(tmp_path / "out" / "projected" / f"{method}.zarr" / "X"))[:50]
         np.testing.assert_allclose(again, stored, atol=1e-12)
     narrow = store(tmp_path / "narrow.npz", X[:, :5], Y)
@@ -253,7 +252,7 @@ def test_a_refreshed_run_keeps_the_maps(tmp_path):
     np.testing.assert_array_equal(load_maps(output).transform(X), mapped)
     assert load_moments(output).n_rows == 240
     projected = transform(TransformConfig(output=output, dataset=str(new), destination=str(tmp_path / "projected")))
-    rows = zarr.open_array(f"{projected['destination']}/pca.zarr/X")[...]
+    rows = zarr.open_array(f"{projected['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(rows, load_model(output, "pca").transform(mapped[150:]), atol=1e-12)
     shutil.copy(new, tmp_path / "newer.npz")
     again = refresh(RefreshConfig(run=str(tmp_path / "run"), new=str(tmp_path / "newer.npz"), output=output))
@@ -268,7 +267,7 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     found, _, results = scored(settings_of(tmp_path / "out", uri, BOTH, **settings))
     maps = MappedRows(
         open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.row_maps,
-        row_map_stage.fit_row_maps(open_run_dataset(settings_of(tmp_path, uri, BOTH)), in_memory),
+        row_map_stage.fit_row_maps(Inputs.of(settings_of(tmp_path, uri, BOTH)).dataset, in_memory),
     )  # fmt: skip
     mapped = store(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)
     expected, _, _ = scored(settings_of(tmp_path / "plain", mapped, [], **settings))
@@ -311,9 +310,10 @@ def test_pictures_of_mapped_images_claim_no_pixels(tmp_path):
     page = Path(results["report"]["html"]).read_text()
     assert "<b>64</b><span>features that row maps make of 64 columns" in page
     explicit = {**dataset, "image_shape": [8, 8]}
-    assert open_run_dataset(make_config(tmp_path / "x", dataset=explicit, methods=["pca"], n_components=2)).own_columns
+    inputs = Inputs.of(make_config(tmp_path / "x", dataset=explicit, methods=["pca"], n_components=2))
+    assert inputs.dataset.own_columns
     with pytest.raises(InputError, match="image_shape is 8 x 9, but the rows have 64 features"):
-        open_run_dataset(
+        Inputs.of(
             make_config(tmp_path / "x", dataset={**dataset, "image_shape": [8, 9]}, methods=["pca"], n_components=2)
         )
     unit = run(make_config(tmp_path / "unit", dataset={**dataset, "maps": "unit-length"}, methods=["pca"]))
@@ -327,7 +327,7 @@ def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
     assert [each.name for each in plan.passes][:2] == ["row maps", "moments"]
     assert plan.passes[0].bytes < plan.passes[1].bytes // 50
     assert plan.memory > 5 * 8 * 2000**2
-    units = np.diff(open_run_dataset(config).chunk_edges)
+    units = np.diff(Inputs.of(config).dataset.chunk_edges)
     assert units.max() * 2000 * 4 <= 64 << 20
 
 

@@ -18,6 +18,7 @@ from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs import projection
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.stores import storage
 
@@ -103,13 +104,12 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
 def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     """A failure in a stage leaves the stages before it done, and the result is that of an undisturbed run."""
     config = make_config(tmp_path / "broken", "bundled:iris", n_components=2)
-    from mmpca_dist.runs import stages
 
     def fail(*_args, **_kwargs):
         raise OSError("the disk went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "project_rows", fail)
+        patch.setattr(projection, "project_rows", fail)
         with pytest.raises(OSError, match="went away"):
             run(config)
     recorder = Recorder()

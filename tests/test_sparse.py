@@ -191,7 +191,7 @@ def test_a_model_of_dense_rows_takes_sparse_ones_without_labels(tmp_path, no_rep
     assert not open_rows(uri).has_labels
     found = transform(TransformConfig(output=str(tmp_path / "out"), dataset=uri, destination=str(tmp_path / "new")))
     assert not found["labels"]
-    Z = zarr.open_array(f"{tmp_path}/new/pca.zarr/X")[:]
+    Z = zarr.open_array(f"{tmp_path}/new/projected/pca.zarr/X")[:]
     np.testing.assert_allclose(
         Z, load_model(str(tmp_path / "out"), "pca").transform(X.astype(float)), rtol=1e-12, atol=1e-12
     )

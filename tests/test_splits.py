@@ -275,19 +275,14 @@ def test_a_strange_label_is_refused():
 
 
 def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:
-    from mmpca_dist import open_dataset
-    from mmpca_dist.configuration.schema import parse_config
-    from mmpca_dist.jobs.configured_splits import notes_on
+    from mmpca_dist.configuration.sections import EvaluationConfig
+    from mmpca_dist.jobs.held_out import HeldOut
 
-    dataset = open_dataset("bundled:iris")
-    content = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 1, "output": "out"}
-    config = parse_config({**content, "evaluation": {"folds": 4}}, "the test")
-    assert notes_on(config, dataset, ["ash", "yew", "oak"], [3, 4, 1]) == [
+    assert HeldOut(EvaluationConfig(folds=4)).notes(["ash", "yew", "oak"], [3, 4, 1]) == [
         "Class ash has 3 rows: 1 of the 4 folds hold none of it.",
         "Class oak has 1 row: 3 of the 4 folds hold none of it.",
     ]
-    config = parse_config({**content, "evaluation": {"splits": "shares"}}, "the test")
-    assert notes_on(config, dataset, ["ash"], [3]) == []
+    assert HeldOut(EvaluationConfig(splits="shares")).notes(["ash"], [3]) == []
 
 
 @pytest.mark.parametrize("forward", [False, True])

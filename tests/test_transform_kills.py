@@ -1,10 +1,8 @@
-"""New rows through a run, killed half-way: nobody takes the half for the whole, and the same call begins anew."""
+"""New rows through a run, killed half-way: nobody takes the half for the whole, and the same call goes on."""
 
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +15,9 @@ from mmpca_dist import load_model, open_dataset
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.projection import UNFINISHED
-from mmpca_dist.runs.transform_rows import TransformConfig, discard_unfinished, transform
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.lease import Owner, held
+from mmpca_dist.stores.lease import held
 
 ROWS = np.tile(X, (40, 1))
 
@@ -52,6 +50,7 @@ import os, signal, sys
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs import transform_rows
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.stores import storage
 
 LIMITS.unit_bytes = 25 * 4 * 8
 
@@ -60,14 +59,14 @@ class Kill(Callback):
         if sys.argv[4] == "half" and done == total // 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-def write_json(uri, value, write=transform_rows.storage.write_json):
-    if sys.argv[4] == "end" and uri.endswith(transform_rows.RECORD):
+def create_bytes(uri, data, create=storage.create_bytes):
+    if sys.argv[4] == "end" and uri.endswith("records/project.json"):
         os.kill(os.getpid(), signal.SIGKILL)
-    write(uri, value)
+    return create(uri, data)
 
-transform_rows.storage.write_json = write_json
+storage.create_bytes = create_bytes
 config = transform_rows.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
-transform_rows.transform(config, Kill())
+transform_rows.transform(config, [Kill()])
 """
 
 
@@ -78,30 +77,27 @@ def killed(config, when):
 
 def test_kill_9_at_half(config):
     killed(config, "half")
-    parts = storage.names_in(f"{config.destination}/pca.parquet")
-    assert storage.exists(f"{config.destination}/pca.zarr/X/zarr.json") and len(parts) > 1
+    parts = storage.names_in(f"{config.destination}/projected/pca.parquet")
+    assert storage.exists(f"{config.destination}/projected/pca.zarr/X/zarr.json") and len(parts) > 1
     with pytest.raises(InputError, match="no Zarr group"):
-        open_dataset(f"{config.destination}/pca.zarr")
+        open_dataset(f"{config.destination}/projected/pca.zarr")
     with pytest.raises(InputError, match=f"{UNFINISHED} is not a readable Parquet file"):
-        open_dataset(f"{config.destination}/pca.parquet", label="label")
+        open_dataset(f"{config.destination}/projected/pca.parquet", label="label")
     with pytest.raises(pa.ArrowInvalid):
-        pq.read_table(f"{config.destination}/pca.parquet")
+        pq.read_table(f"{config.destination}/projected/pca.parquet")
 
 
 @pytest.mark.parametrize("when", ["half", pytest.param("end", marks=pytest.mark.slow)])
 def test_the_same_call_again_finishes(when, config):
     killed(config, when)
     told = Notes()
-    transform(config, told)
-    assert "has ended" in told.notes[0]
-    assert told.notes[1].startswith("Removed m-pca0.parquet, m-pca0.zarr, pca.parquet, pca.zarr from ")
+    transform(config, [told])
+    assert "has ended" in told.notes[0] and len(told.notes) == 1
     rows, labels = projected(config.destination)
     np.testing.assert_allclose(rows, ROWS @ load_model(config.output, "pca").components_.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(labels, np.tile(Y, 40))
-    assert pq.read_table(f"{config.destination}/pca.parquet").num_rows == len(ROWS)
-    assert storage.names_in(config.destination) == [
-        "m-pca0.parquet", "m-pca0.zarr", "pca.parquet", "pca.zarr", "transform.json",
-    ]  # fmt: skip
+    assert pq.read_table(f"{config.destination}/projected/pca.parquet").num_rows == len(ROWS)
+    assert storage.names_in(config.destination) == ["events.jsonl", "projected", "records", "run.json"]
 
 
 def test_what_is_finished_is_not_written_again(config, tmp_path):
@@ -109,27 +105,23 @@ def test_what_is_finished_is_not_written_again(config, tmp_path):
     first, told = transform(config), Notes()
     before = projected(config.destination)[0]
     write_owner(config.destination, beat=0.0)
-    assert transform(config, told) == first and told.reused == [True]
-    assert discard_unfinished(config.destination) == []
-    others = [{"dataset": write_npz(tmp_path / "b.npz", X)}, {"methods": ["pca"]}]
-    for change in others:
-        with pytest.raises(OutputError, match=r"exists already: it holds 2400 rows of .*a.zarr"):
+    assert transform(config, [told]) == first and told.reused == [False, True]
+    others = {"dataset.uri": {"dataset": write_npz(tmp_path / "b.npz", X)}, "project.methods": {"methods": ["pca"]}}
+    for key, change in others.items():
+        with pytest.raises(OutputError, match=f"already holds a different run: its {key} is "):
             transform(config.model_copy(update=change))
     write_zarr(config.dataset, ROWS + 1, np.tile(Y, 40))
-    with pytest.raises(OutputError, match="before something changed"):
+    with pytest.raises(OutputError, match="its input has changed since"):
         transform(config)
     np.testing.assert_array_equal(projected(config.destination)[0], before)
 
 
 def test_one_that_lives_is_not_disturbed(config):
     with held(config.destination):
-        (owner,) = storage.names_in(config.destination)
-        Path(f"{config.destination}/pca.zarr").mkdir()
+        before = storage.names_in(config.destination)
         with pytest.raises(OutputError, match="in use by process"):
             transform(config)
-        assert discard_unfinished(config.destination) == []
-        assert storage.names_in(config.destination) == [owner, "pca.zarr"]
-        Path(f"{config.destination}/pca.zarr").rmdir()
+        assert storage.names_in(config.destination) == before
 
 
 def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
@@ -141,16 +133,6 @@ def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", 25 * 4 * 8)
     late_beats(monkeypatch)
     with pytest.raises(OutputError, match="has taken it over"):
-        transform(config, TakenOver())
-    assert storage.exists(f"{config.destination}/pca.zarr/X")
-    assert not storage.exists(f"{config.destination}/transform.json")
-
-
-def test_what_a_dead_one_left_can_be_discarded(config):
-    owner = asdict(Owner.here()) | {"pid": 2**22 - 1}
-    storage.write_json(f"{config.destination}/lease-000001.json", owner)
-    for name in ("pca.zarr", "pca.parquet", "mine"):
-        Path(f"{config.destination}/{name}").mkdir()
-    assert discard_unfinished(config.destination) == ["pca.parquet", "pca.zarr"]
-    assert storage.names_in(config.destination) == ["mine"]
-    assert discard_unfinished(config.destination) == []
+        transform(config, [TakenOver()])
+    assert storage.exists(f"{config.destination}/projected/pca.zarr/X")
+    assert not storage.exists(f"{config.destination}/records/project.json")

@@ -14,6 +14,7 @@ from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 
@@ -50,13 +51,13 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
     manifest = transform(TransformConfig(output=fitted, dataset=uri, destination=destination, label=label))
     assert (manifest["rows"], manifest["labels"], manifest["methods"]) == (N, labelled, ["pca", "m-pca0"])
     assert manifest["outputs"] == [
-        f"{destination}/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
+        f"{destination}/projected/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
     ]
     for method in ("pca", "m-pca0"):
         rows, labels = projected(destination, method)
         # Double-precision products in another order: a few units in the last place of |x| |v|.
         np.testing.assert_allclose(rows, X @ load_model(fitted, method).components_.T, rtol=1e-12, atol=1e-12)
-        parquet = pq.read_table(f"{destination}/{method}.parquet")
+        parquet = pq.read_table(f"{destination}/projected/{method}.parquet")
         np.testing.assert_array_equal(np.column_stack([parquet[f"{method}_{j}"] for j in range(2)]), rows)
         if labelled:
             np.testing.assert_array_equal(labels, y)
@@ -85,7 +86,7 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
         def on_note(self, message):
             notes.append(message)
 
-    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), Notes())
+    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [Notes()])
     assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "as class 0, the fill value" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
 
@@ -99,8 +100,8 @@ def test_some_of_the_methods_each_once(fitted, tmp_path):
         methods=["m-pca0", "m-pca0"],
     )
     assert transform(config)["methods"] == ["m-pca0"]
-    found = sorted(path.name for path in (tmp_path / "dest").iterdir())
-    assert found == ["m-pca0.parquet", "m-pca0.zarr", "transform.json"]
+    found = sorted(path.name for path in (tmp_path / "dest" / "projected").iterdir())
+    assert found == ["m-pca0.parquet", "m-pca0.zarr"]
 
 
 def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
@@ -186,7 +187,7 @@ def test_rows_without_names_go_by_position(nameless, tmp_path):
 
 def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
     (tmp_path / "dest" / "pca.zarr").mkdir(parents=True)
-    with pytest.raises(OutputError, match=r"exists already, with 'pca.zarr'"):
+    with pytest.raises(OutputError, match=r"holds other files \('pca.zarr'\) and no run"):
         transform(
             TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "dest"))
         )
@@ -222,21 +223,33 @@ def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk went away")], ids=["interrupt", "error"])
-def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, monkeypatch):
+def test_the_same_call_goes_on_after_whatever_stops_it(error, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
     uri = write_zarr(tmp_path / "a.zarr", np.tile(X, (40, 1)))
 
     class Stop(Callback):
         def on_progress(self, stage, done, total):
-            assert (tmp_path / "dest" / "pca.zarr" / "X").exists(), "nothing to remove: the test says nothing"
-            (tmp_path / "dest" / "mine.txt").write_text("of someone else")
             raise error
 
+    config = TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest"))
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else OSError):
-        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), Stop())
+        transform(config, [Stop()])
     assert threading.active_count() == before, "tasks that still run may write again"
-    assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["mine.txt"]
+    assert [state.words for state in find_runs(str(tmp_path))] == ["stopped at project; the same command goes on"]
+    transform(config)
+    expected = np.tile(X, (40, 1)) @ load_model(fitted, "pca").components_.T
+    np.testing.assert_allclose(projected(tmp_path / "dest")[0], expected, rtol=1e-12, atol=1e-12)
+    assert [state.state for state in find_runs(str(tmp_path))] == ["finished"]
+
+
+def test_projected_rows_are_no_run(fitted, tmp_path):
+    config = TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "b"))
+    transform(config)
+    with pytest.raises(InputError, match="holds projected rows, and no models"):
+        load_model(config.destination, "pca")
+    with pytest.raises(OutputError, match="already holds a different run: it holds projected rows"):
+        fit(tmp_path, config.dataset, output=config.destination, dataset={"uri": "bundled:iris"})
 
 
 def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
@@ -250,17 +263,17 @@ def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
 def test_projected_rows_in_object_storage(fitted, tmp_path):
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
-    stored = open_dataset("memory://tests-transforming/new/pca.zarr")
+    stored = open_dataset("memory://tests-transforming/new/projected/pca.zarr")
     np.testing.assert_array_equal(stored.read_labels(0, N), Y)
     other = write_npz(tmp_path / "other.npz", X)
-    with pytest.raises(OutputError, match=r"exists already: it holds 60 rows of .*rows.npz"):
+    with pytest.raises(OutputError, match=r"already holds a different run: its dataset.uri is .*rows.npz"):
         transform(TransformConfig(output=fitted, dataset=other, destination="memory://tests-transforming/new"))
 
 
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
     shutil.copytree(fitted, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "records")
-    with pytest.raises(InputError, match="no model yet"):
+    with pytest.raises(InputError, match="is not finished"):
         transform(
             TransformConfig(output=str(tmp_path / "half"), dataset="bundled:iris", destination=str(tmp_path / "dest"))
         )

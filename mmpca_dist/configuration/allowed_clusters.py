@@ -81,10 +81,10 @@ def _refuse_strange_text(name: str, value: Any) -> None:
     elif isinstance(value, list | tuple):
         for inner in value:
             _refuse_strange_text(name, inner)
-    elif isinstance(value, str) and not PLAIN_TEXT.fullmatch(value):
+    elif not (isinstance(value, int | float | None) or (isinstance(value, str) and PLAIN_TEXT.fullmatch(value))):
         raise ConfigError(
-            f"compute.options.{name} is {value[:60]!r}, and may hold letters, digits and ./:@,+=- only. If other texts "
-            f"are to be allowed, set {OPTIONS}={name} in the environment."
+            f"compute.options.{name} is {str(value)[:60]!r}, and may hold letters, digits and ./:@,+=- only. If other "
+            f"texts are to be allowed, set {OPTIONS}={name} in the environment."
         )
 
 

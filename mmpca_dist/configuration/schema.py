@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, create_model, field_validator, model_validator
-from pydantic.fields import FieldInfo
-from pydantic.functional_validators import ModelWrapValidatorHandler  # pydantic itself has it from 2.11 on
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+from pydantic import BeforeValidator, Field, field_validator
 
 from mmpca_dist.configuration import bundled
-from mmpca_dist.configuration.former_keys import former_settings, notes_on, with_options
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
 from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
 from mmpca_dist.configuration.sections import (
@@ -30,8 +26,8 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 
-Purpose = Literal["run", "evaluation"]
-"""What a configuration is used for: the same one serves both."""
+Purpose = Literal["run", "evaluation", "transform"]
+"""What a configuration is used for; that of a transform is the one of its run, with other rows."""
 
 
 def _refuse_bool(value: Any) -> Any:
@@ -78,19 +74,6 @@ class RunConfig(Section):
         "go to the folder evaluation below it",
     )
 
-    _former: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _with_former_keys(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Move keys of earlier versions into the options of methods."""
-        if not isinstance(content, dict):
-            return handler(content)
-        content, former = with_options(content)
-        config = handler(content)
-        config._former = former
-        return config
-
     @field_validator("methods")
     @classmethod
     def _distinct_labels(cls, sections: list[MethodSection]) -> list[MethodSection]:
@@ -127,11 +110,6 @@ class RunConfig(Section):
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""
         return Needs.of_all((section.needs for section in self.methods), n_components or self.largest)
-
-    @property
-    def notes(self) -> list[str]:
-        """What to write in place of former keys."""
-        return notes_on(self._former, self.methods)
 
     @property
     def chooses(self) -> bool:
@@ -172,32 +150,15 @@ class RunConfig(Section):
 
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
-        other = {"run": "evaluation", "evaluation": "project"}[purpose]
+        other = "project" if purpose == "evaluation" else "evaluation"
         settings = self.model_dump(mode="json", exclude={"compute", "output", other})
-        if not self.dataset.maps:  # runs of earlier versions have none
-            del settings["dataset"]["maps"]
         if purpose == "run" and self.chooses:
             settings["evaluation"] = self.evaluation.choosing()
         return settings
 
-    def former_settings(self, purpose: Purpose = "run") -> dict[str, Any] | None:
-        """Return the settings as earlier versions stored them; None for what they could not say."""
-        return former_settings(self.settings(purpose), self._former, self.methods)
-
 
 SECTIONS = sections_of(RunConfig)
 PREFIX, NESTED = "MMPCA_", "__"
-
-
-class _Environment(EnvSettingsSource):
-    """Reads lists and mappings as YAML, as they are in a file and after ``--set``."""
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        try:
-            return read_yaml(value)
-        except ConfigError as error:
-            name = f"{PREFIX}{field_name.upper()}"
-            raise ConfigError(f"The environment variable {name} is not readable as YAML.") from error
 
 
 def _settings_from_environment() -> tuple[dict[str, Any], dict[str, str]]:
@@ -205,20 +166,16 @@ def _settings_from_environment() -> tuple[dict[str, Any], dict[str, str]]:
 
     ``MMPCA_COMPUTE__WORKERS=4`` sets ``compute.workers``.
     """
-    fields: dict[str, Any] = {name: (field.annotation, None) for name, field in RunConfig.model_fields.items()}
-    model = create_model("EnvironmentSettings", __base__=BaseSettings, **fields)
-    try:
-        values = _Environment(model, env_prefix=PREFIX, env_nested_delimiter=NESTED)()
-    except SettingsError as error:
-        raise ConfigError(str(error.__cause__)) from error
     changes: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and name in SECTIONS:
-            changes |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            changes[name] = value
-    variables = {key: PREFIX + key.replace(".", NESTED).upper() for key in changes}
-    return changes, {key: f"the environment variable {variable}" for key, variable in variables.items()}
+    sources: dict[str, str] = {}
+    for variable, text in os.environ.items():
+        key = variable.removeprefix(PREFIX).lower().replace(NESTED, ".")
+        if variable.startswith(PREFIX) and key.partition(".")[0] in RunConfig.model_fields:
+            try:
+                changes[key], sources[key] = read_yaml(text), f"the environment variable {variable}"
+            except ConfigError as error:
+                raise ConfigError(f"The environment variable {variable} is not readable as YAML.") from error
+    return changes, sources
 
 
 def load_config(

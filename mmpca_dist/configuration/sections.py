@@ -18,7 +18,6 @@ from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting, is_from_moments
 from mmpca_dist.settings import Section, as_list, setting
-from mmpca_dist.stores.addresses import refuse_secrets
 from mmpca_dist.tables.memory_limits import MAX_BYTES
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
@@ -61,34 +60,9 @@ class DatasetConfig(Section):
     data_dir: str | None = setting(
         None,
         example="$MMPCA_DATA",
-        description="Folder of a relative uri; it may begin with $NAME or ${NAME}, an environment variable that is "
-        "HOME or begins with MMPCA_",
+        description="Folder of a relative uri; it may begin with $HOME or the name of an environment variable "
+        "that begins with MMPCA_DATA",
     )
-    download: str | None = setting(
-        None,
-        pattern=r"^(openml:[0-9]+(\?scale=libsvm)?|https?://[^/\s]\S*)$",
-        values="openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file",
-        example="openml:59",
-        description="Where to download the file from if data_dir lacks it: a file as it is, or a data set of OpenML, "
-        "numbers as they are and other columns as indicators of their values; scale=libsvm: every column from -1 to 1, "
-        "as in LIBSVM's collection",
-    )
-
-    download_hash: str | None = setting(
-        None,
-        pattern="^(sha256|sha1|md5):[0-9a-f]{32,64}$",
-        values="sha256:HEX, sha1:HEX or md5:HEX",
-        example="sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        description="The hash of the file that is fetched; a file with another one is refused",
-    )
-
-    @field_validator("download")
-    @classmethod
-    def _no_secrets(cls, address: str | None) -> str | None:
-        if address is not None:
-            refuse_secrets(address)
-        return address
-
     features: str | None = setting(
         None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
     )

@@ -184,7 +184,7 @@ class BlockIteration:
             projected = self.basis.projected()
             error = self._error(projected, trace) if projected.outside is None else None
         return projected, Approximation(
-            self._solver.kind, passes, trace, projected.outside, self._probed, error, self._history, self._seed
+            self._solver.kind, passes, trace, projected.outside, self._probed, error, self._history, seed=self._seed
         )
 
     def _error(self, projected: Projected, trace: float) -> float:

@@ -16,6 +16,7 @@ from mmpca_dist.jobs.records import COUNT, MAPS, PLAN, PUBLISH, TAKE, Generation
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.checksums import to_json
 from mmpca_dist.stores.lease import is_lease
+from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.stores.zarr_stores import reading_own
 
 FORMAT = 1
@@ -24,9 +25,11 @@ EVALUATION = "evaluation"
 ERRORS = "errors"
 """Folder within a run for the tracebacks of unforeseen errors."""
 CONTENTS = (
-    "run.json", "records", "maps", "statistics.zarr", "pairs.zarr", "pairs", "fits", "model", "projected", "splits",
+    "run.json", "records", "maps", "statistics.zarr", "pairs", "fits", "model", "projected", "splits",
     "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
+CONTENT_OF = {"run": "a run", "evaluation": "an evaluation", "transform": "projected rows"}
+"""What a folder holds, by the purpose of the job that wrote it."""
 PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
 
 
@@ -37,21 +40,22 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What identifies a run beside its settings."""
+    """What makes a run the same as another: settings, data set, purpose, parts of the rows."""
 
+    config: RunConfig
     fingerprint: str
     """Of the data set."""
     purpose: Purpose = "run"
     parts: str | None = None
     """Digest of the parts of the rows, where a column names them."""
+    models: str | None = None
+    """The key of the run whose models a transform applies."""
 
-    def keys(self, config: RunConfig) -> list[str]:
-        """Return the run's key, and those that earlier versions gave it."""
-        further = [word for word in (self.purpose, self.parts) if word not in ("run", None)]
-        settings = [config.settings(self.purpose), config.former_settings(self.purpose)]
-        return [
-            storage.digest(version, self.fingerprint, FORMAT, *further) for version in settings if version is not None
-        ]
+    @property
+    def key(self) -> str:
+        """The run's key."""
+        settings = self.config.settings(self.purpose)
+        return storage.digest(settings, self.fingerprint, FORMAT, self.purpose, self.parts, self.models)
 
 
 @dataclass(frozen=True)
@@ -71,35 +75,37 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
-    def check(self, config: RunConfig, identity: Identity) -> str:
-        """Return the run's key, and write nothing; raise OutputError where the folder holds another run or files."""
-        keys = identity.keys(config)
+    def check(self, identity: Identity) -> None:
+        """Write nothing; raise OutputError where the folder holds another run or files."""
         if not self.exists:
             self._refuse_foreign_content()
-            return keys[0]
+            return
         stored = self.header()
-        if stored["key"] not in keys:
-            difference = _difference(stored, config, identity)
+        if stored["key"] != identity.key:
+            difference = _difference(stored, identity)
             raise OutputError(
                 f"{self.uri} already holds a different run: {difference}. Choose another output (--output DIR)."
             )
-        return str(stored["key"])
 
-    def begin(self, config: RunConfig, identity: Identity) -> str:
+    def refuse_inside(self, *inputs: str) -> None:
+        """Raise OutputError where the output of the configuration lies inside a result, a data set, or an input."""
+        refuse_inside(self.within or self.uri, inputs)
+
+    def begin(self, identity: Identity) -> str:
         """Claim the folder for this run, or take up the same run again, and return its key; raise as ``check`` does."""
-        key = self.check(config, identity)
+        self.check(identity)
         if not self.exists:
             header = {
                 "format": FORMAT,
-                "key": key,
+                "key": identity.key,
                 "purpose": identity.purpose,
-                "config": config.model_dump(mode="json"),
+                "config": identity.config.model_dump(mode="json"),
                 "fingerprint": identity.fingerprint,
                 "versions": versions(),
             }
             storage.create_bytes(self.path("run.json"), to_json(header))
             storage.remove_children(self.uri, self._partials())
-        return key
+        return identity.key
 
     def _partials(self) -> list[str]:
         """Return the files of processes that died as they wrote ``run.json``."""
@@ -164,14 +170,14 @@ class RunDirectory:
         path = self.path("run.json")
         with reading_own(path):
             header = storage.read_json(path)
-        lacking = next((name for name in ("key", "config", "fingerprint") if name not in header), None)
+        lacking = next((name for name in ("key", "purpose", "config", "fingerprint") if name not in header), None)
         if lacking is not None:
             raise InputError(f"{path} lacks {lacking!r}: it is not of this version, or another program's.")
         return header
 
     @property
     def purpose(self) -> Purpose:
-        return self.header().get("purpose", "run")
+        return self.header()["purpose"]
 
     @property
     def config(self) -> RunConfig:
@@ -205,16 +211,9 @@ class RunDirectory:
 
 
 def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
-    """Return the folder of a run, or of the evaluation of the same configuration."""
-    return RunDirectory(config.output) if purpose == "run" else evaluation_of(config.output)
-
-
-def evaluation_of(output: str) -> RunDirectory:
-    """Return the folder of an evaluation, below the output; the output itself if an earlier version used that."""
-    run = RunDirectory(output)
-    if run.exists and run.purpose == "evaluation":
-        return run
-    return RunDirectory(run.path(EVALUATION), within=run.uri)
+    """Return the folder of a run, or of the evaluation of the same configuration, which is below it."""
+    run = RunDirectory(config.output)
+    return run if purpose == "run" else RunDirectory(run.path(EVALUATION), within=run.uri)
 
 
 def is_claim(name: str) -> bool:
@@ -222,14 +221,15 @@ def is_claim(name: str) -> bool:
     return is_lease(name) or storage.is_partial(name, "run.json.")
 
 
-def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -> str:
-    if stored.get("purpose", "run") != identity.purpose:
-        return "it is no evaluation" if identity.purpose == "evaluation" else "it is an evaluation"
+def _difference(stored: dict[str, Any], identity: Identity) -> str:
+    if stored["purpose"] != identity.purpose:
+        return f"it holds {CONTENT_OF[stored['purpose']]}"
     before = stored_config(stored["config"], "the stored configuration").settings(identity.purpose)
-    now = config.settings(identity.purpose)
+    now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        return f"its {'input has' if stored['fingerprint'] != identity.fingerprint else 'parts have'} changed since"
+        what = "input has" if stored["fingerprint"] != identity.fingerprint else "parts or models have"
+        return f"its {what} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])
@@ -277,7 +277,7 @@ class Generations:
     def begin(self, config: RunConfig, origin: str, run: str) -> str:
         """Claim the folder for what is refreshed from ``run``, whose key is ``origin``, and return its own key."""
         self.check(origin, run)
-        return self.top.begin(config, Identity(origin))
+        return self.top.begin(Identity(config, origin))
 
     def check(self, origin: str, run: str) -> None:
         """Raise OutputError where the folder holds something else; nothing is written."""
@@ -289,12 +289,12 @@ class Generations:
 
     def begin_next(self, config: RunConfig, fingerprint: str) -> tuple[RunDirectory, str]:
         """Return the folder after the newest whole one, and its key; remove what an attempt with other rows left."""
-        run = self.folder(self.taken + 1)
+        run, identity = self.folder(self.taken + 1), Identity(config, fingerprint)
         try:
-            run.check(config, Identity(fingerprint))
+            run.check(identity)
         except OutputError:
             run.discard()
-        return run, run.begin(config, Identity(fingerprint))
+        return run, run.begin(identity)
 
     def take(self, number: int, key: str) -> None:
         """Record that the statistics of a generation are whole; those before it are not needed any more."""

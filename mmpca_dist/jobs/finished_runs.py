@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
 from mmpca_dist.jobs.records import (
     COMPARE,
@@ -77,8 +77,8 @@ def finished(run: RunDirectory, stage: StageName[R]) -> R:
         return record
     if not run.exists:
         raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
-    if run.purpose == "evaluation" and stage != COMPARE:
-        raise InputError(f"{run.uri} holds an evaluation, which keeps no models: fit them with 'mmpca run'.")
+    if run.purpose != "run" and stage != COMPARE:
+        raise InputError(f"{run.uri} holds {CONTENT_OF[run.purpose]}, and no models: fit them with 'mmpca run'.")
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
@@ -151,7 +151,7 @@ def stored_columns(count: CountRecord) -> StoredColumns:
     return {
         "n_features": count["n_features"],
         "feature_names": count["feature_names"],
-        "named_columns": count.get("named_columns", False),
+        "named_columns": count["named_columns"],
     }
 
 
@@ -322,7 +322,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     if record["certificate"] is not None:
         reducer.certificate_ = record["certificate"]
     reducer.n_features_in_ = len(reducer.mean_)
-    if count.get("named_columns"):
+    if count["named_columns"]:
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)
     reducer._kept = partial(load_moments, run.uri)
     return reducer

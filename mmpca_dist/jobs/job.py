@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.records import Results, StageName, StageRecord
 from mmpca_dist.jobs.stored_maps import with_stored_fits
 from mmpca_dist.limits import LIMITS
@@ -23,7 +24,7 @@ from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
 from mmpca_dist.stores.lease import Lease
 from mmpca_dist.tables.changes import Watch
-from mmpca_dist.tables.dataset import Dataset, Span, Table, make_spans
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.mapped_rows import MappedRows
 
 
@@ -33,33 +34,20 @@ def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
     return config.sizes if choice is None else [choice["methods"][method]["chosen"]]
 
 
-def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
-    """Return settings as they were given: auto where numbers of components are, or were, to be chosen."""
-    return config.model_dump(mode="json", **options) | ({"n_components": "auto"} if chooses else {})
-
-
 @dataclass
 class Job:
-    """A run in progress: its settings, its input, its folder, its callbacks and its scheduler.
+    """A run in progress: its inputs, its callbacks, its scheduler, and what is known of it so far."""
 
-    With ``n_components: auto`` the settings hold the numbers that are tried; a run ``chooses`` among them, and an
-    evaluation tries them all.
-    """
-
-    config: RunConfig
-    table: Table
-    run: RunDirectory
+    inputs: Inputs
     key: str
     scheduler: Scheduler
     callback: Callback
     lease: Lease | None = None
+    watch: Watch | None = None
+    """The input as it was before anything of it was read."""
     census: Census | None = None
     splits: Splits | None = None
     results: Results = field(default_factory=Results)
-    chooses: bool = False
-    watch: Watch | None = None
-    """The input as it was before anything of it was read."""
-    watched: Sequence[str] = ()
     current_checkpoint: Checkpoint | None = None
     """Of the passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
@@ -67,19 +55,21 @@ class Job:
     """Memory of this process that is no part of the work."""
 
     @property
-    def dataset(self) -> Dataset:
-        """The rows, which all jobs read but those that solve and report from stored statistics."""
-        if isinstance(self.table, MappedRows) and self.table.needs_fit and records.MAPS in self.results:
-            self.table = with_stored_fits(self.table, self.run, self.results.of(records.MAPS))
-        assert isinstance(self.table, Dataset)  # noqa: S101
-        return self.table
+    def config(self) -> RunConfig:
+        return self.inputs.config
 
-    @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
-        """Return the job of settings as they were given."""
-        job = cls(config.resolved(dataset.n_rows, dataset.n_features, purpose), dataset, *rest)
-        job.chooses = config.chooses and purpose == "run"
-        return job
+    @property
+    def run(self) -> RunDirectory:
+        return self.inputs.run
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows, after their row maps once these are fitted."""
+        rows = self.inputs.dataset
+        if isinstance(rows, MappedRows) and rows.needs_fit and records.MAPS in self.results:
+            rows = with_stored_fits(rows, self.run, self.results.of(records.MAPS))
+            self.inputs = replace(self.inputs, table=rows)
+        return rows
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
@@ -99,6 +89,12 @@ class Job:
         if self.census is None:
             self.census = take_census(self.dataset, self.spans, self.tasks())
         return self.census
+
+    def drawn_splits(self) -> Splits:
+        """Return the splits of an evaluation, which are drawn once."""
+        if self.splits is None:
+            self.splits = self.inputs.held_out.draw(self.rows())
+        return self.splits
 
     def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
         """Return the rows for the passes of a stage, which reports its progress, or for other work."""
@@ -121,7 +117,7 @@ class Job:
     @property
     def resumable(self) -> bool:
         """Whether groups of spans are kept; of little data a stage is soon repeated."""
-        return self.table.n_bytes >= LIMITS.resumable_bytes
+        return self.inputs.table.n_bytes >= LIMITS.resumable_bytes
 
     def progress(self, stage: str) -> Callable[[int, int], None]:
         """Return a function that reports progress, and ends the work where the folder is no longer this run's."""
@@ -144,7 +140,7 @@ class Job:
             yield
             return
         self.run.begin_scratch(self.key)
-        self.current_checkpoint = Checkpoint(self.run.path("scratch", stage, "passes"), self.table.n_bytes)
+        self.current_checkpoint = Checkpoint(self.run.path("scratch", stage, "passes"), self.inputs.table.n_bytes)
         try:
             yield
         finally:

@@ -83,7 +83,7 @@ def arbitrary(
 def shared_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what must be known of all methods together, from the records of the stages."""
     count, solved = results.of(COUNT), results.of(SOLVE)
-    heavy = heavy_note(solved.get("heavy_columns", []), count.get("feature_names"), count["n_features"])
+    heavy = heavy_note(solved["heavy_columns"], count["feature_names"], count["n_features"])
     of_searches = (note for search in summaries(config, results) for note in search.notes())
     notes = [*of_searches, *solver_notes(results, config.solver.tolerance)]
     return [heavy, *notes] if heavy else notes

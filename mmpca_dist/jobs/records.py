@@ -17,7 +17,7 @@ class StageRecord(TypedDict, total=False):
     outputs: list[str]
     """Files, Zarr groups (by their ``zarr.json``) and folders, below the folder of the run."""
     objects: Objects
-    """Size and checksum of each object of the outputs; records of early versions have none."""
+    """Size and checksum of each object of the outputs."""
 
 
 class StoredColumns(TypedDict):
@@ -38,7 +38,7 @@ class CountRecord(StageRecord):
     class_type: str
     counts: list[int]
     feature_names: list[str] | None
-    named_columns: NotRequired[bool]
+    named_columns: bool
     image_shape: list[int] | tuple[int, int] | None
     notes: list[str]
     uri: NotRequired[str]
@@ -81,7 +81,7 @@ class ChoiceRecord(StageRecord):
     methods: dict[str, MethodChoice]
     how: str
     found: list[str]
-    overlap: NotRequired[float]
+    overlap: float
     n_splits: NotRequired[int]
     passes: NotRequired[list[str]]
     bytes: NotRequired[int]
@@ -120,12 +120,12 @@ class ModelRecord(TypedDict):
 
 
 class SolveRecord(StageRecord):
-    """The fitted methods, and notes on them; early versions kept neither precision nor notes."""
+    """The fitted methods, and notes on them."""
 
     models: dict[str, ModelRecord]
-    precision: NotRequired[str]
-    heavy_columns: NotRequired[list[tuple[int, float]]]
-    notes: NotRequired[list[str]]
+    precision: str
+    heavy_columns: list[tuple[int, float]]
+    notes: list[str]
 
 
 class ProjectRecord(StageRecord):

@@ -106,7 +106,7 @@ def _refuse_changed_input(job: Job) -> None:
     if job.watch is None:
         return
     try:
-        job.watch.refuse_change(job.watched)
+        job.watch.refuse_change(job.inputs.addresses)
     except InputError as error:
         if not isinstance(error, AccessError) and not (job.lease and job.lease.is_lost):
             storage.remove(job.run.path("scratch"))

@@ -1,72 +1,26 @@
-"""The searches of a run, one for all methods with the same options, and what they proved in words."""
+"""What the searches of a run proved, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes
 
-from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import LEADING
-from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
-from mmpca_dist.jobs.stored_arrays import load_pairs
-from mmpca_dist.neighbors.options import Search
-from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.jobs.run_needs import SEARCH, RunNeed, run_needs
 
-FIRST = StageName[SearchRecord]("search")
-"""The stage of a run's first search."""
 ARBITRARY = 45
 """Degrees between subspaces beyond which their last directions are called arbitrary."""
 Row = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class RunSearch:
-    """A search of a run: how, for which method first, its number from 1, and whether it is the only one."""
-
-    need: Search
-    method: MethodSection
-    number: int
-    alone: bool
-
-    @property
-    def stage(self) -> StageName[SearchRecord]:
-        return FIRST if self.number == 1 else StageName(f"{FIRST}-{self.number}")
-
-    @property
-    def pairs(self) -> str:
-        """The Zarr group of the scatter of its pairs, in the run's folder."""
-        return "pairs.zarr" if self.number == 1 else f"pairs/{self.number}.zarr"
-
-    def load_pairs(self, run: RunDirectory, results: Results) -> PairScatter:
-        """Read the scatter of its pairs."""
-        record = results.of(self.stage)
-        return load_pairs(run.path(self.pairs), record["certificate"], objects_in(record, self.pairs))
-
-
-def is_search(stage: str) -> bool:
-    """Tell whether a stage is a search."""
-    return stage == FIRST or stage.startswith(f"{FIRST}-")
-
-
-def searches_of(config: RunConfig) -> list[RunSearch]:
-    """Return the searches of a run, in the order of its methods."""
-    users: dict[Search, MethodSection] = {}
-    for method in config.methods:
-        for need in method.needs.searches:
-            users.setdefault(need, method)
-    return [RunSearch(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]
-
-
 def summaries(config: RunConfig, results: Results) -> list[SearchSummary]:
     """Return what is reported of each search that is done."""
-    return [SearchSummary(search, results) for search in searches_of(config) if search.stage in results]
+    return [SearchSummary(search, results) for search in run_needs(config, SEARCH) if search.stage in results]
 
 
 def search_rows(config: RunConfig, results: Results) -> list[Row]:
@@ -77,8 +31,9 @@ def search_rows(config: RunConfig, results: Results) -> list[Row]:
 class SearchSummary:
     """What is reported of a search that is done; of its effect on components where its method is solved."""
 
-    def __init__(self, search: RunSearch, results: Results) -> None:
-        record, count, solved = results.of(search.stage), results.of(COUNT), results.find(SOLVE)
+    def __init__(self, search: RunNeed, results: Results) -> None:
+        record, count = results.of(StageName[SearchRecord](search.stage)), results.of(COUNT)
+        solved = results.find(SOLVE)
         model = solved["models"].get(search.method.label) if solved else None
         of_model = (model and model["certificate"]) or {}
         self.search, self.title, self.certificate = search, search.method.title, record["certificate"]

@@ -23,13 +23,9 @@ from mmpca_dist.statistics.coordinates import (
 )
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
-
-STORED_SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
-"""Solvers that are stored by number, one of them of earlier versions; the others are stored by name."""
 
 WEIGHTED = "weighted_"
 """Before the names of arrays in the basis for M-PCA0."""
@@ -100,16 +96,14 @@ def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDAr
     if approximation is None:
         return {}
     error = np.nan if approximation.error is None else approximation.error
-    numbered = approximation.solver in STORED_SOLVERS
-    solver = STORED_SOLVERS.index(approximation.solver) if numbered else -1
     history = [(entry["values"], entry["residuals"]) for entry in approximation.history]
     width = max((len(values) for values, _ in history), default=0)
     padded = np.full((len(history), 2, width), np.nan)
     for i, entry in enumerate(history):
         padded[i, :, : len(entry[0])] = entry
     return {
-        "known": np.asarray([solver, approximation.passes, approximation.trace, error, approximation.seed], np.float64),
-        "solver": None if numbered else np.frombuffer(approximation.solver.encode(), np.uint8),
+        "solver": np.frombuffer(approximation.solver.encode(), np.uint8),
+        "numbers": np.asarray([approximation.passes, approximation.trace, error, approximation.seed], np.float64),
         "outside": approximation.outside,
         "probed": approximation.probed,
         "history": padded if padded.size else None,
@@ -117,10 +111,10 @@ def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDAr
 
 
 def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | None:
-    if "known" not in arrays:
+    if "solver" not in arrays:
         return None
-    number, passes, trace, error, seed = arrays["known"].tolist()
-    solver = bytes(arrays["solver"].astype(np.uint8)).decode() if number < 0 else STORED_SOLVERS[int(number)]
+    solver = bytes(arrays["solver"].astype(np.uint8)).decode()
+    passes, trace, error, seed = arrays["numbers"].tolist()
     history = [
         {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
         for values, residuals in arrays.get("history", ())
@@ -183,26 +177,3 @@ def _in_basis(
     weighted = _in_basis(of_weighted, classes, precision, pairings) if of_weighted else None
     assert not isinstance(weighted, SpanStatistics)  # noqa: S101  (both are from the same passes)
     return SubspaceStatistics(**shared, precision=precision, approximation=approximation, weighted=weighted)
-
-
-def save_pairs(uri: str, pairs: PairScatter) -> None:
-    """Store the scatter of pairs; its certificate belongs into the stage's record."""
-    numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
-    arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
-    missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
-    save_arrays(
-        uri,
-        {**arrays, **missed, **_approximation_arrays(pairs.approximation), "numbers": numbers, "basis": pairs.basis},
-    )
-
-
-def load_pairs(uri: str, certificate: dict[str, Any], objects: Objects | None = None) -> PairScatter:
-    """Read what ``save_pairs`` wrote; raise as ``load_arrays`` does."""
-    with _loaded(uri, objects) as arrays:
-        weight, queries, fraction = arrays["numbers"].tolist()
-        return PairScatter(
-            arrays["scatter"], weight, arrays["sample"], int(queries), fraction,
-            arrays["edges"], arrays["counts"].astype(np.int64), certificate,
-            (arrays["missed_found"], arrays["missed_nearest"]) if "missed_found" in arrays else None,
-            arrays.get("basis"), _approximation(arrays),
-        )  # fmt: skip

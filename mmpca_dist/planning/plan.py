@@ -195,10 +195,7 @@ class Plan:
         return "; ".join(sizes)
 
     def to_json(self) -> dict[str, Any]:
-        content = {**asdict(self), "memory_limit": self.memory_limit}
-        if self.choice is not None:
-            content["choice"]["whole"] = content["choice"].pop("full_scatter")  # as in plans of earlier versions
-        return content
+        return {**asdict(self), "memory_limit": self.memory_limit}
 
     def refuse_if_too_large(self) -> None:
         """Raise `PlanError`, with what is needed and what is allowed, if memory or disk do not suffice."""

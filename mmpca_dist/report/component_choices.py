@@ -27,7 +27,7 @@ CURVE = Style(FEW_COLOURS[0], "o", False)
 def tried(method: str, record: ChoiceRecord) -> list[Cell]:
     """Return the errors of the numbers that were tried of a method."""
     entry, folds, cells = record["methods"][method], record["folds"], []
-    overlap = record.get("overlap", 0.0)  # earlier versions went by standard errors without correction
+    overlap = record["overlap"]
     for i, size in enumerate(entry["candidates"]):
         deviation = entry["standard_errors"][i] / math.sqrt(1 / folds + overlap)
         summary = Summary(entry["means"][i], deviation, folds, overlap)

@@ -12,8 +12,8 @@ from dask.utils import format_bytes, format_time
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, load_model
-from mmpca_dist.jobs.job import asked, sizes_of
-from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
+from mmpca_dist.jobs.job import sizes_of
+from mmpca_dist.jobs.notes import solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
     COUNT,
@@ -29,8 +29,8 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     StageName,
 )
-from mmpca_dist.jobs.run_sweeps import is_sweep
-from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
+from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of, run_needs
+from mmpca_dist.jobs.searches import search_rows
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.report.component_choices import component_choices
 from mmpca_dist.report.components import agreement, components
@@ -91,7 +91,7 @@ def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: 
 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
-    count, choice, searches = results.of(COUNT), results.find(CHOOSE), searches_of(config)
+    count, choice, searches = results.of(COUNT), results.find(CHOOSE), run_needs(config, SEARCH)
     search = next((search for search in searches if search.stage in results), None)
     methods = [MethodResult.of(run, config, section, results) for section in config.methods]
     return ReportContents(
@@ -100,10 +100,10 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         sample=ProjectedSample.of(run, config, classes_of(count), dataset.n_rows),
         plan=plan_and_measured(results),
         stages={name: record.get("seconds", 0.0) for name, record in results.items()},
-        config_yaml=yaml.safe_dump(asked(config, CHOOSE in results), sort_keys=False),
+        config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
-        notes=_notes(config, run, results),
-        margins=PairMargins.of(search.load_pairs(run, results), methods, config.standardize) if search else None,
+        notes=_notes(results),
+        margins=PairMargins.of(search.load(run, results), methods, config.standardize) if search else None,
         search=search_rows(config, results),
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
@@ -183,26 +183,19 @@ def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, resul
     return Reconstructions.of(dataset, classes_of(count), models, sorted(sizes))
 
 
-def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
-    """Return the notes that were logged while methods were solved; models of earlier versions have none."""
-    solve, maps = results.of(SOLVE), results.find(MAPS)
-    recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
-    parts = results.of(REDUCE).get("taken", [])
-    notes = results.of(COUNT)["notes"] + [part["note"] for part in parts if "note" in part]
-    if recorded is not None:
-        return [*notes, *(maps["notes"] if maps else []), *recorded]
-    for section in config.methods:
-        name = section.label
-        notes += method_notes(section, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)
-    return notes + shared_notes(config, results)
+def _notes(results: Results) -> list[str]:
+    """Return the notes of all stages."""
+    maps, parts = results.find(MAPS), results.of(REDUCE).get("taken", [])
+    of_parts = [part["note"] for part in parts if "note" in part]
+    return [*results.of(COUNT)["notes"], *of_parts, *(maps["notes"] if maps else []), *results.of(SOLVE)["notes"]]
 
 
 def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
     plan, choice = results.find(PLAN), results.find(CHOOSE)
     reduce, project = results.find(REDUCE), results.find(PROJECT)
-    searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
-    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if is_sweep(name)]
+    searches = [results.of(StageName[SearchRecord](name)) for name in results if kind_of(name) == SEARCH]
+    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if kind_of(name) == SWEEP]
     maps = results.find(MAPS)
     stages = [record for record in (maps, choice, reduce, *searches, *sweeps, project) if record is not None]
     passes = [

@@ -12,7 +12,6 @@ from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
@@ -51,12 +50,13 @@ def _choose(job: Job) -> ChoiceRecord:
 def _in_folds(job: Job) -> Job:
     """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
     job.counted()
-    section = job.config.evaluation
+    inputs, section = job.inputs, job.config.evaluation
     changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
     if section.splits != "groups":
         changes |= {"splits": "folds", "column": None}
     evaluation = section.model_copy(update=changes)
-    return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
+    config, held_out = inputs.config.model_copy(update={"evaluation": evaluation}), inputs.held_out
+    return replace(job, inputs=replace(inputs, config=config, held_out=replace(held_out, section=evaluation)))
 
 
 def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
@@ -84,7 +84,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
 
     Raises InputError where rows or classes do not permit a choice.
     """
-    if not job.chooses:
+    if not job.inputs.chooses:
         return None
     splits = job.config.evaluation.splits
     if splits in ("given", "time"):
@@ -93,7 +93,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
             "column."
         )
-    parts = splits_of(_in_folds(job)) if splits == "groups" else _stratified(job)
+    parts = _in_folds(job).drawn_splits() if splits == "groups" else _stratified(job)
     dataset = job.dataset
     merged = merging(dataset, parts, job.config)
     if merged is None:

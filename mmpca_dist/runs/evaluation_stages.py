@@ -16,13 +16,13 @@ from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.configured_splits import describe, many_splits, notes_on, splits_of
-from mmpca_dist.jobs.directory import folder_of, versions
+from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
-from mmpca_dist.jobs.job import Job, Stage, asked
+from mmpca_dist.jobs.inputs import Inputs
+from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
-from mmpca_dist.jobs.open_job import open_job, open_run_dataset
+from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
@@ -41,23 +41,20 @@ def plan_of_evaluation(job: Job) -> Plan:
 
     Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
     """
-    config, splits = job.config, splits_of(job)
-    merged = score_stage.merges(job.dataset, splits, config)
-    evaluation = evaluation_request(config, splits, merged=merged, n_features=job.dataset.n_features)
+    splits, dataset = job.drawn_splits(), job.dataset
+    merged = score_stage.merges(dataset, splits, job.config)
+    evaluation = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
     request = request_of(job)
-    plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
-    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
-    return replace(
-        plan, note=" ".join(filter(None, [many_splits(config.evaluation, splits), note_ahead(config, job.dataset)]))
-    )
+    plan = plan_evaluation(dataset, job.spans, request, evaluation)
+    plan = with_row_maps(plan, dataset, job.spans, request.resources)
+    notes = [job.inputs.held_out.note_on_many(splits), note_ahead(job.config, dataset)]
+    return replace(plan, note=" ".join(filter(None, notes)))
 
 
 def preview_evaluation(config: RunConfig) -> Plan:
     """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
-    dataset = open_run_dataset(config, "evaluation", fetch=False)
     scheduler = Threads(config.compute.n_threads)
-    run = folder_of(config, "evaluation")
-    return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))
+    return plan_of_evaluation(Job(Inputs.of(config, "evaluation"), "", scheduler, Callback()))
 
 
 def _plan(job: Job) -> PlanRecord:
@@ -78,7 +75,7 @@ def _tune(job: Job) -> TuneRecord:
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
             f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
         )
-    rows = read_all(job.dataset, splits_of(job), job.tasks())
+    rows = read_all(job.dataset, job.drawn_splits(), job.tasks())
     penalties = choose_C(
         specs,
         rows.X,
@@ -112,7 +109,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     maps = results.find(records.MAPS)
     notes = [
         *count["notes"],
-        *notes_on(config, job.dataset, classes, count["counts"]),
+        *job.inputs.held_out.notes(classes, count["counts"]),
         *(maps["notes"] if maps else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
@@ -129,7 +126,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "counts": count["counts"],
             "stored": count.get("stored"),
         },
-        splits=describe(config, len(splits)),
+        splits=job.inputs.held_out.words(len(splits)),
         methods=config.labels,
         unreduced=frozenset(section.label for section in config.methods if section.method.blocks == "all columns"),
         folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
@@ -142,12 +139,12 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         standardized=config.standardize,
         margins=[{**line, "split": record["split"]} for record in splits for line in record["margins"]],
         seconds=_summed(record["seconds"] for record in splits),
-        bytes_read=_summed(record.get("read", {}) for record in splits),
+        bytes_read=_summed(record["read"] for record in splits),
         published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
         notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},
-        config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
+        config_yaml=yaml.safe_dump(job.inputs.asked.model_dump(mode="json", exclude={"project"}), sort_keys=False),
         versions=versions(),
     )
 
@@ -203,9 +200,6 @@ TUNE = Stage(records.TUNE, "Choose penalties of classifiers", _tune)
 SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
 COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
-EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
-"""Those of evaluations without row maps that are fitted."""
-
 
 def evaluation_stages(config: RunConfig) -> list[Stage]:
     """Return the stages of an evaluation, in order."""
@@ -230,8 +224,7 @@ def evaluate(
     dict
         What each stage left, by name; ``compare`` names the tables and the report.
     """
-    settings = as_config(config)
-    with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
-        for stage in evaluation_stages(settings):
+    with open_job(as_config(config), Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
+        for stage in evaluation_stages(job.config):
             run_stage(job, stage)
         return job.results

@@ -108,6 +108,8 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
         raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
     changes = {"methods": methods, "project": config.project.model_copy(update={"methods": []}), "output": output}
+    if config.evaluation.reference in left_out:
+        changes["evaluation"] = config.evaluation.model_copy(update={"reference": None})
     return config.model_copy(update=changes), left_out
 
 
@@ -141,6 +143,7 @@ def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
         "rule": record["rule"],
         "classifier": record["classifier"],
         "folds": record["folds"],
+        "overlap": record["overlap"],
         "how": record["how"],
         "methods": choices,
         "found": [choice["words"] for choice in choices.values()],

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from dask.utils import format_bytes
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.ingest.destination import Destination, is_work
 from mmpca_dist.jobs.directory import EVALUATION, Generations, RunDirectory
+from mmpca_dist.jobs.job import Stage
 from mmpca_dist.jobs.records import PUBLISH, TAKE
+from mmpca_dist.runs import transform_rows
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.stores import storage
@@ -92,11 +95,17 @@ def state_of(run: RunDirectory) -> RunState:
         done, missing = [TAKE], "solve" if folders.taken > folders.published else None
     else:
         records = set(storage.names_in(run.path("records")))
-        stages = evaluation_stages(config) if run.purpose == "evaluation" else stages_of(config)
+        stages = _stages_of(run, config)
         done = [stage.name for stage in stages if f"{stage.name}.json" in records]
         missing = next((stage.name for stage in stages if stage.name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
     return RunState(run.uri, state, config.dataset.uri, config.labels, done, missing, owner, scratch)
+
+
+def _stages_of(run: RunDirectory, config: RunConfig) -> list[Stage]:
+    if run.purpose == "transform":
+        return transform_rows.STAGES
+    return evaluation_stages(config) if run.purpose == "evaluation" else stages_of(config)
 
 
 def _n_bytes(uris: Iterable[str]) -> int:

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
 
-from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import GROUP
+from mmpca_dist.jobs.records import ProjectRecord
+from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -86,6 +88,7 @@ def project_rows(dataset: Dataset, projectors: list[Projector], tasks: Tasks) ->
 
 def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype | None) -> None:
     if projector.parquet is not None:
+        storage.remove(projector.parquet)
         storage.write_bytes(storage.join(projector.parquet, UNFINISHED), b"Not all rows are here yet.\n")
     if projector.zarr is None:
         return
@@ -205,18 +208,36 @@ class _ProjectSpan:
         raise InputError(f"The projected {self.dataset.describe_chunk(start)} overflow; {advice}.")
 
 
-def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
-    """Return where and how each method's rows are written below ``folder``."""
+def projectors_of(job: Job) -> list[Projector]:
+    """Return where and how a job writes the rows of its methods, by its own models or those of another run."""
+    config, folder, fitted = job.config, job.run.path("projected"), job.inputs.fitted or job.run
     dtype = np.float32 if config.precision == "single" else np.float64
-    formats = config.project.format
-    models = {method: load_model(run.uri, method) for method in methods}
+    models = {method: load_model(fitted.uri, method) for method in config.projected}
     return [
         Projector(
             method,
             *model.projection(dtype),
             offset=model._offset,
-            zarr=f"{folder}/{method}.zarr" if "zarr" in formats else None,
-            parquet=f"{folder}/{method}.parquet" if "parquet" in formats else None,
+            zarr=f"{folder}/{method}.zarr" if "zarr" in config.project.format else None,
+            parquet=f"{folder}/{method}.parquet" if "parquet" in config.project.format else None,
         )
         for method, model in models.items()
     ]
+
+
+def _project(job: Job) -> ProjectRecord:
+    projectors = projectors_of(job)
+    if not projectors:
+        return {"bytes": 0, "written": 0, "memory": 0, "outputs": []}
+    with measured(job) as peak:
+        written = project_rows(job.dataset, projectors, job.tasks("project"))
+    return {
+        "bytes": job.dataset.n_bytes,
+        "written": written.n_bytes,
+        "memory": peak(),
+        "outputs": [name for projector in projectors for name in projector.outputs(job.run.uri)],
+        "objects": written.objects(job.run.uri),
+    }
+
+
+PROJECT = Stage(records.PROJECT, "Project rows", _project)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
@@ -18,6 +19,8 @@ from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
+from mmpca_dist.jobs.held_out import HeldOut
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
@@ -39,7 +42,7 @@ from mmpca_dist.runs.extend import (
 from mmpca_dist.runs.stages import REPORT, SOLVE
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
-from mmpca_dist.stores.overlaps import canonical, refuse_inside
+from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Table, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels, unite
@@ -111,9 +114,9 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     1500
     """
     begin, callback = time.perf_counter(), Callbacks(callbacks or [])
-    _refuse_output(config)
-    with held(storage.normalize(config.output), callback.on_note) as lease:
-        job = _RefreshJob(config, callback, lease)
+    inputs = RefreshInputs.of(config)
+    with held(inputs.output.uri, callback.on_note) as lease:
+        job = _RefreshJob(inputs, callback, lease)
         new = new_arrivals(arrivals(config.new), job.data_sets)
         if new:
             job.add(new)
@@ -126,8 +129,8 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
         "solved": solved,
         "data_sets": len(job.data_sets),
         "rows": sum(entry["rows"] for entry in job.data_sets),
-        "methods": job.config.labels,
-        "left_out": job.left_out,
+        "methods": inputs.config.labels,
+        "left_out": inputs.left_out,
         "folder": None if folder is None else folder.uri,
         "report": report and report["html"],
         "seconds": time.perf_counter() - begin,
@@ -147,35 +150,51 @@ def in_words(config: RefreshConfig, manifest: dict[str, Any]) -> str:
 
 def check_refresh(config: RefreshConfig) -> None:
     """Make the checks of ``refresh`` that need no rows, without claiming the output; raise its errors."""
-    _refuse_output(config)
-    base = open_run(config.run)
-    finished(base, records.SOLVE)
-    refreshable_config(base, storage.normalize(config.output))
+    RefreshInputs.of(config)
     arrivals(config.new)
 
 
-def _refuse_output(config: RefreshConfig) -> None:
-    output = storage.normalize(config.output)
-    if canonical(config.run) == canonical(output):
-        raise OutputError(
-            f"{output} is the run itself. Give what is refreshed a folder of its own; the same command then goes on "
-            "from there."
-        )
-    if not RunDirectory(output).exists:
-        refuse_inside(output)
+@dataclass(frozen=True)
+class RefreshInputs:
+    """The run that is refreshed, and its output, resolved once."""
+
+    request: RefreshConfig
+    base: RunDirectory
+    output: Generations
+    config: RunConfig
+    """The settings of the refreshed run."""
+    left_out: dict[str, str]
+    """Why methods are left out, by label."""
+
+    @classmethod
+    def of(cls, request: RefreshConfig) -> RefreshInputs:
+        """Open a finished run; raise InputError or OutputError where it, or the output, does not serve."""
+        output = Generations(storage.normalize(request.output))
+        if canonical(request.run) == canonical(output.uri):
+            raise OutputError(
+                f"{output.uri} is the run itself. Give what is refreshed a folder of its own; the same command then "
+                "goes on from there."
+            )
+        if not output.top.exists:
+            output.top.refuse_inside()
+        base = open_run(request.run)
+        finished(base, records.SOLVE)
+        inputs = cls(request, base, output, *refreshable_config(base, output.uri))
+        output.check(inputs.origin, base.uri)
+        return inputs
+
+    @property
+    def origin(self) -> str:
+        """What identifies the run that is refreshed."""
+        return storage.digest("refresh", self.base.header()["key"])
 
 
 class _RefreshJob:
-    """A refreshed run in progress: its ``config``, and the ``data_sets`` in its newest statistics."""
+    """A refreshed run in progress, and the ``data_sets`` in its newest statistics."""
 
-    def __init__(self, request: RefreshConfig, callback: Callback, lease: Lease) -> None:
-        self.request, self.callback, self.lease = request, callback, lease
-        self.output = Generations(storage.normalize(request.output))
-        self.base = open_run(request.run)
-        finished(self.base, records.SOLVE)
-        self.origin = storage.digest("refresh", self.base.header()["key"])
-        self.output.check(self.origin, self.base.uri)
-        self.config, self.left_out = refreshable_config(self.base, self.output.uri)
+    def __init__(self, inputs: RefreshInputs, callback: Callback, lease: Lease) -> None:
+        self.inputs, self.callback, self.lease = inputs, callback, lease
+        self.output, self.base, self.config = inputs.output, inputs.base, inputs.config
         self.data_sets = data_sets_of(self.current, finished(self.current, records.REDUCE), self.count["n_rows"])
 
     @property
@@ -191,15 +210,15 @@ class _RefreshJob:
     def add(self, new: list[Arrival]) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
         compute = self.config.compute
-        refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
-        watches = [Watch.of([arrival.uri]) for arrival in new]
+        refuse_private(compute, [*(arrival.uri for arrival in new), self.inputs.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
-        for method, reason in self.left_out.items():
+        watches = [Watch.of(dataset.addresses) for dataset in datasets]
+        for method, reason in self.inputs.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
         with open_scheduler(compute, self.callback) as scheduler:
             tables = self._count_all(datasets, scheduler)
             self._plan(tables)
-            key = self.output.begin(self.config, self.origin, self.base.uri)
+            key = self.output.begin(self.config, self.inputs.origin, self.base.uri)
             try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
                     self._merge(arrival, rows, watch, key, scheduler)
@@ -211,7 +230,7 @@ class _RefreshJob:
                 raise
 
     def _open(self, arrival: Arrival) -> Dataset:
-        section, request = self.base.config.dataset, self.request
+        section, request = self.base.config.dataset, self.inputs.request
         label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
         return open_rows_for(
             self.base,
@@ -221,6 +240,9 @@ class _RefreshJob:
             label=request.label or label,
             labelled=True,
         )
+
+    def _inputs_of(self, table: Table, run: RunDirectory) -> Inputs:
+        return Inputs(self.config, table, run, self.config, "run", HeldOut(self.config.evaluation))
 
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
@@ -262,7 +284,7 @@ class _RefreshJob:
     def _merge(self, arrival: Arrival, rows: Rows, watch: Watch, key: str, scheduler: Scheduler) -> None:
         self.lease.check()
         before, number = self.current, self.output.taken + 1
-        names = {"features": self.request.features, "label": self.request.label}
+        names = {"features": self.inputs.request.features, "label": self.inputs.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
         run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
         run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
@@ -270,8 +292,7 @@ class _RefreshJob:
             run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
         if self.config.chooses:
             run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
-        job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)
-        job.watch, job.watched = watch, [arrival.uri]
+        job = Job(self._inputs_of(rows.dataset, run), run_key, scheduler, self.callback, self.lease, watch, rows.census)
         merge = partial(merge_rows, before, arrival, data_sets)
         run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
         self.lease.check()
@@ -288,8 +309,8 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        table = _MergedTable(self.count)
-        job = Job(self.config, table, run, run.header()["key"], Threads(1), self.callback, self.lease)
+        inputs = self._inputs_of(_MergedTable(self.count), run)
+        job = Job(inputs, run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []
         stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
         job.results = Results({stage: finished(run, stage) for stage in stages})

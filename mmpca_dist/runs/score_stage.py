@@ -20,7 +20,6 @@ from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_a
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
 from mmpca_dist.evaluation.scores import Classifiers, naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
-from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
@@ -104,7 +103,7 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
 
     The record has the passes and bytes of all splits, those of earlier sessions included.
     """
-    splits = splits_of(job)
+    splits = job.drawn_splits()
     classifiers = Classifiers(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)

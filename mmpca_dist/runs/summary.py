@@ -10,7 +10,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import ReportRecord, Results, StageName
-from mmpca_dist.jobs.searches import searches_of, summaries
+from mmpca_dist.jobs.run_needs import SEARCH, run_needs
+from mmpca_dist.jobs.searches import summaries
 from mmpca_dist.methods.base.reducer import MomentReducer
 
 
@@ -24,7 +25,7 @@ def lines(output: str) -> list[str]:
     headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
     choice = [] if chosen is None else [f"components: chosen for each method by the {chosen['how']}"]
     config = run.config
-    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(search.stage for search in searches_of(config))]
+    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(need.stage for need in run_needs(config, SEARCH))]
     results = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
     return [headline, *choice, *(search.line() for search in summaries(config, results))]
 

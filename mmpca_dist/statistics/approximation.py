@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.stores.storage import digest
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset
 
 
+@storable
 @dataclass(frozen=True)
 class Approximation:
     """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.statistics.approximation import Approximation
 
 
+@storable
 @dataclass(frozen=True)
 class PairScatter:
     """Differences x_i - x_nn(i) between rows and their nearest rows of other classes.

@@ -13,7 +13,6 @@ from mmpca_dist.stores import storage
 
 MARKERS = {
     "run.json": ("key", "a run"),
-    "transform.json": ("key", "the output of a transform"),
     "zarr.json": ("zarr_format", "a Zarr data set"),
     ".zgroup": ("zarr_format", "a Zarr data set"),
     ".zarray": ("zarr_format", "a Zarr data set"),

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
@@ -74,7 +73,7 @@ def scored(config, callback=None):
         for stage in evaluation_stages(config)[:-1]:
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
-        return records, splits_of(job), dict(job.results)
+        return records, job.drawn_splits(), dict(job.results)
 
 
 def timeless(records):

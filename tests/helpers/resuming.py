@@ -60,11 +60,15 @@ def results_hash(output):
         array = np.asarray(array)
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
 
-    for folder in ("statistics.zarr", "pairs.zarr", "model", "projected"):
+    for folder in ("statistics.zarr", "pairs", "fits", "model", "projected"):
         for path in sorted(Path(output, folder).rglob("*")):
             name = str(path.relative_to(output))
             if path.name == "zarr.json" and '"node_type": "array"' in path.read_text().replace('":"', '": "'):
                 add(name, zarr.open_array(str(path.parent), mode="r")[...])
+            if path.suffix == ".npz":
+                with np.load(path) as arrays:
+                    for key in sorted(arrays):
+                        add(f"{name} {key}", arrays[key])
             if path.suffix == ".parquet":
                 table = pq.read_table(path)
                 for column in table.column_names:

@@ -6,10 +6,6 @@ import http.server
 import threading
 from contextlib import contextmanager
 
-from mmpca_dist.configuration.sections import DatasetConfig
-
-NAME = "rows.npz"
-
 
 @contextmanager
 def serving(data, *, status=200, length=None):
@@ -31,7 +27,3 @@ def serving(data, *, status=200, length=None):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/elsewhere/other%20name.npz?version=2", asked
         server.shutdown()
-
-
-def section(folder, download=None):
-    return DatasetConfig(uri=NAME, data_dir=str(folder), download=download)

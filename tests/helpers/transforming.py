@@ -51,7 +51,7 @@ def fit(folder, uri, **changes):
 
 
 def projected(destination, method="pca"):
-    group = zarr.open_group(f"{destination}/{method}.zarr", mode="r")
+    group = zarr.open_group(f"{destination}/projected/{method}.zarr", mode="r")
     return group["X"][...], group["y"][...] if "y" in group else None
 
 

@@ -1,0 +1,167 @@
+"""How the rows of a job are held out: its splits, and the column that names the part of each row."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, group_splits, time_splits
+from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
+from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.readers.formats import open_column
+from mmpca_dist.tables.readers.npy import NpyHeader, read_again
+
+SHARE = "4/5"
+"""Of the rows of each class that train in shares."""
+MANY = 100
+"""More fits of every method than this are pointed out before they begin."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How rows are held out: the settings, and what names the part of each row, where a column tells that."""
+
+    section: EvaluationConfig
+    column: Dataset | None = None
+    """The parts, groups or times as labels."""
+
+    @classmethod
+    def of(cls, config: RunConfig, dataset: Dataset, purpose: Purpose) -> HeldOut:
+        """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows.
+
+        Raises InputError where there is no such column or file, or it does not hold a name for each row.
+        """
+        section = config.evaluation
+        reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
+        return cls(section, _open_column(section, dataset) if reads and section.splits in BY_COLUMN else None)
+
+    @property
+    def addresses(self) -> list[str]:
+        """What is read to know the parts."""
+        return [] if self.column is None else self.column.addresses or [self.column.uri]
+
+    def digest(self, scheduler: Scheduler) -> str | None:
+        """Return a digest of the parts of the rows, from a pass over their column alone; None where there is none.
+
+        Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
+        """
+        if self.column is None:
+            return None
+        task, spans = _Digest(self.column, self.section.splits == "time"), make_spans(self.column)
+        return storage.digest(Tasks(scheduler=scheduler).run(task, spans, operator.add, "parts"))
+
+    def draw(self, rows: Rows) -> Splits:
+        """Return the splits of the rows, from passes over labels alone.
+
+        Raises InputError where a class has too few rows, or a column of parts does not fit.
+        """
+        section, column = self.section, self.column
+        options = {"n_splits": section.count, "seed": section.seed}
+        if section.splits == "shares":
+            return share_splits(rows, section.train or SHARE, **options)
+        if section.splits == "folds":
+            return fold_splits(rows, section.folds, **options)
+        assert column is not None  # noqa: S101  (the configuration is checked)
+        if section.splits == "groups":
+            return group_splits(rows, column, folds=section.folds, share=section.train, **options)
+        if section.splits == "time":
+            return time_splits(rows, column, windows=section.windows, boundary=section.boundary)
+        return given_splits(rows, column, section.held_out)
+
+    def note_on_many(self, splits: Splits) -> str:
+        """Return a sentence on a number of fits that one would not expect, or nothing."""
+        n_held_out = splits.n_splits * len(splits.held_out)
+        if n_held_out <= MANY:
+            return ""
+        fewer = {"given": "splits: groups deals the names in the column into folds", "time": "lower windows"}.get(
+            self.section.splits, "lower count" if splits.n_splits > 1 else "lower folds"
+        )
+        return f"Every method is fitted {n_held_out:,} times: for fewer, {fewer}."
+
+    def words(self, n_splits: int) -> str:
+        """Return in words how rows are held out."""
+        section = self.section
+        if section.splits == "shares":
+            times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
+            return f"{times}, {section.train or SHARE} of each class trains"
+        if section.in_folds:
+            again = f", dealt {section.count} times" if section.count > 1 else ""
+            what = "stratified folds" if section.splits == "folds" else f"folds of the groups in {section.column}"
+            return f"{section.folds} {what}{again}"
+        if section.splits == "groups":
+            times = f"{section.count} splits" if section.count > 1 else "one split"
+            return f"{times}, {section.train} of the groups in {section.column} trains"
+        if section.boundary is not None:
+            return f"rows from {section.boundary} on held out, by {section.column}"
+        if section.windows is not None:
+            return f"{section.windows} windows of {section.column} held out, after all that train"
+        parts = f"{n_splits} parts" if section.held_out is None else f"part {section.held_out}"
+        return f"{parts} of {section.column} held out"
+
+    def notes(self, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
+        """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
+        folds = self.section.folds
+        if self.column is not None and self.section.splits != "time":
+            return notes_on_missing_labels(self.column, "part" if self.section.splits == "given" else "group")
+        if self.section.splits != "folds":
+            return []
+        return [
+            f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
+            for name, n in zip(classes, counts, strict=True)
+            if n < folds
+        ]
+
+
+def _open_column(section: EvaluationConfig, dataset: Dataset) -> Dataset:
+    """Return the parts of the rows as labels: of a column of the data set itself, or of an array in a file."""
+    column = section.column
+    assert column is not None  # noqa: S101  (the configuration is checked)
+    if not column.endswith(".npy"):
+        if dataset.uri.startswith(storage.NAMED):
+            raise InputError(
+                f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
+                "that holds the part of each row."
+            )
+        return open_column(dataset, column, setting="evaluation.column")
+    uri = storage.normalize(column)
+    storage.require(uri)
+    data = storage.read_bytes(uri)
+    NpyHeader.read(io.BytesIO(data), uri)
+    try:
+        values = _array_of(data)
+    except ValueError as error:
+        raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
+    return TimesInMemory(values, uri) if section.splits == "time" else as_column(values, uri)
+
+
+@read_again
+def _array_of(data: bytes) -> NDArray:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """Task: the digest of the parts, or times, of a span's rows, in a list of one."""
+
+    column: Dataset
+    times: bool
+    labels_only = True
+
+    def __call__(self, span: Span) -> list[str]:
+        read = self.column.read_times if self.times else self.column.read_labels
+        names = read(span.start, span.stop)
+        return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]

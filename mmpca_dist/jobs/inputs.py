@@ -1,0 +1,122 @@
+"""``Inputs``: what a job reads and where it writes, resolved from its configuration once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmpca_dist.configuration.data_location import located
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.ingest.scan import checked
+from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
+from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
+from mmpca_dist.jobs.held_out import HeldOut
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.changes import identity_of
+from mmpca_dist.tables.dataset import Dataset, Table
+from mmpca_dist.tables.mapped_rows import MappedRows, mapped
+from mmpca_dist.tables.readers.formats import open_dataset
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The table of a job, its settings, its folder, and how rows are held out."""
+
+    config: RunConfig
+    """The settings; with ``n_components: auto`` these hold the numbers that are tried."""
+    table: Table
+    run: RunDirectory
+    asked: RunConfig
+    """The settings as they were given."""
+    purpose: Purpose
+    held_out: HeldOut
+    fitted: RunDirectory | None = None
+    """The run whose models a transform applies."""
+
+    @classmethod
+    def of(cls, config: RunConfig, purpose: Purpose = "run") -> Inputs:
+        """Open the data set of a job, and check what can be checked without reading rows; write nothing.
+
+        The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
+        """
+        refuse_misfit(config.compute)
+        if purpose == "evaluation":
+            _refuse_nothing_published(config)
+        dataset = _opened(config, purpose)
+        resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
+        held_out = HeldOut.of(config, dataset, purpose)
+        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a run chooses among the numbers of components; an evaluation tries them all."""
+        return self.asked.chooses and self.purpose == "run"
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows, which all jobs read but those that solve and report from stored statistics."""
+        assert isinstance(self.table, Dataset)  # noqa: S101
+        return self.table
+
+    @property
+    def addresses(self) -> list[str]:
+        """What is read, and must not change meanwhile."""
+        return [*self.dataset.addresses, *self.held_out.addresses]
+
+    def identity(self) -> Identity:
+        """Return what makes this the same job as another."""
+        parts = self.held_out.digest(Threads(self.config.compute.n_threads))
+        models = None if self.fitted is None else self.fitted.header()["key"]
+        return Identity(self.asked, identity_of(self.dataset), self.purpose, parts, models)
+
+
+def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
+    section, column, compute = config.dataset, config.evaluation.column, config.compute
+    is_beside = purpose == "evaluation" and column is not None and not column.endswith(".npy")
+    refuse_private(compute, [section.uri, section.label, config.output])
+    uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks"})
+
+    def opened(more: Sequence[str]) -> Dataset:
+        beside = {str(column): "evaluation.column"} if is_beside else {}
+        return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
+
+    with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
+        dataset = mapped(checked(uri, opened, section.drop), section.row_maps)
+    if not config.chooses and config.largest > dataset.n_features:
+        raise InputError(
+            f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
+            "many at most, or n_components: auto."
+        )
+    stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+    shape = section.image_shape or stored.image_shape
+    if shape is not None and shape[0] * shape[1] != stored.n_features:
+        raise InputError(
+            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {stored.n_features} features. Set it "
+            "to the height and width of the images, or leave it out."
+        )
+    if dataset.n_rows < 2:
+        raise InputError(f"{dataset.uri} has {dataset.n_rows} row(s); there must be at least two.")
+    return dataset
+
+
+def _refuse_nothing_published(config: RunConfig) -> None:
+    """Refuse published figures of which none could stand beside one of the evaluation."""
+    published, classifiers = config.evaluation.published, [one.label for one in config.evaluation.classifiers]
+    if published is None:
+        return
+    cells = published_cells(published)
+    if not any(
+        cell.method in config.labels and cell.n_components in config.sizes and cell.classifier in classifiers
+        for cell in cells
+    ):
+        methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
+        sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
+        names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
+        raise ConfigError(
+            f"evaluation.published is {published!r}, and none of its figures is of one of the methods with one "
+            f"of n_components under a classifier of such a label: there are {methods} with {sizes} components under "
+            f"{names}. Take some of them, or leave it out."
+        )
