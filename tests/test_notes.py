@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -104,19 +101,6 @@ def test_notes_of_components_are_told_once_and_shown_again(tmp_path):
     assert watcher.notes == notes  # each once, in the same words
     page = shown(tmp_path / "out")
     assert all(f"note: {note}" in page for note in notes) and len(notes) >= 2
-
-
-def test_models_of_an_earlier_version_have_the_same_notes(tmp_path):
-    """Whose records have no notes, nor shares of columns."""
-    config = config_of(tmp_path / "out", "bundled:iris", methods=["pca", "fisher"], n_components=[4])
-    notes = run(config)["report"]["notes"]
-    records = Path(tmp_path, "out", "records")
-    solved = json.loads((records / "solve.json").read_text())
-    for name in ("notes", "heavy_columns"):
-        del solved[name]
-    (records / "solve.json").write_text(json.dumps(solved))
-    (records / "report.json").unlink()
-    assert run(config)["report"]["notes"] == notes != []
 
 
 def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):

@@ -14,10 +14,10 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.models.projection_penalty.pictures import PenaltyParts, penalty_parts
 from mmpca_dist.optimise.interior_point import HingeSweep
 from mmpca_dist.optimise.linear_models import ModelSweep
 from mmpca_dist.passes.scratch import ZarrScratch
-from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.stages import preview
 
@@ -274,7 +274,7 @@ def test_the_report_shows_both_parts(uri, tmp_path):
     model = load_model(str(tmp_path / "out"), "projection-penalty")
     parts = PenaltyParts.of("Projection penalty", model)
     assert len(parts.classes) == len(parts.inside) == len(model.coef_)
-    (figure,) = penalty_parts([parts], None, None)
+    (figure,) = penalty_parts([], [parts], {"image_shape": None, "feature_names": None})
     shown = "The first 10 of" in figure.caption
     assert shown == (len(parts.classes) > 10)
 

@@ -19,7 +19,7 @@ from helpers.reports import (
     with_rebuilt,
 )
 
-from mmpca_dist.report.drawing import Figure
+from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.run_page import ReportContents, figures, render
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
@@ -76,7 +76,9 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "margins of one pair": lambda: with_margins(pairs=1),
     "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),
     "pairs that all coincide": lambda: with_margins(before=np.zeros(400)),
-    "nothing but methods": lambda: report_contents(plan=[], notes=[], versions={}, config_yaml="", projected={}),
+    "nothing but methods": lambda: report_contents(
+        certificates={}, notes=[], versions={}, config_yaml="", projected={}
+    ),
 }
 
 
@@ -97,7 +99,7 @@ def test_text_from_data_is_escaped_everywhere() -> None:
     contents = report_contents(
         [method_result(title=NASTY, limit=NASTY)],
         classes=[NASTY, "b"],
-        plan=[(NASTY, NASTY, NASTY)],
+        certificates={"plan": [(NASTY, NASTY, NASTY)]},
         stages={NASTY: 1.0},
         config_yaml=NASTY,
         versions={NASTY: NASTY},
@@ -140,7 +142,7 @@ def test_only_components_near_rounding_are_marked() -> None:
 
 
 def test_a_method_that_found_less_than_asked_says_why() -> None:
-    short = method_result(k=2, requested=[2, 8], sizes=[2], limit="the number of classes less one, 2")
+    short = method_result(k=2, requested=[2, 8], limit="the number of classes less one, 2")
     text = Page(render(report_contents([short]), [])).text
     assert "asked for 8" in text
     assert "the number of classes less one, 2" in text

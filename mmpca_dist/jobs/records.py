@@ -81,7 +81,7 @@ class ChoiceRecord(StageRecord):
     methods: dict[str, MethodChoice]
     how: str
     found: list[str]
-    overlap: NotRequired[float]
+    overlap: float
     n_splits: NotRequired[int]
     passes: NotRequired[list[str]]
     bytes: NotRequired[int]
@@ -120,12 +120,12 @@ class ModelRecord(TypedDict):
 
 
 class SolveRecord(StageRecord):
-    """The fitted methods, and notes on them; early versions kept neither precision nor notes."""
+    """The fitted methods, and notes on them."""
 
     models: dict[str, ModelRecord]
     precision: NotRequired[str]
     heavy_columns: NotRequired[list[tuple[int, float]]]
-    notes: NotRequired[list[str]]
+    notes: list[str]
 
 
 class ProjectRecord(StageRecord):

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, label, probability, styles
 
 WIDE = 8
@@ -30,7 +31,7 @@ LINE = 10.0
 """Points between lines of text above a panel of single splits."""
 
 
-def error_curves(evaluation: Evaluation) -> list[Figure]:
+def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
     classifiers, n_methods, many = evaluation.classifiers, len(evaluation.methods), len(evaluation.n_components) > 1
     legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
@@ -44,7 +45,7 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
         columns = _legend_columns(handles, sheet.get_figwidth())
         drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
     title = "Error against the number of components" if many else "Error of every method"
-    return [Figure("errors-by-components", title, _curves_caption(evaluation, many), drawing.png(sheet))]
+    return drawing.figure("errors-by-components", title, _curves_caption(evaluation, many), sheet)
 
 
 def _curves_caption(evaluation: Evaluation, many: bool) -> str:
@@ -142,12 +143,8 @@ def split_errors(evaluation: Evaluation) -> list[Figure]:
     As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
     """
     others = [method for method in evaluation.methods if method != evaluation.reference]
-    if not others:
-        return []
-    return [
-        _splits_of_classifier(evaluation, classifier, number, others)
-        for number, classifier in enumerate(evaluation.classifiers)
-    ]
+    drawn = enumerate(evaluation.classifiers if others else [], 1)
+    return [_splits_of_classifier(evaluation, classifier, number, others) for number, classifier in drawn]
 
 
 def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, methods: list[str]) -> Figure:
@@ -181,7 +178,7 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    return Figure(f"splits-{number + 1}", title, _splits_caption(evaluation, sizes), drawing.png(sheet))
+    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from matplotlib.ticker import FixedLocator
@@ -11,8 +10,9 @@ from matplotlib.ticker import FixedLocator
 from mmpca_dist.evaluation.published import WITHIN, agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, PAGE_WIDTH, Figure, plain
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Cell, Column, Figure, Part, Table
 from mmpca_dist.report.evaluation_words import digits, spread
 from mmpca_dist.report.pages import DASH
 
@@ -20,7 +20,16 @@ FARTHEST = 8.0
 """Combined standard errors at which points of the picture are held."""
 
 
-def published_differences(evaluation: Evaluation) -> list[Figure]:
+def published_part(evaluation: Evaluation) -> list[Part]:
+    """Return own figures beside published ones, where there are any."""
+    if evaluation.published is None:
+        return []
+    tables = [_table(evaluation)] if evaluation.compared else []
+    words = [published_words(evaluation)]
+    return [Part("published", "Published figures", words, _differences(evaluation), tables)]
+
+
+def _differences(evaluation: Evaluation) -> list[Figure]:
     """Return one picture of own less published means in combined standard errors; none where nothing is published."""
     rows = [row for row in evaluation.compared if row.within is not None]
     if not rows:
@@ -54,26 +63,30 @@ def published_differences(evaluation: Evaluation) -> list[Figure]:
         "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: the "
         f"column of the published figure is not certain. Arrows: beyond {FARTHEST:.0f}."
     )
-    return [Figure("published-differences", "Own less published errors", caption, drawing.png(sheet))]
+    return [drawing.figure("published-differences", "Own less published errors", caption, sheet)]
 
 
-def published_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+def _table(evaluation: Evaluation) -> Table:
     """Return own and published figures side by side, with reasons where they are far apart."""
     decimals = digits(evaluation)
-    return [
-        {
-            "K": str(row.own.n_components),
-            "method": title_of(row.own.method),
-            "classifier": row.own.classifier,
-            "own": spread(row.own.summary, decimals),
-            "published": spread(row.published.summary, 1),
-            "standard errors apart": _signed(row.apart),
-            "within two": {True: "yes", False: "no", None: DASH}[row.within],
-            "column": "" if row.published.certain else "uncertain",
-            "reason": row.reason,
-        }
-        for row in evaluation.compared
-    ]
+    rows: list[list[Cell | str]] = []
+    for row in evaluation.compared:
+        missed, apart = row.within is False, _signed(row.apart)
+        rows.append(
+            [
+                str(row.own.n_components),
+                title_of(row.own.method),
+                row.own.classifier,
+                spread(row.own.summary, decimals),
+                Cell(spread(row.published.summary, 1), [] if row.published.certain else ["column uncertain"]),
+                Cell(mark=apart) if missed else apart,
+                row.reason or ("not known" if missed else ""),
+            ]
+        )
+    numbers = [Column(heading, "number") for heading in ("own", "published", "standard errors apart")]
+    names = [Column("method", "name"), Column("classifier", "name")]
+    columns = [Column("K", "number"), *names, *numbers, Column("reason, where more than two apart")]
+    return Table(columns, rows, key="published", about="Own figures beside published ones")
 
 
 def _signed(value: float) -> str:

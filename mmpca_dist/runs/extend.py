@@ -141,6 +141,7 @@ def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
         "rule": record["rule"],
         "classifier": record["classifier"],
         "folds": record["folds"],
+        "overlap": record["overlap"],
         "how": record["how"],
         "methods": choices,
         "found": [choice["words"] for choice in choices.values()],

@@ -122,12 +122,12 @@ def _solve(job: Job) -> SolveRecord:
         "models": models,
         "precision": statistics.precision,
         "heavy_columns": heaviest(config, statistics),
+        "notes": notes,
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
     notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
-    record["notes"] = notes
     return record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
 
 FEW_SWEEPS = 30
 """Beyond so many sweeps their axis is logarithmic: most of the bound is gained in the first few."""
@@ -76,9 +77,13 @@ class Evidence:
         return drawing.distinct(self.classes, 18)
 
 
-def evidence(fitted: Sequence[Evidence]) -> list[Figure]:
-    """Return pictures of the bounds and of the components switched off; none where no method has bounds."""
-    return [_bounds(fitted), _relevance(fitted)] if fitted else []
+def _data(run: ReportedRun, methods: Sequence[Any]) -> list[Evidence]:
+    return [Evidence.of(method.title, run.model(method.name), run.n_rows) for method in methods]
+
+
+def evidence(_: Sequence[Any], fitted: Sequence[Evidence], __: Mapping[str, Any]) -> list[Figure]:
+    """Return pictures of the bounds and of the components switched off."""
+    return [_bounds(fitted), _relevance(fitted)]
 
 
 def _bounds(fitted: Sequence[Evidence]) -> Figure:
@@ -112,7 +117,7 @@ def _bounds(fitted: Sequence[Evidence]) -> Figure:
     stopped = [m.title for m in fitted if len(m.bounds) > 1 and m.gains[-1].mean() > m.tolerance]
     if stopped:
         caption += f" {', '.join(stopped)}: the last sweep still gained more than the tolerance."
-    return Figure("evidence", "How the evidence rose with every sweep", caption, drawing.png(sheet))
+    return drawing.figure("evidence", "How the evidence rose with every sweep", caption, sheet)
 
 
 def _lines(panel: Axes, method: Evidence, sweeps: NDArray, values: NDArray[np.float64]) -> None:
@@ -157,11 +162,7 @@ def _gain_axis(panel: Axes, method: Evidence) -> None:
     low, high = gains.min(), gains.max()
     if method.tolerance > 0:
         low, high = min(low, method.tolerance), max(high, method.tolerance)
-        panel.axhline(method.tolerance, color=INK, linewidth=1, linestyle=":")
-        panel.annotate(
-            "tolerance", (0.01, method.tolerance), xycoords=("axes fraction", "data"), xytext=(0, 2),
-            textcoords="offset points", ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
-        )  # fmt: skip
+        drawing.named_level(panel, method.tolerance, "tolerance", ":")
     panel.set_yscale("log", nonpositive="mask")
     panel.set_ylim(low / 2, 2 * high)
     panel.yaxis.set_major_locator(LogLocator(numticks=7))
@@ -187,8 +188,7 @@ def _relevance(fitted: Sequence[Evidence]) -> Figure:
             "far above the noise. Grey: switched off."
         )
     caption += "".join(" " + _in_words(method) for method in fitted)
-    png = drawing.png(sheet, palette=count <= MOST_PANELS)
-    return Figure("relevance", "How relevant each component is", caption, png)
+    return drawing.figure("relevance", "How relevant each component is", caption, sheet, palette=count <= MOST_PANELS)
 
 
 def _in_words(method: Evidence) -> str:
@@ -215,11 +215,7 @@ def _panels(fitted: Sequence[Evidence], count: int) -> Sheet:
                 numbers[chosen], squares[chosen], "o", markersize=5 if len(numbers) <= 20 else 3, markerfacecolor=face,
                 markeredgecolor=FEW_COLOURS[0],
             )  # fmt: skip
-        panel.axhline(noise, color=INK, linewidth=1, linestyle="--")
-        panel.annotate(
-            "noise", (0.01, noise), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-            ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
-        )  # fmt: skip
+        drawing.named_level(panel, noise, "noise", "--")
         panel.set_yscale("log")
         panel.set_ylim(min(ends) / 2, 2 * max(ends))
         panel.yaxis.set_major_locator(LogLocator(numticks=6))
@@ -259,3 +255,6 @@ def _heat_maps(fitted: Sequence[Evidence]) -> Sheet:
                 bbox_to_anchor=(1, 1), fontsize=drawing.TICK_SIZE, borderaxespad=0.2, labelcolor=INK,
             )  # fmt: skip
     return sheet
+
+
+EVIDENCE = Section("evidence", 55, evidence, _data)
