@@ -279,6 +279,19 @@ def test_the_report_shows_both_parts(uri, tmp_path):
     assert shown == (len(parts.classes) > 10)
 
 
+def test_a_report_of_penalties_alone_has_their_pictures_only(tmp_path):
+    """A reduction by m-pca2 leaves margins, but no method has components whose margins could be drawn."""
+    variants = [
+        {"label": "l", "alpha": "auto"}, {"label": "h", "loss": "hinge", "reduction": "m-pca0"},
+        {"label": "s", "loss": "squared", "reduction": "m-pca2"}, {"label": "l1", "penalty": "l1", "alpha": 10.0},
+    ]  # fmt: skip
+    methods = [{"name": "projection-penalty", **variant} for variant in variants]
+    config = config_of(tmp_path / "out", "bundled:wine", methods=methods, n_components=[2], standardize=True)
+    results = run(config)
+    assert results["search"]["certificate"]["proved_exact"] == 1
+    assert [figure["name"] for figure in results["report"]["figures"]] == [f"penalty-{k}" for k in (1, 2, 3, 4)]
+
+
 def test_its_parameters_survive_a_clone():
     model = ProjectionPenaltyClassifier({"name": "ridge", "alpha": 2.0}, alphas=(1, 2), loss="hinge")
     assert clone(model).get_params() == model.get_params()

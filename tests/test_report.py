@@ -19,8 +19,10 @@ from helpers.reports import (
     with_rebuilt,
 )
 
-from mmpca_dist.pictures.frame import Figure
-from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.report import run_page
+from mmpca_dist.report.run_page import SECTIONS, ReportContents, figures, render
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
 
@@ -93,6 +95,29 @@ def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> 
     assert len(page.sources) == len(drawn)
     for method in contents.methods:
         assert method.title in page.text
+
+
+def test_every_section_of_a_method_is_there_and_has_a_place_of_its_own() -> None:
+    named = {name for method in METHODS.values() for name in method.sections}
+    assert named == set(SECTIONS)
+    positions = [section.position for section in SECTIONS.values()]
+    assert positions == sorted(set(positions))
+
+
+def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+
+    def draw(methods: Any, data: Any, dataset: Any) -> list[Figure]:
+        shown.append(([method.name for method in methods], data, dataset["classes"]))
+        return [Figure("new", "New", "A new picture.", figures(report_contents())[0].png)]
+
+    methods = [method_result("pca"), method_result("new", sections=("new",))]
+    alone = [figure.name for figure in figures(report_contents(methods))]
+    monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": Section("new", 100, draw, lambda *_: None)})
+    assert [figure.name for figure in figures(report_contents(methods))] == alone, "it has no data to show"
+    contents = report_contents(methods, data={"new": 5})
+    assert [figure.name for figure in figures(contents)] == [*alone, "new"]
+    assert shown == [(["new"], 5, ["ant", "bee", "cat"])]
 
 
 def test_text_from_data_is_escaped_everywhere() -> None:

@@ -153,7 +153,7 @@ def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> 
     contents = report_contents([method_result(d=6), method], classes=ABC)
     text = check_page(render(contents, figures(contents))).text
     assert "for each of 3 classes" in text and "3 switched off" in text
-    assert "Shares are those of a total (variance): 3. 3 more components are in the model." in text
+    assert "Shares are those of a total (variance): 3. 3 more components in the model." in text
 
 
 def test_of_many_classes_the_first_are_listed() -> None:

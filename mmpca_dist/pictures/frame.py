@@ -57,7 +57,7 @@ class Column:
 
     heading: str
     kind: str = "text"
-    """One of ``"text"``, ``"number"``, ``"name"`` and ``"bar"``."""
+    """One of ``"text"``, ``"head"`` (of the row), ``"name"``, ``"number"``, ``"error"`` and ``"bar"``."""
     small: str = ""
 
 

@@ -33,32 +33,32 @@ LINE = 10.0
 
 def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
-    classifiers, n_methods, many = evaluation.classifiers, len(evaluation.methods), len(evaluation.n_components) > 1
-    legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
-    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
-    labels = ("components", "test error (%)") if many else ("test error (%)",)
+    classifiers = evaluation.classifiers
+    legend = 0.12 * len(evaluation.methods) if len(classifiers) == 1 else 0.0  # of a narrow sheet
+    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend)
     for panel, classifier in zip(panels, classifiers, strict=True):
-        (_curves if many else _dots)(panel, evaluation, classifier)
-        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), *labels)
-    if many:
-        handles = [_handle(method, style) for method, style in styles(evaluation).items()]
-        columns = _legend_columns(handles, sheet.get_figwidth())
-        drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+        _curves(panel, evaluation, classifier)
+        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), "components", "test error (%)")
+    handles = [_handle(method, style) for method, style in styles(evaluation).items()]
+    columns = _legend_columns(handles, sheet.get_figwidth())
+    drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+    many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    return drawing.figure("errors-by-components", title, _curves_caption(evaluation, many), sheet)
+    return drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
 
 
-def _curves_caption(evaluation: Evaluation, many: bool) -> str:
+def _curves_caption(evaluation: Evaluation) -> str:
+    cells = evaluation.cells.values()
     caption = "Mean test error over the splits, in percent; lower is better. "
-    if any(cell.summary.count > 1 for cell in evaluation.cells.values()):
+    if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
-    if many:
-        caption += f"The reference, {title_of(evaluation.reference)}, is black. "
-        caption += "Points are moved apart sideways where they would cover each other. "
-        caption += f"Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
-    if any(cell.used < cell.n_components for cell in evaluation.cells.values()):
+    caption += (
+        f"The reference, {title_of(evaluation.reference)}, is black. Points are moved apart sideways where they would "
+        f"cover each other. Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
+    )
+    if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "
-    return caption + "Vertical scales differ from panel to panel." if many else caption.rstrip()
+    return caption + "Vertical scales differ from panel to panel."
 
 
 def _legend_columns(handles: list[Line2D], width: float) -> int:
@@ -77,7 +77,7 @@ def _handle(method: str, style: Style) -> Line2D:
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     sizes, drawn = evaluation.n_components, styles(evaluation)
     positions = axis_positions(sizes)
-    step = SPREAD * float(np.diff(positions).min()) / len(drawn)
+    step = SPREAD * float(np.diff(positions).min() if len(sizes) > 1 else 1) / len(drawn)
     for i, (method, style) in enumerate(drawn.items()):
         shift = step * (i - (len(drawn) - 1) / 2)
         draw_line(panel, positions + shift, [evaluation.cells[method, size, classifier] for size in sizes], style)
@@ -111,30 +111,14 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
     """Draw the means of cells with bars of one standard error, hollow where components are fewer than asked for."""
     means = np.array([cell.summary.mean for cell in cells])
     panel.plot(at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-", alpha=0.85)
-    panel.errorbar(at, means, yerr=_errors(cells), fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
+    errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
+    panel.errorbar(at, means, yerr=errors, fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
     full = np.array([cell.used == cell.n_components for cell in cells], bool)
     for chosen, face in ((full, style.colour), (~full, "white")):
         panel.plot(
             at[chosen], means[chosen], color=style.colour, marker=style.marker, markersize=4.5, markeredgewidth=1,
             markerfacecolor=face, linestyle="none",
         )  # fmt: skip
-
-
-def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    drawn = styles(evaluation)
-    for position, method in enumerate(evaluation.methods):
-        cell, style = evaluation.cells[method, evaluation.n_components[0], classifier], drawn[method]
-        panel.errorbar(
-            [cell.summary.mean], [position], xerr=_errors([cell]), fmt=style.marker, color=style.colour, markersize=5,
-            elinewidth=1.3, markerfacecolor="white" if cell.used < cell.n_components else style.colour,
-        )  # fmt: skip
-    drawing.named_lines(panel, [plain(title_of(method)) for method in evaluation.methods])
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
-
-
-def _errors(cells: Sequence[Cell]) -> np.ndarray:
-    return np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
 
 
 def split_errors(evaluation: Evaluation) -> list[Figure]:

@@ -56,7 +56,7 @@ def _error_table(
         f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
     )
     about += f": {title}" if title else ""
-    return Table([Column("method", "error"), *columns], rows, title, key=f"errors-{number}", about=about)
+    return Table([Column("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
 
 
 def _error(cell: Cell, least: float, decimals: int) -> Shown:
@@ -100,7 +100,7 @@ def standings(evaluation: Evaluation) -> Table:
     counted = (f"below {reference}", "significantly below", f"above {reference}", "significantly above")
     return Table(
         [
-            Column("method", "name"), Column("lowest mean error", "number"), Column("with"),
+            Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
             *(Column(heading, "number") for heading in counted),
         ],
         rows,

@@ -175,7 +175,7 @@ def note_of_first(methods: Sequence[MethodResult]) -> str:
 def methods_part(methods: Sequence[MethodResult], words: Sequence[str] = ()) -> Part:
     """Return the table of methods under its heading, with more words on them."""
     columns = (
-        Column("method"), Column("components", "number"), Column("share of its total"),
+        Column("method", "head"), Column("components", "number"), Column("share of its total"),
         Column("what bounds the number"), Column("directions"),
     )  # fmt: skip
     table = Table(columns, [_method_row(method) for method in methods])
@@ -196,7 +196,7 @@ def _method_row(method: MethodResult) -> list[Cell]:
     return [
         Cell(method.title, [method.name]),
         Cell(str(method.n_components), numbers),
-        Cell("; ".join(shares), ["mean of the classes"] if method.models else []),
+        Cell("\n".join(shares), ["mean of the classes"] if method.models else []),
         Cell(method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}")),
         Cell(
             "orthonormal" if method.method.orthonormal else "not orthonormal",
@@ -235,7 +235,7 @@ def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
             _share(float(together[k])),
             _number(method.residuals[k], 2),
             _number(method.relative_errors[k], 2),
-            Cell(mark=_remarks(bool(method.imprecise[k]), bool(method.active[k]))),
+            Cell(mark="close to rounding" if method.imprecise[k] else "" if method.active[k] else "switched off"),
         ]
         for k in listed
     ]
@@ -243,39 +243,19 @@ def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
         [*([Column("class")] if n_models else []), *(Column(heading, "number") for heading in headings), Column("")],
         rows,
         method.title,
-        _heading(method),
+        counted(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),
         above=f"In place of eigenvalues: {values}.{of_class if n_models else ''}" if values else "",
-        below=_below(method, listed),
+        below=_below(method, len(method.eigenvalues) - len(listed)),
         opens=opens,
     )
 
 
-def _heading(method: MethodResult) -> str:
-    off, imprecise = np.count_nonzero(~method.active), method.imprecise.sum()
-    return (
-        counted(method.n_components, "component")
-        + (f" for each of {len(method.models)} classes" if method.models else "")
-        + (f", {off} switched off" if off else "")
-        + (f", {imprecise} close to rounding" if imprecise else "")
-    )
-
-
-def _remarks(is_imprecise: bool, is_active: bool) -> str:
-    return ", ".join(["close to rounding"] * is_imprecise + ["switched off"] * (not is_active))
-
-
-def _below(method: MethodResult, listed: list[int]) -> str:
+def _below(method: MethodResult, more: int) -> str:
     """Return sentences on the total and on components that are not listed."""
-    more, total = len(method.eigenvalues) - len(listed), ""
-    if np.isfinite(method.total):
-        values, shares = method.method.values, method.method.shares
-        what = f"Shares are those of a total ({shares})" if shares else "Their total"
-        total = f"{what if values else 'Sum of all eigenvalues'}: {_number(method.total)}. "
-    if not more:
-        return total
-    imprecise = int(np.delete(method.imprecise, listed).sum())
-    close = f", {imprecise} of them close to rounding" if imprecise else ""
-    return f"{total}{more} more {'component is' if more == 1 else 'components are'} in the model{close}."
+    shares, what = method.method.shares, "Their total" if method.method.values else "Sum of all eigenvalues"
+    what = f"Shares are those of a total ({shares})" if shares else what
+    total = f"{what}: {_number(method.total)}. " if np.isfinite(method.total) else ""
+    return total + (f"{counted(more, 'more component')} in the model." if more else "")
 
 
 def _share(share: float) -> str:

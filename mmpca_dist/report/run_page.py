@@ -164,7 +164,7 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
 
 def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:
     title, words, (what, value, other) = CERTIFICATES[name]
-    columns = [Column(what), Column(value, "number"), Column(other, "number" if name == "plan" else "text")]
+    columns = [Column(what, "head"), Column(value, "text" if name == "plan" else "number"), Column(other)]
     return Part(name, title, [words], tables=[ShownTable(columns, rows)])
 
 

@@ -111,7 +111,7 @@ def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classif
             rows.append([Cell(title_of(method), [method]), *cells])
     title = label(evaluation, classifier)
     return Table(
-        [Column("method", "error"), *(Column(f"K = {size}", "error") for size in sizes)],
+        [Column("method", "head"), *(Column(f"K = {size}", "error") for size in sizes)],
         rows,
         title,
         key=f"margins-{number}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,10 @@ def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
 
 def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
     columns, n_features = min(COMPONENTS, max(len(m.leading) for m in methods)), methods[0].components.shape[1]
-    draw: Callable[..., None] = _largest_bars
-    height = 0.19 * drawing.LARGEST + 0.6
+    n_bars = n_features if n_features <= FEW_FEATURES else drawing.LARGEST
+    draw, height = _bars_by_name, 0.19 * n_bars + 0.6
     caption = f"The {drawing.LARGEST} features of {n_features:,} with the largest weights in a component"
     if n_features <= FEW_FEATURES:
-        draw, height = _named_bars, 0.19 * n_features + 0.55
         caption = "Each bar is the weight of one feature in a component"
     elif n_features <= MANY_FEATURES and names is None:
         draw, height = _bars_by_position, 1.7
@@ -87,29 +86,19 @@ def _colours(values: NDArray[np.float64]) -> list[str]:
     return [POSITIVE if value > 0 else NEGATIVE for value in values]
 
 
-def _named_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
-    labels = drawing.feature_labels(names, range(len(direction)), 28)
-    _horizontal(panel, direction, labels if first else [""] * len(direction))
-    panel.set_xlim(-1.05, 1.05)
-    panel.set_xticks([-1, -0.5, 0, 0.5, 1])
-
-
-def _largest_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
-    largest = drawing.largest(direction)
-    values = direction[largest]
-    labels = drawing.feature_labels(names, largest)
-    _horizontal(panel, values, [label if value else "" for label, value in zip(labels, values, strict=True)])
-    low, high = 1.08 * min(values.min(), 0), 1.08 * max(values.max(), 0)
+def _bars_by_name(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
+    """Draw the weights of all features, which panels side by side name once, or the largest of many."""
+    has_few = len(direction) <= FEW_FEATURES
+    chosen = list(range(len(direction))) if has_few else drawing.largest(direction)
+    positions, values = np.arange(len(chosen)), direction[chosen]
+    labels = drawing.feature_labels(names, chosen, 28 if has_few else 17)
+    is_named = np.full(len(values), first) if has_few else values != 0
+    panel.barh(positions, values, height=0.7, color=_colours(values))
+    drawing.named_lines(panel, [label if shown else "" for label, shown in zip(labels, is_named, strict=True)])
+    panel.axvline(0, color=FAINT, linewidth=0.8)
+    low, high = (-1.05, 1.05) if has_few else (1.08 * min(values.min(), 0), 1.08 * max(values.max(), 0))
     panel.set_xlim(low, high) if high > low else panel.set_xlim(-1, 1)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
-
-
-def _horizontal(panel: Axes, values: NDArray[np.float64], labels: list[str]) -> None:
-    positions = np.arange(len(values))
-    panel.barh(positions, values, height=0.7, color=_colours(values))
-    drawing.named_lines(panel, labels)
-    panel.axvline(0, color=FAINT, linewidth=0.8)
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
 
 
 def _bars_by_position(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
