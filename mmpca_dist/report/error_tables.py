@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, format_time
 
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
@@ -15,7 +15,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell as Shown
 from mmpca_dist.pictures.frame import Column, Table
 from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread
-from mmpca_dist.report.pages import DASH, bars, seconds_in_words
+from mmpca_dist.report.pages import DASH, bars
 
 WIDEST = 8
 """Up to so many pairs of a number of components and a classifier share one table."""
@@ -118,7 +118,7 @@ def costs(evaluation: Evaluation) -> Table:
     rows = [
         (
             SHARED.get(name) or title_of(name),
-            seconds_in_words(seconds[name]) if name in seconds else DASH,
+            format_time(seconds[name]) if name in seconds else DASH,
             length,
             format_bytes(read[name]) if name in read else DASH,
         )

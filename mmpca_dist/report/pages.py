@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
+from dask.utils import format_time
 
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Column, Figure, Part, Table
@@ -52,9 +53,9 @@ def page(
         lstrip_blocks=True,
         finalize=_printable,
     )
-    seconds = seconds_in_words(sum(stages.values()))
+    seconds = format_time(sum(stages.values()))
     timed = [Column("stage"), Column("time", "number"), Column("", "bar")]
-    rows = zip(stages, map(seconds_in_words, stages.values()), bars(stages.values()), strict=True)
+    rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
     run = Part("run", "The run", [f"Where the time went, {seconds} in all."], tables=[Table(timed, list(rows))])
     return environment.get_template("page.html").render(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
@@ -116,12 +117,3 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
         [*columns, Column("", "bar")], rows, "Classes", "and how many rows each has", below=below,
         opens=opens and len(names) <= OPEN_CLASSES,
     )  # fmt: skip
-
-
-def seconds_in_words(seconds: float) -> str:
-    """Return a time as a reader wants it: ``1.25 s``, ``3 min 07 s``."""
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

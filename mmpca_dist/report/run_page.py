@@ -44,6 +44,7 @@ SECTIONS = Registry(
     Section,
     "mmpca_dist.report.sections",
     *(f"{models.__name__}.{family.name}" for family in iter_modules(models.__path__)),
+    group="mmpca_dist.sections",
     order=lambda section: section.position,
 )
 """The sections with pictures: of methods in general, and those that families bring."""
