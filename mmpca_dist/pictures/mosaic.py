@@ -45,21 +45,17 @@ def coefficient_images(
 
     Red is positive and blue negative. Each image has a scale of its own, or each column has one.
     """
-    columns = max(len(rows) for _, rows in lines)
     reaches = [np.abs(rows).max(axis=1) for _, rows in lines]
     if one_scale:
         reaches = [np.max(reaches, axis=0)] * len(lines)
-    tiles = [
-        (
-            name,
-            [
-                Tile(row.reshape(shape), k, (-(reach or 1.0), reach or 1.0), "" if i else titles[k])
-                for k, (row, reach) in enumerate(zip(rows, reaches[i].tolist(), strict=True))
-            ],
-        )
-        for i, (name, rows) in enumerate(lines)
-    ]
-    return mosaic(tiles, (PAGE_WIDTH - NAMES_WIDTH) / max(columns, FEWEST), TALLEST, "RdBu_r")
+    tiles: list[tuple[str, list[Tile]]] = []
+    for (name, rows), own in zip(lines, reaches, strict=True):
+        ends = [(-reach, reach) if reach else (-1.0, 1.0) for reach in own.tolist()]
+        above = [""] * len(rows) if tiles else titles
+        images = [Tile(row.reshape(shape), k, ends[k], above[k]) for k, row in enumerate(rows)]
+        tiles.append((name, images))
+    columns = max(FEWEST, *(len(rows) for _, rows in lines))
+    return mosaic(tiles, (PAGE_WIDTH - NAMES_WIDTH) / columns, TALLEST, "RdBu_r")
 
 
 def widths(shape: tuple[int, int], room: float, tallest: float) -> tuple[float, float]:

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.method_section import MethodSection
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.notes import certificates_of, counted
-from mmpca_dist.jobs.records import SOLVE, Results
+from mmpca_dist.jobs.records import SOLVE
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.pictures.drawing import plain
 from mmpca_dist.pictures.frame import Cell, Column, Part, Table
+from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.pages import DASH
 
 TABLE_ROWS = 10
@@ -73,10 +71,10 @@ class MethodResult:
     """The classes that have a model each, with K over their number components; empty where there is one model."""
 
     @classmethod
-    def of(cls, run: RunDirectory, config: RunConfig, section: MethodSection, results: Results) -> MethodResult:
+    def of(cls, finished: FinishedRun, section: MethodSection) -> MethodResult:
         """Load what a run computed for a method."""
-        name = section.label
-        model, entry = load_model(run.uri, name), results.of(SOLVE)["models"][name]
+        name, results = section.label, finished.results
+        model, entry = finished.model(name), results.of(SOLVE)["models"][name]
         proved = certificates_of(results).get(name, {})
         history = proved.get("history", [])
         return cls(
@@ -91,7 +89,7 @@ class MethodResult:
             total=model.total_,
             limit=entry["limit"],
             # Of some methods there are models of one number of components alone.
-            requested=sizes_of(config, results, name) if model._nested else [model._n_used],
+            requested=sizes_of(finished.config, results, name) if model._nested else [model._n_used],
             n_components=entry["n_components"],
             models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],
             history=history,

@@ -103,8 +103,8 @@ def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
     count, choice, maps = results.of(COUNT), results.find(CHOOSE), results.find(MAPS)
-    methods = [MethodResult.of(run, config, section, results) for section in config.methods]
     finished = FinishedRun(run, config, dataset, results)
+    methods = [MethodResult.of(finished, section) for section in config.methods]
     parts = results.of(REDUCE).get("taken", [])
     of_parts = [part["note"] for part in parts if "note" in part]
     return ReportContents(

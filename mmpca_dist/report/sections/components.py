@@ -20,7 +20,7 @@ POSITIVE, NEGATIVE = "#B2182B", "#2166AC"
 """The ends of the diverging map RdBu, which images use."""
 FEW_FEATURES, MANY_FEATURES = 12, 200
 """Up to so many features, all have a bar: with its name, or by position if they have no names."""
-COMPONENTS, IMAGES = 3, 8
+MOST_BARS, MOST_IMAGES = 3, 8
 """How many components have bars; how many have images."""
 
 
@@ -31,7 +31,7 @@ def _components(methods: Sequence[MethodResult], _: None, dataset: Mapping[str, 
 
 
 def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
-    lines = [(method.label, method.directions(IMAGES)) for method in methods]
+    lines = [(method.label, method.directions(MOST_IMAGES)) for method in methods]
     longest = max(len(images) for _, images in lines)
     sheet = coefficient_images(lines, shape, [str(k + 1) for k in range(longest)])
     caption = (
@@ -43,7 +43,7 @@ def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
 
 
 def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
-    columns, n_features = min(COMPONENTS, max(len(m.leading) for m in methods)), methods[0].components.shape[1]
+    columns, n_features = min(MOST_BARS, max(len(m.leading) for m in methods)), methods[0].components.shape[1]
     n_bars = n_features if n_features <= FEW_FEATURES else drawing.LARGEST
     draw, height = _bars_by_name, 0.19 * n_bars + 0.6
     caption = f"The {drawing.LARGEST} features of {n_features:,} with the largest weights in a component"
@@ -111,4 +111,4 @@ def _bars_by_position(panel: Axes, direction: NDArray[np.float64], names: list[s
     panel.yaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
 
 
-COMPONENTS_SECTION = Section("components", 60, _components)
+COMPONENTS = Section("components", 60, _components)
