@@ -26,7 +26,7 @@ VOID = {"meta", "img", "br"}
 NASTY = "<script>alert('x')</script>"
 
 
-OF_METHOD = {field.name for field in dataclasses.fields(Method)} - {"name", "title", "limit"}
+OF_METHOD = {field.name for field in dataclasses.fields(Method)} - {"name", "title", "limit", "residuals"}
 
 
 def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> MethodResult:
