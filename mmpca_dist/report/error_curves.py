@@ -39,9 +39,15 @@ def error_curves(evaluation: Evaluation) -> Figure:
     for panel, classifier in zip(panels, classifiers, strict=True):
         _curves(panel, evaluation, classifier)
         drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), "components", "test error (%)")
-    handles = [_handle(method, style) for method, style in styles(evaluation).items()]
-    columns = _legend_columns(handles, sheet.get_figwidth())
-    drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+    names = [plain(title_of(method)) for method in styles(evaluation)]
+    handles = [
+        Line2D(
+            [], [], color=s.colour, marker=s.marker, markersize=5, linewidth=1.4, linestyle="--" if s.dashed else "-"
+        )
+        for s in styles(evaluation).values()
+    ]
+    room = int(sheet.get_figwidth() / (LEGEND_LINE + LEGEND_LETTER * max(map(len, names))))
+    drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
     return drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
@@ -59,19 +65,6 @@ def _curves_caption(evaluation: Evaluation) -> str:
     if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "
     return caption + "Vertical scales differ from panel to panel."
-
-
-def _legend_columns(handles: list[Line2D], width: float) -> int:
-    """Return how many columns of a legend fit a width in inches, in rows that are filled evenly."""
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    return drawing.even_columns(len(handles), max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest))))
-
-
-def _handle(method: str, style: Style) -> Line2D:
-    return Line2D(
-        [], [], color=style.colour, marker=style.marker, markersize=5, linewidth=1.4,
-        linestyle="--" if style.dashed else "-", label=plain(title_of(method)),
-    )  # fmt: skip
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
