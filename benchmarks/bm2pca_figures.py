@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from mmpca_dist import BayesianMarginPCA
-from mmpca_dist.report import drawing
+from mmpca_dist.pictures import drawing
 
 DOCS = Path(__file__).parents[1] / "docs"
 HEIGHT = 3.1

@@ -17,8 +17,8 @@ import mmpca_pipelines
 ROOT = Path(mmpca_dist.__file__).parent
 PIPELINES = Path(mmpca_pipelines.__file__).parent
 LAYERS = (
-    "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "methods", "models",
-    "predictors", "evaluation", "planning", "configuration", "jobs", "report", "runs",
+    "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "pictures", "methods",
+    "models", "predictors", "evaluation", "planning", "configuration", "jobs", "report", "runs",
 )  # fmt: skip
 SHARED = ("errors", "blas", "registry", "settings", "durations", "limits", "finite", "jit", "compile_notice")
 """Below every layer; they import no layer themselves."""

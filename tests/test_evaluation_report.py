@@ -17,11 +17,12 @@ from helpers.reports import NASTY, check_page, check_picture
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.report.error_tables import error_grids, standing_rows
-from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections, write_evaluation_report
+from mmpca_dist.report.error_tables import error_tables, standings
+from mmpca_dist.report.evaluation_page import evaluation_tables, parts, render_evaluation, write_evaluation_report
 from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability
+from mmpca_dist.report.pages import figures_of
 from mmpca_dist.report.published_comparison import published_words
-from mmpca_dist.report.signed_margins import SignedMargins, margin_grids, signed_margins
+from mmpca_dist.report.signed_margins import SignedMargins, margins_part, signed_margins
 from mmpca_dist.stores import storage
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
@@ -75,33 +76,33 @@ TRICKY: dict[str, Callable[[], Evaluation]] = {
 @pytest.mark.parametrize("make", TRICKY.values(), ids=TRICKY.keys())
 def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
     made = make()
-    parts = sections(made)
-    drawn = [figure for part in parts for figure in part.figures]
+    shown = parts(made)
+    drawn = figures_of(shown)
     assert len({figure.name for figure in drawn}) == len(drawn) >= 1
     for figure in drawn:
         check_picture(figure)
-    page = check_page(render_evaluation(made, parts))
+    page = check_page(render_evaluation(made, shown))
     assert len(page.sources) == len(drawn)
     assert "Verdict" in page.text and made.splits[1:] in page.text
 
 
 def test_text_from_data_is_escaped_everywhere() -> None:
     made = with_nasty_names()
-    html = render_evaluation(made, sections(made))
+    html = render_evaluation(made, parts(made))
     assert "<script" not in html
     assert "<b>'" not in html
     assert check_page(html).text.count(NASTY) >= 20
 
 
 def standing(made: Evaluation, method: str) -> tuple[str, ...]:
-    (row,) = [row for row in standing_rows(made) if row["method"] == method]
-    return tuple(row[name] for name in ("lower", "significantly lower", "higher", "significantly higher"))
+    (row,) = [row for row in standings(made).rows if row[0] == method]
+    return tuple(row[3:])
 
 
 def test_standings_count_cells_that_err_less() -> None:
     made = evaluation(splits=12)
     assert standing(made, "PCA") == ("\N{EN DASH}",) * 4
-    assert standing_rows(made)[0]["with"] == "8 components, linear SVM, C = 0.1"
+    assert standings(made).rows[0][2] == "8 components, linear SVM, C = 0.1"
     # By the sign test, which takes splits for independent, the first is below PCA too. There are 18 tests.
     assert standing(made, "M-PCA0") == ("9 of 9", "0", "0 of 9", "0")
     assert standing(made, "M-PCA2") == ("9 of 9", "9", "0 of 9", "0")
@@ -123,27 +124,27 @@ def test_standings_count_cells_that_repeat_once() -> None:
 
 
 def test_few_columns_share_a_table_and_many_have_one_for_each_classifier() -> None:
-    (shared,) = error_grids(evaluation(sizes=(2, 4)))
-    assert shared.columns == [(c, f"K = {k}") for k in (2, 4) for c in CLASSIFIERS]
-    several = error_grids(evaluation())
-    assert [grid.title for grid in several] == list(CLASSIFIERS.values())
-    assert several[0].columns == [("K = 2", ""), ("K = 4", ""), ("K = 8", "")]
+    (shared,) = error_tables(evaluation(sizes=(2, 4)))
+    assert [(c.heading, c.small) for c in shared.columns[1:]] == [(c, f"K = {k}") for k in (2, 4) for c in CLASSIFIERS]
+    several = error_tables(evaluation())
+    assert [table.title for table in several] == list(CLASSIFIERS.values())
+    assert [column.heading for column in several[0].columns[1:]] == ["K = 2", "K = 4", "K = 8"]
 
 
 def test_the_lowest_mean_of_a_column_is_marked_and_every_tie_with_it() -> None:
-    (grid, *_) = error_grids(evaluation())
-    marked = [[entry.best for entry in entries] for _, _, entries in grid.rows]
+    (table, *_) = error_tables(evaluation())
+    marked = [[cell.best for cell in cells] for _, *cells in table.rows]
     assert marked == [[False] * 3, [False] * 3, [True] * 3]
-    (grid, *_) = error_grids(evaluation(errors=lambda *_: 9))
-    assert all(entry.best and not entry.significant for _, _, entries in grid.rows for entry in entries)
-    assert [entry.below for entry in grid.rows[1][2]] == ["p = 1.00"] * 3
+    (table, *_) = error_tables(evaluation(errors=lambda *_: 9))
+    assert all(cell.best and not cell.bold for _, *cells in table.rows for cell in cells)
+    assert [cell.small[0] for cell in table.rows[1][1:]] == ["p = 1.00"] * 3
 
 
 def test_cells_tell_what_is_less_than_asked_for() -> None:
-    (grid, *_) = error_grids(evaluation(most={"m-pca2": 4}))
-    assert [entry.remark for entry in grid.rows[2][2]] == ["", "", "with 4"]
-    (grid, *_) = error_grids(evaluation(splits=1))
-    assert "\N{PLUS-MINUS SIGN}" not in grid.rows[0][2][0].text
+    (table, *_) = error_tables(evaluation(most={"m-pca2": 4}))
+    assert ["with 4" in cell.small for cell in table.rows[2][1:]] == [False, False, True]
+    (table, *_) = error_tables(evaluation(splits=1))
+    assert "\N{PLUS-MINUS SIGN}" not in table.rows[0][1].text
 
 
 def test_decimals_grow_where_standard_errors_are_small() -> None:
@@ -151,7 +152,7 @@ def test_decimals_grow_where_standard_errors_are_small() -> None:
     more = [{**line, "rows": line["rows"] * 1000} for line in found.table.lines]
     wide = dataclasses.replace(found, table=ErrorTable(more))
     for made, places in ((found, 1), (wide, 3)):
-        text = error_grids(made)[0].rows[0][2][0].text
+        text = error_tables(made)[0].rows[0][1].text
         assert [len(number.partition(".")[2]) for number in text.split(PLUS_MINUS)] == [places] * 2
 
 
@@ -175,14 +176,14 @@ def test_pictures_of_splits_take_two_sizes_or_the_references_best() -> None:
 
 def test_pictures_say_which_methods_they_leave_out() -> None:
     made = evaluation(margins=[one for one in evaluation().margins if one["method"] != "m-pca0"])
-    captions = {figure.name: figure.caption for part in sections(made) for figure in part.figures}
+    captions = {figure.name: figure.caption for figure in figures_of(parts(made))}
     assert "Not shown, because their classifiers have no hyperplane: M-PCA0." in captions["signed-margins-1"]
 
 
 def test_pictures_of_margins_say_in_which_columns_they_are() -> None:
     for standardized, told in ((False, "original columns. "), (True, "original columns, standardised. ")):
         made = evaluation(standardized=standardized)
-        captions = [figure.caption for part in sections(made) for figure in part.figures if "signed" in figure.name]
+        captions = [figure.caption for figure in figures_of(parts(made)) if "signed" in figure.name]
         assert captions and all(f"Grey: in the {told}" in caption for caption in captions)
 
 
@@ -212,17 +213,18 @@ def test_margins_without_width_keep_all_their_rows() -> None:
 
 
 def test_the_table_of_margins_has_means_over_splits() -> None:
-    (grid,) = margin_grids(evaluation(splits=3))
-    assert [(title, small) for title, small, _ in grid.rows][:2] == [("all columns", "40 columns"), ("PCA", "pca")]
-    assert [entry.text for entry in grid.rows[1][2]] == ["-0.6"] * 3  # mean of -0.5, -0.6, -0.7
-    assert [entry.below for entry in grid.rows[2][2]] == ["0.3"] * 3
+    (part,) = margins_part(evaluation(splits=3))
+    rows = part.tables[0].rows
+    assert [row[0].words for row in rows][:2] == ["all columns 40 columns", "PCA pca"]
+    assert [cell.text for cell in rows[1][1:]] == ["-0.6"] * 3  # mean of -0.5, -0.6, -0.7
+    assert [cell.small for cell in rows[2][1:]] == [["0.3"]] * 3
 
 
 def test_published_figures_are_counted_in_words() -> None:
     made = evaluation(sizes=(5, 11), classifiers=FOUR, published="ionosphere")
     missed = [row for row in made.compared if row.within is False]
     assert f"Of all {len(made.compared)} cells, {len(missed)} miss by more" in published_words(made)
-    page = check_page(render_evaluation(made, sections(made)))
+    page = check_page(render_evaluation(made, parts(made)))
     assert next(row.reason for row in missed if row.reason)[:60] in page.text
     alone = evaluation(sizes=(5,), classifiers=FOUR, published="ionosphere", splits=1)
     assert "One split has no standard error" in published_words(alone)
@@ -257,8 +259,8 @@ def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
 
 
 def test_tables_for_artifacts_are_rows_of_text() -> None:
-    tables = evaluation_tables(evaluation(("pca", "m-pca0"), (5, 11), FOUR, published="ionosphere"))
-    assert list(tables) == ["standings", "errors-1", "margins-1", "costs", "published"]
+    tables = evaluation_tables(parts(evaluation(("pca", "m-pca0"), (5, 11), FOUR, published="ionosphere")))
+    assert list(tables) == ["standings", "errors-1", "margins-1", "published", "costs"]
     for description, rows in tables.values():
         assert description
         assert rows
@@ -267,5 +269,5 @@ def test_tables_for_artifacts_are_rows_of_text() -> None:
     (pca, first) = tables["errors-1"][1]
     assert "svm K = 5" in pca
     assert "p = " in first["svm K = 5"] and "*" in first["svm K = 5"]
-    assert "published" not in evaluation_tables(evaluation())
-    assert not math.isnan(float(evaluation_tables(evaluation(splits=1))["errors-1"][1][0]["K = 2"].rstrip("*")))
+    assert "published" not in evaluation_tables(parts(evaluation()))
+    assert not math.isnan(float(evaluation_tables(parts(evaluation(splits=1)))["errors-1"][1][0]["K = 2"].rstrip("*")))

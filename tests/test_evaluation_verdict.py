@@ -10,8 +10,8 @@ from helpers.evaluations import evaluation
 from helpers.reports import check_page
 
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.report.error_tables import standing_rows
-from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections
+from mmpca_dist.report.error_tables import standings
+from mmpca_dist.report.evaluation_page import evaluation_tables, parts, render_evaluation
 from mmpca_dist.report.evaluation_words import words
 
 
@@ -57,7 +57,7 @@ def test_all_columns_are_named_by_how_many_columns_there_are() -> None:
     lines = [{**line, "used": 1024} if line["method"] == "all-columns" else line for line in made.table.lines]
     made = dataclasses.replace(made, table=ErrorTable(lines))
     assert "is that of All columns (1,024) under linear SVM" in words(made)[0]
-    (row,) = [row for row in standing_rows(made) if row["method"] == "All columns"]
+    (row,) = [row for row in standings(made).records() if row["method"] == "All columns"]
     assert row["with"] == "1,024 columns, linear SVM, C = 0.1"
 
 
@@ -142,13 +142,13 @@ def test_the_verdict_of_one_difference_everywhere_claims_nothing() -> None:
 
 def test_the_page_says_what_is_tested_and_how_often() -> None:
     made = evaluation(splits=12)
-    text = check_page(render_evaluation(made, sections(made))).text
-    assert "Holm\N{RIGHT SINGLE QUOTATION MARK}s correction for 18 tests" in text
+    text = check_page(render_evaluation(made, parts(made))).text
+    assert "Holm's correction for 18 tests" in text
     assert "one pair in twenty" not in text
     assert "It is of these splits only" in text
-    (row,) = [row for row in standing_rows(made) if row["method"] == "M-PCA2"]
-    assert (row["lower"], row["significantly lower"], row["significantly higher"]) == ("9 of 9", "9", "0")
-    description, rows = evaluation_tables(made)["errors-1"]
+    (row,) = [row for row in standings(made).records() if row["method"] == "M-PCA2"]
+    assert (row["below PCA"], row["significantly below"], row["significantly above"]) == ("9 of 9", "9", "0")
+    description, rows = evaluation_tables(parts(made))["errors-1"]
     assert "Holm's correction for 18 tests" in description
     assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])
 

@@ -14,10 +14,10 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.models.projection_penalty.pictures import PenaltyParts, penalty_parts
 from mmpca_dist.optimise.interior_point import HingeSweep
 from mmpca_dist.optimise.newton import NewtonSweep
 from mmpca_dist.passes.scratch import ZarrScratch
-from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.stages import preview
 
@@ -274,9 +274,22 @@ def test_the_report_shows_both_parts(uri, tmp_path):
     model = load_model(str(tmp_path / "out"), "projection-penalty")
     parts = PenaltyParts.of("Projection penalty", model)
     assert len(parts.classes) == len(parts.inside) == len(model.coef_)
-    (figure,) = penalty_parts([parts], None, None)
+    (figure,) = penalty_parts([], [parts], {"image_shape": None, "feature_names": None})
     shown = "The first 10 of" in figure.caption
     assert shown == (len(parts.classes) > 10)
+
+
+def test_a_report_of_penalties_alone_has_their_pictures_only(tmp_path):
+    """A reduction by m-pca2 leaves margins, but no method has components whose margins could be drawn."""
+    variants = [
+        {"label": "l", "alpha": "auto"}, {"label": "h", "loss": "hinge", "reduction": "m-pca0"},
+        {"label": "s", "loss": "squared", "reduction": "m-pca2"}, {"label": "l1", "penalty": "l1", "alpha": 10.0},
+    ]  # fmt: skip
+    methods = [{"name": "projection-penalty", **variant} for variant in variants]
+    config = config_of(tmp_path / "out", "bundled:wine", methods=methods, n_components=[2], standardize=True)
+    results = run(config)
+    assert results["search"]["certificate"]["proved_exact"] == 1
+    assert [figure["name"] for figure in results["report"]["figures"]] == [f"penalty-{k}" for k in (1, 2, 3, 4)]
 
 
 def test_its_parameters_survive_a_clone():

@@ -13,7 +13,7 @@ from helpers.sheets import drawn_sheet
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.report.reconstructions import Reconstructions, example_rows
+from mmpca_dist.report.sections.reconstructions import Reconstructions, example_rows
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.tables.readers.memory import ArrayDataset
 

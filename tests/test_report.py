@@ -19,8 +19,10 @@ from helpers.reports import (
     with_rebuilt,
 )
 
-from mmpca_dist.report.drawing import Figure
-from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.report import run_page
+from mmpca_dist.report.run_page import SECTIONS, ReportContents, figures, render
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
 
@@ -76,7 +78,9 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "margins of one pair": lambda: with_margins(pairs=1),
     "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),
     "pairs that all coincide": lambda: with_margins(before=np.zeros(400)),
-    "nothing but methods": lambda: report_contents(plan=[], notes=[], versions={}, config_yaml="", projected={}),
+    "nothing but methods": lambda: report_contents(
+        certificates={}, notes=[], versions={}, config_yaml="", projected={}
+    ),
 }
 
 
@@ -93,11 +97,34 @@ def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> 
         assert method.title in page.text
 
 
+def test_every_section_of_a_method_is_there_and_has_a_place_of_its_own() -> None:
+    named = {name for method in METHODS.values() for name in method.sections}
+    assert named == set(SECTIONS)
+    positions = [section.position for section in SECTIONS.values()]
+    assert positions == sorted(set(positions))
+
+
+def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+
+    def draw(methods: Any, data: Any, dataset: Any) -> list[Figure]:
+        shown.append(([method.name for method in methods], data, dataset["classes"]))
+        return [Figure("new", "New", "A new picture.", figures(report_contents())[0].png)]
+
+    methods = [method_result("pca"), method_result("new", sections=("new",))]
+    alone = [figure.name for figure in figures(report_contents(methods))]
+    monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": Section("new", 100, draw, lambda *_: None)})
+    assert [figure.name for figure in figures(report_contents(methods))] == alone, "it has no data to show"
+    contents = report_contents(methods, data={"new": 5})
+    assert [figure.name for figure in figures(contents)] == [*alone, "new"]
+    assert shown == [(["new"], 5, ["ant", "bee", "cat"])]
+
+
 def test_text_from_data_is_escaped_everywhere() -> None:
     contents = report_contents(
         [method_result(title=NASTY, limit=NASTY)],
         classes=[NASTY, "b"],
-        plan=[(NASTY, NASTY, NASTY)],
+        certificates={"plan": [(NASTY, NASTY, NASTY)]},
         stages={NASTY: 1.0},
         config_yaml=NASTY,
         versions={NASTY: NASTY},
@@ -140,7 +167,7 @@ def test_only_components_near_rounding_are_marked() -> None:
 
 
 def test_a_method_that_found_less_than_asked_says_why() -> None:
-    short = method_result(k=2, requested=[2, 8], sizes=[2], limit="the number of classes less one, 2")
+    short = method_result(k=2, requested=[2, 8], limit="the number of classes less one, 2")
     text = Page(render(report_contents([short]), [])).text
     assert "asked for 8" in text
     assert "the number of classes less one, 2" in text

@@ -13,10 +13,10 @@ from helpers.runs import make_config
 from helpers.sheets import drawn_sheet
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
-from mmpca_dist.report.evidence import MOST_PANELS, MOST_ROWS, Evidence, evidence
-from mmpca_dist.report.method_results import method_row
-from mmpca_dist.report.pair_margins import PairMargins
+from mmpca_dist.models.bayesian_margin.pictures import MOST_PANELS, Evidence, evidence
+from mmpca_dist.report.method_results import eigenvalue_table, methods_part
 from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.runs.summary import components, legend
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
@@ -26,7 +26,8 @@ NAN = re.compile(r"\bnan")
 
 
 def with_evidence(*fits: Evidence) -> ReportContents:
-    return report_contents(evidence=list(fits))
+    shown = method_result(sections=("evidence", "spectrum"))
+    return report_contents([shown], data={"evidence": list(fits)})
 
 
 def low_rank(n_classes: int) -> tuple[Any, Any]:
@@ -52,20 +53,20 @@ def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
     np.testing.assert_array_equal(of_model.noise, 1 / model.noise_)
     assert of_model.switched_off.shape == (1 if n_classes == 2 else 3, 6)
     assert of_model.switched_off.sum() == np.count_nonzero(model.switched_off_) > 0
-    for figure in evidence([of_model]):
+    for figure in evidence([], [of_model], {}):
         check_picture(figure)
 
 
 def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
-    assert evidence([]) == []
     assert {"evidence", "relevance"}.isdisjoint(by_name(report_contents()))
 
 
 @pytest.mark.parametrize(
-    ("classes", "sweeps"), [([], 1), ([], 400), (ABC, 2), (MANY, 30), ([f"c{i}" for i in range(MOST_ROWS + 30)], 40)]
+    ("classes", "sweeps"), [([], 1), ([], 400), (ABC, 2), (MANY, 30), ([f"c{i}" for i in range(70)], 40)]
 )
 def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps: int) -> None:
-    drawn = evidence([evidence_of("BM2PCA", classes, sweeps=sweeps), evidence_of("other", classes, k=1, off=0)])
+    fits = [evidence_of("BM2PCA", classes, sweeps=sweeps), evidence_of("other", classes, k=1, off=0)]
+    drawn = evidence([], fits, {})
     assert [figure.name for figure in drawn] == ["evidence", "relevance"]
     for figure in drawn:
         check_picture(figure)
@@ -97,7 +98,7 @@ def test_few_classes_have_names_and_many_a_mean(
 
 def test_a_fit_that_ran_out_of_sweeps_is_named() -> None:
     done, stopped = (evidence_of(title, ABC, sweeps=n) for title, n in (("DONE", 200), ("STOPPED", 5)))
-    caption = evidence([done, stopped])[0].caption
+    caption = evidence([], [done, stopped], {})[0].caption
     assert "STOPPED: the last sweep still gained more than the tolerance." in caption
     assert "DONE" not in caption
 
@@ -118,22 +119,19 @@ def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch
     )
 
 
-def test_many_models_are_rows_of_a_heat_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(MANY) > MOST_PANELS
-    fit = evidence_of("BM2PCA", MANY, k=5, off=2)
-    panel = drawn_sheet(monkeypatch, with_evidence(fit), "relevance").axes[0]
-    cells = panel.images[0].get_array()
-    np.testing.assert_array_equal(np.ma.getmaskarray(cells), fit.switched_off)
-    np.testing.assert_allclose(cells[:, :3], fit.squares[:, :3] / fit.noise[:, None])
-    assert [label.get_text() for label in panel.get_yticklabels()] == MANY
-    assert panel.get_legend().get_texts()[0].get_text() == "switched off"
+def test_of_many_models_the_first_have_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{i:02d}" for i in range(MOST_PANELS + 3)]
+    contents = with_evidence(evidence_of("BM2PCA", names))
+    panels = drawn_sheet(monkeypatch, contents, "relevance").axes
+    assert [panel.get_title(loc="left") for panel in panels] == [f"BM2PCA: {name}" for name in names[:MOST_PANELS]]
+    assert f"The first {MOST_PANELS} of {MOST_PANELS + 3} models are shown." in by_name(contents)["relevance"].caption
 
 
 def test_captions_count_what_is_switched_off() -> None:
     uneven = evidence_of("UNEVEN", MANY, k=5, off=2)
     uneven.switched_off[0] = False
     none, one = evidence_of("NONE", MANY, off=0), evidence_of("ONE", [], k=4, off=3)
-    caption = evidence([uneven, none, one])[1].caption
+    caption = evidence([], [uneven, none, one], {})[1].caption
     assert "UNEVEN has switched off 22 of 60 components, 0 to 2 of the 5 in the model of each class." in caption
     assert "NONE has switched none off." in caption
     assert caption.endswith("ONE has switched off 3 of 4 components.")
@@ -141,23 +139,24 @@ def test_captions_count_what_is_switched_off() -> None:
 
 def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> None:
     method = by_class(ABC)
-    row = method_row(method)
-    assert [(line["model"], line["number"]) for line in row["rows"]] == [(c, k) for c in ABC for k in (1, 2, 3)]
+    rows = eigenvalue_table(method).records()
+    assert [(line["class"], line["no."]) for line in rows] == [(c, k) for c in ABC for k in "123"]
     first, second = method.shares[:4], method.shares[4:8]
-    assert row["rows"][3]["together"] == row["rows"][3]["share"] == f"{100 * second[0]:.1f}%"
-    assert row["rows"][2]["together"] == f"{100 * first[:3].sum():.1f}%"
-    assert row["held"] == [f"{100 * method.shares.sum() / 3:.1f}% in 4"]
-    assert (row["found"], row["models"], row["switched_off"], row["more"]) == (4, 3, 3, 3)
+    assert rows[3]["together"] == rows[3]["share"] == f"{100 * second[0]:.1f}%"
+    assert rows[2]["together"] == f"{100 * first[:3].sum():.1f}%"
+    (row,) = methods_part([method]).tables[0].records()
+    assert row["components"] == "4 for each of 3 classes 3 switched off"
+    assert row["share of its total"] == f"{100 * method.shares.sum() / 3:.1f}% in 4 mean of the classes"
     contents = report_contents([method_result(d=6), method], classes=ABC)
     text = check_page(render(contents, figures(contents))).text
     assert "for each of 3 classes" in text and "3 switched off" in text
-    assert "Shares are those of a total (variance): 3." in text
+    assert "Shares are those of a total (variance): 3. 3 more components in the model." in text
 
 
 def test_of_many_classes_the_first_are_listed() -> None:
-    row = method_row(by_class(MANY))
-    assert [line["model"] for line in row["rows"]] == [name for name in MANY[:10] for _ in range(2)]
-    assert row["more"] == 12 * 4 - 20
+    table = eigenvalue_table(by_class(MANY))
+    assert [line["class"] for line in table.records()] == [name for name in MANY[:10] for _ in range(2)]
+    assert f"{12 * 4 - 20} more components" in table.below
 
 
 def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +166,9 @@ def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.Monk
     mean = method.shares.reshape(3, 4).mean(axis=0)
     np.testing.assert_allclose(each.lines[1].get_ydata(), [*mean[:3], np.nan])
     np.testing.assert_allclose(together.lines[1].get_ydata(), np.cumsum(mean))
-    for name in ("spectrum", "spectrum-by-method"):
-        caption = by_name(contents)[name].caption
-        assert "BM2PCA has a model for each class against the rest" in caption
-        assert "Components that are switched off are left out." in caption
+    caption = by_name(contents)["spectrum"].caption
+    assert "BM2PCA has a model for each class against the rest" in caption
+    assert "Components that are switched off are left out." in caption
 
 
 def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +207,7 @@ def test_pictures_leave_out_rows_as_they_are() -> None:
     nothing = np.full(6, np.nan)
     identity = method_result(
         "all-columns", d=6, k=6, components=np.eye(6), eigenvalues=nothing, residuals=nothing,
-        relative_errors=np.zeros(6), total=float("nan"), ordered=False, values="none", reduces=False,
+        relative_errors=np.zeros(6), total=float("nan"), ordered=False, values="none", sections=("choice",),
     )  # fmt: skip
     others = [method_result("pca", d=6), method_result("m-pca0", d=6)]
     contents = report_contents([others[0], identity, others[1]])

@@ -14,11 +14,13 @@ from helpers.sheets import drawn_sheet
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.jobs.notes import arbitrary
-from mmpca_dist.report.components import _rows_of_panels, overlaps
-from mmpca_dist.report.drawing import distinct, plain
+from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.pictures.drawing import distinct, plain
 from mmpca_dist.report.method_results import MethodResult
-from mmpca_dist.report.projections import _reach
 from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.report.sections.agreement import overlaps
+from mmpca_dist.report.sections.components import _rows_of_panels
+from mmpca_dist.report.sections.projections import _reach
 
 
 def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
@@ -49,8 +51,17 @@ def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> Non
     single = method_result("fisher", k=1, total=1.25)
     drawn = {figure.name: figure for figure in figures(report_contents([method_result(), single]))}
     assert "FISHER has one component, which holds 80%." in drawn["spectrum"].caption
-    alone = figures(report_contents([method_result()]))
-    assert [f.png for f in alone if f.name == "spectrum-by-method"] == [drawn["spectrum-by-method"].png]
+    assert not any(figure.name == "spectrum" for figure in figures(report_contents([single])))
+
+
+def test_points_close_to_rounding_are_hollow(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = report_contents([method_result(relative_errors=np.array([1e-6, 1e-3, 0.5]))])
+    each, _ = drawn_sheet(monkeypatch, contents, "spectrum").axes
+    curve, hollow = each.lines
+    assert list(curve.get_xdata()) == [1, 2, 3] and list(hollow.get_xdata()) == [3]
+    assert hollow.get_markerfacecolor() == "white"
+    caption = next(figure.caption for figure in figures(contents) if figure.name == "spectrum")
+    assert "Hollow points are components within a hundredfold of the rounding floor" in caption
 
 
 def test_panels_of_methods_with_one_component_stand_side_by_side() -> None:
@@ -71,8 +82,8 @@ def test_report_of_fitted_estimators() -> None:
     fitted = [MarginPCA(3, variant="m-pca0").fit(X, y), FisherDiscriminant(1).fit(X, y)]
     results = [
         MethodResult(
-            name, name, r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
-            r.total_, r.limit_, [len(r.eigenvalues_)], [3], len(r.eigenvalues_), name != "fisher", True,
+            name, name, METHODS[name], r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
+            r._active, r.total_, r.limit_, [3], len(r.eigenvalues_),
         )
         for name, r in zip(("m-pca0", "fisher"), fitted, strict=True)
     ]  # fmt: skip
@@ -101,10 +112,10 @@ def test_margins_say_what_they_are_of() -> None:
 
 def test_methods_are_sorted_by_what_they_keep_of_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = with_margins()
-    margins = dataclasses.replace(
-        contents.margins, after={"pca": 0.25 * contents.margins.before, "m-pca0": 0.5 * contents.margins.before}
-    )
-    (shown,) = drawn_texts(monkeypatch, dataclasses.replace(contents, margins=margins), "margins-kept")
+    margins = contents.data["margins"]
+    margins = dataclasses.replace(margins, after={"pca": 0.25 * margins.before, "m-pca0": 0.5 * margins.before})
+    changed = dataclasses.replace(contents, data={**contents.data, "margins": margins})
+    (shown,) = drawn_texts(monkeypatch, changed, "margins-kept")
     assert shown == ["50%", "25%"]
 
 

@@ -58,7 +58,7 @@ def request_of(job: Job) -> Request:
     """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
     blocks = {
-        section.label: section.method.n_blocks(config.largest, len(census.classes), job.dataset.n_features)
+        section.label: section.method.blocks(config.largest, len(census.classes), job.dataset.n_features)
         for section in config.methods
     }
     return Request(

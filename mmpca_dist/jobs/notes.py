@@ -37,7 +37,7 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
     method, title, notes = section.method, section.title, []
     eigenvalues, relative_errors = reducer.eigenvalues_, reducer.relative_errors_
     found = reducer._n_used
-    if found < asked and method.blocks != "all columns":
+    if found < asked and method.reduces:
         notes.append(
             f"{title} has {counted(found, 'component')} where {asked} were asked for: its limit is {reducer.limit_}."
         )

@@ -69,5 +69,7 @@ METHOD = Method(
     "d",
     AllColumns,
     ordered=False,
-    blocks="all columns",
+    blocks=lambda n_components, n_classes, n_features: -(-n_features // n_components),
+    reduces=False,
+    sections=("choice",),
 )

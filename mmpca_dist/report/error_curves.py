@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, label, probability, styles
 
 WIDE = 8
@@ -30,53 +31,46 @@ LINE = 10.0
 """Points between lines of text above a panel of single splits."""
 
 
-def error_curves(evaluation: Evaluation) -> list[Figure]:
+def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
-    classifiers, n_methods, many = evaluation.classifiers, len(evaluation.methods), len(evaluation.n_components) > 1
-    legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
-    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
-    labels = ("components", "test error (%)") if many else ("test error (%)",)
+    classifiers = evaluation.classifiers
+    legend = 0.12 * len(evaluation.methods) if len(classifiers) == 1 else 0.0  # of a narrow sheet
+    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend)
     for panel, classifier in zip(panels, classifiers, strict=True):
-        (_curves if many else _dots)(panel, evaluation, classifier)
-        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), *labels)
-    if many:
-        handles = [_handle(method, style) for method, style in styles(evaluation).items()]
-        columns = _legend_columns(handles, sheet.get_figwidth())
-        drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+        _curves(panel, evaluation, classifier)
+        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), "components", "test error (%)")
+    names = [plain(title_of(method)) for method in styles(evaluation)]
+    handles = [
+        Line2D(
+            [], [], color=s.colour, marker=s.marker, markersize=5, linewidth=1.4, linestyle="--" if s.dashed else "-"
+        )
+        for s in styles(evaluation).values()
+    ]
+    room = int(sheet.get_figwidth() / (LEGEND_LINE + LEGEND_LETTER * max(map(len, names))))
+    drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
+    many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    return [Figure("errors-by-components", title, _curves_caption(evaluation, many), drawing.png(sheet))]
+    return drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
 
 
-def _curves_caption(evaluation: Evaluation, many: bool) -> str:
+def _curves_caption(evaluation: Evaluation) -> str:
+    cells = evaluation.cells.values()
     caption = "Mean test error over the splits, in percent; lower is better. "
-    if any(cell.summary.count > 1 for cell in evaluation.cells.values()):
+    if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
-    if many:
-        caption += f"The reference, {title_of(evaluation.reference)}, is black. "
-        caption += "Points are moved apart sideways where they would cover each other. "
-        caption += f"Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
-    if any(cell.used < cell.n_components for cell in evaluation.cells.values()):
+    caption += (
+        f"The reference, {title_of(evaluation.reference)}, is black. Points are moved apart sideways where they would "
+        f"cover each other. Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
+    )
+    if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "
-    return caption + "Vertical scales differ from panel to panel." if many else caption.rstrip()
-
-
-def _legend_columns(handles: list[Line2D], width: float) -> int:
-    """Return how many columns of a legend fit a width in inches, in rows that are filled evenly."""
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    return drawing.even_columns(len(handles), max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest))))
-
-
-def _handle(method: str, style: Style) -> Line2D:
-    return Line2D(
-        [], [], color=style.colour, marker=style.marker, markersize=5, linewidth=1.4,
-        linestyle="--" if style.dashed else "-", label=plain(title_of(method)),
-    )  # fmt: skip
+    return caption + "Vertical scales differ from panel to panel."
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     sizes, drawn = evaluation.n_components, styles(evaluation)
     positions = axis_positions(sizes)
-    step = SPREAD * float(np.diff(positions).min()) / len(drawn)
+    step = SPREAD * float(np.diff(positions).min() if len(sizes) > 1 else 1) / len(drawn)
     for i, (method, style) in enumerate(drawn.items()):
         shift = step * (i - (len(drawn) - 1) / 2)
         draw_line(panel, positions + shift, [evaluation.cells[method, size, classifier] for size in sizes], style)
@@ -110,7 +104,8 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
     """Draw the means of cells with bars of one standard error, hollow where components are fewer than asked for."""
     means = np.array([cell.summary.mean for cell in cells])
     panel.plot(at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-", alpha=0.85)
-    panel.errorbar(at, means, yerr=_errors(cells), fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
+    errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
+    panel.errorbar(at, means, yerr=errors, fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
     full = np.array([cell.used == cell.n_components for cell in cells], bool)
     for chosen, face in ((full, style.colour), (~full, "white")):
         panel.plot(
@@ -119,35 +114,14 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
         )  # fmt: skip
 
 
-def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    drawn = styles(evaluation)
-    for position, method in enumerate(evaluation.methods):
-        cell, style = evaluation.cells[method, evaluation.n_components[0], classifier], drawn[method]
-        panel.errorbar(
-            [cell.summary.mean], [position], xerr=_errors([cell]), fmt=style.marker, color=style.colour, markersize=5,
-            elinewidth=1.3, markerfacecolor="white" if cell.used < cell.n_components else style.colour,
-        )  # fmt: skip
-    drawing.named_lines(panel, [plain(title_of(method)) for method in evaluation.methods])
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
-
-
-def _errors(cells: Sequence[Cell]) -> np.ndarray:
-    return np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
-
-
 def split_errors(evaluation: Evaluation) -> list[Figure]:
     """Return a picture for each classifier, a panel for each method beside the reference; none without any.
 
     As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
     """
     others = [method for method in evaluation.methods if method != evaluation.reference]
-    if not others:
-        return []
-    return [
-        _splits_of_classifier(evaluation, classifier, number, others)
-        for number, classifier in enumerate(evaluation.classifiers)
-    ]
+    drawn = enumerate(evaluation.classifiers if others else [], 1)
+    return [_splits_of_classifier(evaluation, classifier, number, others) for number, classifier in drawn]
 
 
 def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, methods: list[str]) -> Figure:
@@ -181,7 +155,7 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    return Figure(f"splits-{number + 1}", title, _splits_caption(evaluation, sizes), drawing.png(sheet))
+    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

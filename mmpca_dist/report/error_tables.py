@@ -1,20 +1,21 @@
-"""The tables of an evaluation as rows of text."""
+"""The tables of an evaluation."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, format_time
 
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.pictures.frame import Cell as Shown
+from mmpca_dist.pictures.frame import Column, Table
 from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread
-from mmpca_dist.report.pages import DASH, seconds_in_words
+from mmpca_dist.report.pages import DASH, bars
 
 WIDEST = 8
 """Up to so many pairs of a number of components and a classifier share one table."""
@@ -25,94 +26,62 @@ SHARED = {
 }
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A cell of a table: its text, small print below, and whether the text and the first small line are marked."""
-
-    text: str
-    below: str = ""
-    remark: str = ""
-    sign_test: str = ""
-    best: bool = False
-    significant: bool = False
-
-    @property
-    def words(self) -> str:
-        """All of it in one line; a star marks the best."""
-        return " ".join(filter(None, [self.text + "*" * self.best, self.below, self.sign_test, self.remark]))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table with a row for each method."""
-
-    title: str
-    columns: list[tuple[str, str]]
-    """Heading, and small print below it."""
-    rows: list[tuple[str, str, list[Entry]]] = field(default_factory=list)
-    """Title, small print below it, and the cells."""
-
-    def records(self) -> list[dict[str, str]]:
-        """Return a dict for each row, as table artifacts take it."""
-        names = [" ".join(filter(None, column)) for column in self.columns]
-        return [
-            {"method": title, **{name: entry.words for name, entry in zip(names, entries, strict=True)}}
-            for title, _, entries in self.rows
-        ]
-
-
-def error_grids(evaluation: Evaluation) -> list[Grid]:
-    """Return the error tables: one, or one for each classifier where columns are many."""
+def error_tables(evaluation: Evaluation) -> list[Table]:
+    """Return the tables of errors: one, or one for each classifier where columns are many."""
     sizes, classifiers = evaluation.n_components, evaluation.classifiers
     if len(sizes) * len(classifiers) <= WIDEST:
-        pairs = [(size, name) for size in sizes for name in classifiers]
-        headings = [(name, f"K = {size}") for size, name in pairs]
-        return [_error_grid(evaluation, "", pairs, headings)]
-    headings = [(f"K = {size}", "") for size in sizes]
+        columns = [Column(name, "error", f"K = {size}") for size in sizes for name in classifiers]
+        return [_error_table(evaluation, 1, "", [(size, name) for size in sizes for name in classifiers], columns)]
+    columns = [Column(f"K = {size}", "error") for size in sizes]
     return [
-        _error_grid(evaluation, label(evaluation, name), [(size, name) for size in sizes], headings)
-        for name in classifiers
+        _error_table(evaluation, number, label(evaluation, name), [(size, name) for size in sizes], columns)
+        for number, name in enumerate(classifiers, 1)
     ]
 
 
-def _error_grid(
-    evaluation: Evaluation, title: str, pairs: list[tuple[int, str]], headings: list[tuple[str, str]]
-) -> Grid:
+def _error_table(
+    evaluation: Evaluation, number: int, title: str, pairs: list[tuple[int, str]], columns: list[Column]
+) -> Table:
     cells, methods, decimals = evaluation.cells, evaluation.methods, digits(evaluation)
     least = {pair: min(cells[method, *pair].summary.mean for method in methods) for pair in pairs}
-    rows = []
-    for method in methods:
-        entries = [_error_entry(cells[method, *pair], least[pair], decimals) for pair in pairs]
-        note = "the reference" if method == evaluation.reference else method
-        rows.append((title_of(method), note, entries))
-    return Grid(title, headings, rows)
+    rows = [
+        [
+            Shown(title_of(method), ["the reference" if method == evaluation.reference else method]),
+            *(_error(cells[method, *pair], least[pair], decimals) for pair in pairs),
+        ]
+        for method in methods
+    ]
+    about = (
+        "Mean and standard deviation of test errors (%), * the lowest of a column; p: corrected t-test against the "
+        f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
+    )
+    about += f": {title}" if title else ""
+    return Table([Column("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
 
 
-def _error_entry(cell: Cell, least: float, decimals: int) -> Entry:
-    return Entry(
+def _error(cell: Cell, least: float, decimals: int) -> Shown:
+    """Return mean and deviation, and below it p-values and the number of components where there are fewer."""
+    tested = []
+    if cell.t_test is not None:
+        tested.append("p unknown" if cell.t_test.adjusted is None else probability(cell.t_test.adjusted))
+    if cell.test is not None:
+        tested.append(f"sign {probability(cell.test.p_value)}")
+    return Shown(
         spread(cell.summary, decimals),
-        _p_value(cell),
-        f"with {cell.used}" if cell.used < cell.n_components else "",
-        f"sign {probability(cell.test.p_value)}" if cell.test is not None else "",
+        [*tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
-        significant=cell.differs,
+        bold=cell.differs,
     )
 
 
-def _p_value(cell: Cell) -> str:
-    if cell.t_test is None:
-        return ""
-    return probability(cell.t_test.adjusted) if cell.t_test.adjusted is not None else "p unknown"
-
-
-def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
+def standings(evaluation: Evaluation) -> Table:
     """Return a row for each method: its lowest mean error, and how it compares with the reference.
 
     Of the cells with a lower and a higher mean than the reference's with as many components under the same classifier,
     those that repeat others, where both gave fewer components than were asked for, count once. The significant ones
     differ by the corrected t-test after Holm's correction.
     """
-    decimals, rows = digits(evaluation), []
+    decimals, rows, reference = digits(evaluation), [], title_of(evaluation.reference)
     for method in evaluation.methods:
         cells = [cell for cell in evaluation.cells.values() if cell.method == method]
         pairs: dict[tuple[Any, ...], tuple[Cell, float]] = {}
@@ -120,37 +89,40 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
             if cell.test is not None:
                 other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
                 pairs.setdefault((cell.models, other.models), (cell, cell.summary.mean - other.summary.mean))
-        lower = [cell for cell, difference in pairs.values() if difference < 0]
-        higher = [cell for cell, difference in pairs.values() if difference > 0]
-        counts = {
-            "lower": f"{len(lower)} of {len(pairs)}",
-            "significantly lower": str(sum(cell.differs for cell in lower)),
-            "higher": f"{len(higher)} of {len(pairs)}",
-            "significantly higher": str(sum(cell.differs for cell in higher)),
-        }
+        counts = []
+        for sign in (-1, 1):
+            beyond = [cell for cell, difference in pairs.values() if sign * difference > 0]
+            counts += [f"{len(beyond)} of {len(pairs)}", str(sum(cell.differs for cell in beyond))]
         best = lowest(cells)
-        rows.append(
-            {
-                "method": title_of(method),
-                "lowest mean error": f"{spread(best.summary, decimals)}%",
-                "with": f"{components(evaluation, best)}, {label(evaluation, best.classifier)}",
-                **(counts if pairs else dict.fromkeys(counts, DASH)),
-            }
-        )
-    return rows
+        with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
+        mean = f"{spread(best.summary, decimals)}%"
+        rows.append([title_of(method), mean, with_what, *(counts if pairs else [DASH] * len(counts))])
+    counted = (f"below {reference}", "significantly below", f"above {reference}", "significantly above")
+    return Table(
+        [
+            Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
+            *(Column(heading, "number") for heading in counted),
+        ],
+        rows,
+        key="standings",
+        about="Every method's lowest mean error, and how it compares with the reference",
+    )  # fmt: skip
 
 
-def cost_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+def costs(evaluation: Evaluation) -> Table:
     """Return time and bytes read for each method, and for what serves several."""
-    names = list(dict.fromkeys([*evaluation.methods, *SHARED, *evaluation.seconds, *evaluation.bytes_read]))
-    names = [name for name in names if name in evaluation.seconds or name in evaluation.bytes_read]
-    longest = max([*evaluation.seconds.values(), 1e-9])
-    return [
-        {
-            "what": SHARED.get(name) or title_of(name),
-            "time": seconds_in_words(evaluation.seconds[name]) if name in evaluation.seconds else DASH,
-            "width": f"{100 * evaluation.seconds.get(name, 0) / longest:.1f}",
-            "read": format_bytes(evaluation.bytes_read[name]) if name in evaluation.bytes_read else DASH,
-        }
-        for name in names
+    seconds, read = evaluation.seconds, evaluation.bytes_read
+    names = list(dict.fromkeys([*evaluation.methods, *SHARED, *seconds, *read]))
+    names = [name for name in names if name in seconds or name in read]
+    lengths = bars(seconds.get(name, 0) for name in names)
+    rows = [
+        (
+            SHARED.get(name) or title_of(name),
+            format_time(seconds[name]) if name in seconds else DASH,
+            length,
+            format_bytes(read[name]) if name in read else DASH,
+        )
+        for name, length in zip(names, lengths, strict=True)
     ]
+    columns = [Column("what"), Column("time", "number"), Column("", "bar"), Column("read", "number")]
+    return Table(columns, rows, key="costs", about="Time and bytes read")

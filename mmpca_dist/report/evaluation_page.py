@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -13,76 +11,71 @@ import pyarrow.parquet as pq
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report.drawing import Figure
+from mmpca_dist.pictures.frame import Part
 from mmpca_dist.report.error_curves import error_curves, split_errors
-from mmpca_dist.report.error_tables import Grid, cost_rows, error_grids, standing_rows
+from mmpca_dist.report.error_tables import costs, error_tables, standings
 from mmpca_dist.report.evaluation_words import words
-from mmpca_dist.report.pages import fill, write_page
-from mmpca_dist.report.published_comparison import published_differences, published_rows, published_words
-from mmpca_dist.report.signed_margins import margin_figures, margin_grids
+from mmpca_dist.report.pages import figures_of, page, write_page
+from mmpca_dist.report.published_comparison import published_part, published_words
+from mmpca_dist.report.signed_margins import margins_part
 from mmpca_dist.stores import storage
 
-MARGIN_WORDS = (
-    "What the methods named after the margin seek to keep is the distance between the classes. Here it is measured: "
-    "how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side."
-)
-MARGIN_TABLE_WORDS = (
-    "In the tables, the smallest signed distance, and below it the Wasserstein-1 distance between the signed distances "
-    "after projection and those in the original columns; means over the splits."
+COST_WORDS = (
+    'What each method costs, over all splits together, and what all of them share. A dash under "read": no pass of its '
+    "own. Medians are charged to M-PCA1b as far as they take passes of their own."
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page under one heading."""
-
-    name: str
-    title: str
-    paragraphs: Sequence[str] = ()
-    figures: Sequence[Figure] = ()
-    grids: Sequence[Grid] = ()
-    published: Sequence[dict[str, Any]] = field(default=())
-
-
-def sections(evaluation: Evaluation) -> list[Section]:
-    """Return the parts of the page that have pictures, in reading order; those without content are left out."""
-    grids = margin_grids(evaluation)
-    margins = [MARGIN_WORDS, MARGIN_TABLE_WORDS] if grids else []
-    published = [published_words(evaluation)] if evaluation.published else []
-    differences, rows = published_differences(evaluation), published_rows(evaluation)
-    sections = [
-        *(Section(figure.name, figure.title, figures=[figure]) for figure in error_curves(evaluation)),
-        Section("splits", "Split by split", figures=split_errors(evaluation)),
-        Section("signed-margins", "Margins", margins, margin_figures(evaluation), grids),
-        Section("published", "Published figures", published, differences, published=rows),
+def parts(evaluation: Evaluation) -> list[Part]:
+    """Return the parts of the page, in reading order; those without content are left out."""
+    cost_table, splits = costs(evaluation), split_errors(evaluation)
+    return [
+        _verdict(evaluation),
+        _errors(evaluation),
+        Part.of(error_curves(evaluation)),
+        *([Part("splits", "Split by split", figures=splits)] if splits else []),
+        *margins_part(evaluation),
+        *published_part(evaluation),
+        *([Part("costs", "Time and bytes", [COST_WORDS], tables=[cost_table])] if cost_table.rows else []),
     ]
-    return [section for section in sections if section.figures or section.paragraphs]
 
 
-def render_evaluation(evaluation: Evaluation, parts: Sequence[Section]) -> str:
-    """Return the report of an evaluation as one HTML document; ``parts`` are its `sections`."""
-    return fill(
-        "evaluation.html",
-        evaluation.dataset,
-        evaluation.stages,
-        methods=evaluation.methods,
-        notes=evaluation.notes,
-        open_classes=False,
-        config=evaluation.config_yaml,
-        versions=evaluation.versions,
-        n_splits=evaluation.n_splits,
-        verdict=words(evaluation),
-        splits=evaluation.splits[:1].upper() + evaluation.splits[1:],
-        classifiers=list(evaluation.classifiers.values()),
-        reference=title_of(evaluation.reference),
-        standings=standing_rows(evaluation),
-        tests=evaluation.n_tests,
-        errors=error_grids(evaluation),
-        sections=parts,
-        costs=cost_rows(evaluation),
+def _verdict(evaluation: Evaluation) -> Part:
+    reference, tests = title_of(evaluation.reference), counted(evaluation.n_tests, "test")
+    about = [
+        f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
+        f"{'; '.join(evaluation.classifiers.values())}.",
+        f"Mean and standard deviation over the splits. Below and above {reference}: pairs of a number of components "
+        "and a classifier in which the method's mean is lower, or higher. Significant are those whose difference has p "
+        f"at most 0.05 by the corrected resampled t-test after Holm's correction for {tests} (methods times numbers of "
+        f"components times classifiers){'' if evaluation.n_tests else ': of a single split none is possible'}.",
+    ]
+    return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
+
+
+def _errors(evaluation: Evaluation) -> Part:
+    about = (
+        "Mean \N{PLUS-MINUS SIGN} standard deviation of the test error over the splits, in percent; the lowest mean of "
+        f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
+        "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
+        f"Bengio 2003), after Holm's correction for {counted(evaluation.n_tests, 'test')}; at most 0.05 is in bold. "
+        '"Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these splits only: '
+        "splits share rows, so that of two equal methods one errs less by it in far more than one data set of twenty. "
+        '"With 1": the method gave so many components only.'
     )
+    return Part("errors", "Errors", [about], tables=error_tables(evaluation))
+
+
+def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
+    """Return the report of an evaluation as one HTML document."""
+    return page(
+        "evaluation", evaluation.dataset, parts,
+        {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
+        evaluation.config_yaml, evaluation.versions, opens_classes=False,
+    )  # fmt: skip
 
 
 def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecord:
@@ -90,11 +83,10 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
 
     ``report/`` gets ``index.html`` and the pictures. ``tables/`` gets ``errors`` (a row for each split, method, number
     of components and classifier), ``cells`` (means over splits), and, where there are any, ``margins`` and
-    ``published``, each as Parquet and CSV.
+    ``published``, each as Parquet and CSV. The tables of the page are in the record too, for artifacts.
     """
-    parts = sections(evaluation)
-    figures = [figure for part in parts for figure in part.figures]
-    record = write_page(folder, render_evaluation(evaluation, parts), figures)
+    shown = parts(evaluation)
+    record = write_page(folder, render_evaluation(evaluation, shown), figures_of(shown))
     outputs = list(record["outputs"])
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
@@ -103,9 +95,14 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
         **record,
         "notes": evaluation.notes,
         "verdict": " ".join(verdict),
-        "tables": evaluation_tables(evaluation),
+        "tables": evaluation_tables(shown),
         "outputs": outputs,
     }
+
+
+def evaluation_tables(parts: Sequence[Part]) -> dict[str, tuple[str, list[dict[str, str]]]]:
+    """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
+    return {table.key: (table.about, table.records()) for part in parts for table in part.tables}
 
 
 def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
@@ -132,28 +129,6 @@ def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
                 for row in evaluation.compared
             ]
         )
-    return tables
-
-
-def evaluation_tables(evaluation: Evaluation) -> dict[str, tuple[str, list[dict[str, Any]]]]:
-    """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
-    about = "Every method's lowest mean error, and how it compares with the reference"
-    tables: dict[str, tuple[str, list[dict[str, Any]]]] = {"standings": (about, standing_rows(evaluation))}
-    errors = (
-        "Mean and standard deviation of test errors (%), * the lowest of a column; p: corrected t-test against the "
-        f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
-    )
-    margins = "Smallest margin and Wasserstein-1 distance from the original columns"
-    grids = {"errors": (errors, error_grids(evaluation)), "margins": (margins, margin_grids(evaluation))}
-    for name, (about, of_classifiers) in grids.items():
-        for number, grid in enumerate(of_classifiers, 1):
-            title = f": {grid.title}" if grid.title else ""
-            tables[f"{name}-{number}"] = about + title, grid.records()
-    costs = [{name: row[name] for name in ("what", "time", "read")} for row in cost_rows(evaluation)]
-    if costs:
-        tables["costs"] = "Time and bytes read", costs
-    if evaluation.compared:
-        tables["published"] = "Own figures beside published ones", published_rows(evaluation)
     return tables
 
 

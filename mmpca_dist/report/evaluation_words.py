@@ -9,7 +9,7 @@ from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
+from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
 ALL_COLUMNS = "all columns"
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "

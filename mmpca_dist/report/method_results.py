@@ -1,4 +1,4 @@
-"""The methods of a run: what a report shows of their components, and the rows of its tables."""
+"""The methods of a run: what a report shows of their components, and its tables of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.method_section import MethodSection
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
-from mmpca_dist.jobs.notes import certificates_of
-from mmpca_dist.jobs.records import SOLVE, Results
+from mmpca_dist.jobs.notes import certificates_of, counted
+from mmpca_dist.jobs.records import SOLVE
+from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import IMPRECISE
-from mmpca_dist.report.drawing import plain
+from mmpca_dist.pictures.drawing import plain
+from mmpca_dist.pictures.frame import Cell, Column, Part, Table
+from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.pages import DASH
 
 TABLE_ROWS = 10
 """Components listed for each method; models whose components are listed."""
 LEAST_ROWS = 2
 """Components listed for each of several models."""
+ABOUT_METHODS = (
+    "A component is a direction in the space of the features; a row\N{RIGHT SINGLE QUOTATION MARK}s coordinate is its "
+    "product with that direction. The share is how much of what a method looks for its components hold together."
+)
+ABOUT_EIGENVALUES = (
+    "The residual ||S v \N{MINUS SIGN} \N{GREEK SMALL LETTER LAMDA} v|| says how well a component solves its equation "
+    "(a dash where it is no eigenvector, or where that is not known; of Fisher discriminants in units of the scatter "
+    "within classes, and an upper bound); the relative rounding error says how much of the eigenvalue may be rounding "
+    "of the pass over the rows."
+)
+ABOUT_ROUNDING = (
+    " Where that is more than a hundredth, the component is marked as close to rounding: do not interpret it, or, if "
+    "it was computed in single precision, compute with precision: double."
+)
 
 
 @dataclass(frozen=True)
@@ -32,71 +46,60 @@ class MethodResult:
 
     name: str
     title: str
-    """``"m-pca0"`` and ``"M-PCA0"``."""
+    """The label, and the title that goes with it: ``"m-pca0"`` and ``"M-PCA0"``."""
+    method: Method
     components: NDArray
     """Shape (K, d); those of several models one below the other."""
     eigenvalues: NDArray
     residuals: NDArray
     relative_errors: NDArray
     """All three (K,), as in ``mmpca_dist.methods.base.solution.Solution``; what is not finite is shown as a dash."""
+    active: NDArray[np.bool_]
+    """Shape (K,): which components have an influence."""
     total: float
     """Sum of all eigenvalues of the method's scatter, also of those that were not computed."""
     limit: str
     """What bounds the number of components, in words."""
-    sizes: list[int]
-    """The requested numbers of components, cut to what there is."""
     requested: list[int]
-    found: int
+    """Numbers of components."""
+    n_components: int
     """The number of components there are, of each model."""
-    orthonormal: bool
-    """Whether components have length one and are perpendicular."""
-    ordered: bool
-    """Whether components are eigenvectors by decreasing eigenvalue (not so for LOL)."""
     history: Sequence[dict[str, Any]] = field(default_factory=list)
     """``values`` and ``residuals`` after passes from ``first_pass`` on, where a solver in passes was used."""
     first_pass: int = 2
-    values: str = ""
-    """What the values are where they are no eigenvalues, in words."""
-    shared: str = ""
-    """What the components have a share of, in words; empty for the scatter that the method is about."""
     models: Sequence[str] = ()
     """The classes that have a model each, with K over their number components; empty where there is one model."""
-    switched_off: NDArray[np.bool_] | None = None
-    """Shape (K,): which components have no influence; None where methods switch none off."""
-    reduces: bool = True
-    """False for the rows as they are, and for coefficients of classifiers, which pictures of components leave out."""
 
     @classmethod
-    def of(cls, run: RunDirectory, config: RunConfig, section: MethodSection, results: Results) -> MethodResult:
+    def of(cls, finished: FinishedRun, section: MethodSection) -> MethodResult:
         """Load what a run computed for a method."""
-        name, method = section.label, section.method
-        model, entry = load_model(run.uri, name), results.of(SOLVE)["models"][name]
-        requested, proved = sizes_of(config, results, name), certificates_of(results).get(name, {})
-        history, off = proved.get("history", []), getattr(model, "switched_off_", None)
-        if not model._nested:  # there are models of one number of components alone
-            requested = [model._n_used]
+        name, results = section.label, finished.results
+        model, entry = finished.model(name), results.of(SOLVE)["models"][name]
+        proved = certificates_of(results).get(name, {})
+        history = proved.get("history", [])
         return cls(
             name=name,
             title=section.title,
+            method=section.method,
             components=model._directions.astype(np.float32),  # of many columns, and all methods at once
             eigenvalues=model.eigenvalues_,
             residuals=model.residuals_,
             relative_errors=model.relative_errors_,
+            active=model._active,
             total=model.total_,
             limit=entry["limit"],
-            sizes=sorted({min(size, entry["n_components"]) for size in requested}),
-            requested=requested,
-            found=entry["n_components"],
-            orthonormal=method.orthonormal,
-            ordered=method.ordered,
-            values=method.values,
-            shared=method.shares,
+            # Of some methods there are models of one number of components alone.
+            requested=sizes_of(finished.config, results, name) if model._nested else [model._n_used],
+            n_components=entry["n_components"],
             models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],
-            switched_off=None if off is None else off.ravel(),
-            reduces=method.blocks not in ("all columns", "two by class"),
             history=history,
             first_pass=proved.get("passes", 0) - len(history) + 1,
         )
+
+    @property
+    def sizes(self) -> list[int]:
+        """The requested numbers of components, cut to what there is."""
+        return sorted({min(size, self.n_components) for size in self.requested})
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -128,11 +131,6 @@ class MethodResult:
         return np.where(self.by_model(self.active).any(axis=0), self.mean_shares, np.nan)
 
     @property
-    def active(self) -> NDArray[np.bool_]:
-        """Which components are not switched off, shape (K,)."""
-        return np.ones(len(self.eigenvalues), bool) if self.switched_off is None else ~self.switched_off
-
-    @property
     def leading(self) -> NDArray:
         """The components of the first model, shape (<= size, d); those switched off, which are last, are left out."""
         return self.components[: max(int(np.count_nonzero(self.active[: self.size])), 1)]
@@ -140,12 +138,10 @@ class MethodResult:
     @property
     def label(self) -> str:
         """The title, with the class of the first model where there are several."""
-        return f"{self.title} class {self.first_model}" if self.models else self.title
-
-    @property
-    def first_model(self) -> str:
-        """The class of the first of several models, short and in letters that can be drawn; not escaped."""
-        return plain(self.models[0], "no. 0", 12).replace(r"\$", "$")
+        if not self.models:
+            return self.title
+        # Short and in letters that can be drawn; not escaped.
+        return f"{self.title} class {plain(self.models[0], 'no. 0', 12)}".replace(r"\$", "$")
 
     def directions(self, first: int) -> NDArray:
         """Return the first components of ``leading``, scaled to length one, shape (<= first, d)."""
@@ -174,57 +170,90 @@ def note_of_first(methods: Sequence[MethodResult]) -> str:
     return note_of_models(methods, here) + note_of_switched_off(methods)
 
 
-def method_row(method: MethodResult) -> dict[str, Any]:
-    """Return the row of a method in the table of methods, and in ``rows`` those of its table of eigenvalues."""
-    rows = _component_rows(method) if method.reduces else []
-    n_components, listed = len(method.eigenvalues), [row["position"] for row in rows]
-    has_shares = bool(np.isfinite(method.shares).any())
-    return {
-        "name": method.name,
-        "title": method.title,
-        "found": method.found,
-        "models": len(method.models),
-        "switched_off": int(np.count_nonzero(~method.active)),
-        "cut": [size for size in method.requested if size > method.found],
-        "limit": method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}"),
-        "held": [f"{_share(float(method.mean_shares[:size].sum()))} in {size}" for size in method.sizes]
-        if has_shares
-        else [DASH],
-        "orthonormal": method.orthonormal,
-        "ordered": method.ordered,
-        "measure": method.values,
-        "shared": method.shared,
-        "rows": rows,
-        "more": n_components - len(rows),
-        "imprecise": int(method.imprecise.sum()),
-        "more_imprecise": int(np.delete(method.imprecise, listed).sum()),
-        "total": _number(method.total) if np.isfinite(method.total) else "",
-    }
+def methods_part(methods: Sequence[MethodResult], words: Sequence[str] = ()) -> Part:
+    """Return the table of methods under its heading, with more words on them."""
+    columns = (
+        Column("method", "head"), Column("components", "number"), Column("share of its total"),
+        Column("what bounds the number"), Column("directions"),
+    )  # fmt: skip
+    table = Table(columns, [_method_row(method) for method in methods])
+    return Part("methods", "Methods", [ABOUT_METHODS, *words], tables=[table])
 
 
-def _component_rows(method: MethodResult) -> list[dict[str, Any]]:
-    """Return the rows of the first components, of several models those of each of the first models."""
-    if np.isnan(method.eigenvalues).all():
+def _method_row(method: MethodResult) -> list[Cell]:
+    off, cut = np.count_nonzero(~method.active), [str(size) for size in method.requested if size > method.n_components]
+    numbers = [
+        *([f"for each of {len(method.models)} classes"] if method.models else []),
+        *([f"{off} switched off"] if off else []),
+        *([f"asked for {', '.join(cut)}"] if cut else []),
+    ]
+    shares = [DASH]
+    if np.isfinite(method.shares).any():
+        shares = [f"{_share(float(method.mean_shares[:size].sum()))} in {size}" for size in method.sizes]
+    n_imprecise = int(method.imprecise.sum())
+    return [
+        Cell(method.title, [method.name]),
+        Cell(str(method.n_components), numbers),
+        Cell("\n".join(shares), ["mean of the classes"] if method.models else []),
+        Cell(method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}")),
+        Cell(
+            "orthonormal" if method.method.orthonormal else "not orthonormal",
+            [] if method.method.ordered else ["no eigenvectors"],
+            f"{n_imprecise} close to rounding" if n_imprecise else "",
+        ),
+    ]
+
+
+def eigenvalue_parts(methods: Sequence[MethodResult]) -> list[Part]:
+    """Return the tables of eigenvalues under their heading; none without methods that have any."""
+    methods = [m for m in methods if "spectrum" in m.method.sections and not np.isnan(m.eigenvalues).all()]
+    if not methods:
         return []
-    models = min(len(method.models), TABLE_ROWS) or 1
+    about = ABOUT_EIGENVALUES + (ABOUT_ROUNDING if any(method.imprecise.any() for method in methods) else "")
+    tables = [eigenvalue_table(method, opens=method is methods[0]) for method in methods]
+    return [Part("eigenvalues", "Eigenvalues", [about], tables=tables)]
+
+
+def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
+    """Return a row for each of the first components, of several models those of each of the first models."""
+    values, n_models = method.method.values, len(method.models)
+    models = min(n_models, TABLE_ROWS) or 1
     each = min(method.size, max(TABLE_ROWS // models, LEAST_ROWS))
     together = method.by_model(method.shares).cumsum(axis=1).ravel()
-    return [
-        {
-            "position": k,
-            "model": method.models[model] if method.models else "",
-            "number": k - model * method.size + 1,
-            "eigenvalue": _number(method.eigenvalues[k]),
-            "share": _share(float(method.shares[k])),
-            "together": _share(float(together[k])),
-            "residual": _number(method.residuals[k], 2),
-            "error": _number(method.relative_errors[k], 2),
-            "imprecise": bool(method.imprecise[k]),
-            "switched_off": not method.active[k],
-        }
-        for model in range(models)
-        for k in range(model * method.size, model * method.size + each)
+    listed = [model * method.size + k for model in range(models) for k in range(each)]
+    of_class = " Every class has a model of its own against the rest; numbers, shares and what components hold "
+    of_class += "together are those within it."
+    headings = ("no.", "value" if values else "eigenvalue", "share", "together", "residual", "relative rounding error")
+    rows: list[list[Cell | str]] = [
+        [
+            *([method.models[k // method.size]] if n_models else []),
+            str(k % method.size + 1),
+            _number(method.eigenvalues[k]),
+            _share(float(method.shares[k])),
+            _share(float(together[k])),
+            _number(method.residuals[k], 2),
+            _number(method.relative_errors[k], 2),
+            Cell(mark="close to rounding" if method.imprecise[k] else "" if method.active[k] else "switched off"),
+        ]
+        for k in listed
     ]
+    return Table(
+        [*([Column("class")] if n_models else []), *(Column(heading, "number") for heading in headings), Column("")],
+        rows,
+        method.title,
+        counted(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),
+        above=f"In place of eigenvalues: {values}.{of_class if n_models else ''}" if values else "",
+        below=_below(method, len(method.eigenvalues) - len(listed)),
+        opens=opens,
+    )
+
+
+def _below(method: MethodResult, more: int) -> str:
+    """Return sentences on the total and on components that are not listed."""
+    shares, what = method.method.shares, "Their total" if method.method.values else "Sum of all eigenvalues"
+    what = f"Shares are those of a total ({shares})" if shares else what
+    total = f"{what}: {_number(method.total)}. " if np.isfinite(method.total) else ""
+    return total + (f"{counted(more, 'more component')} in the model." if more else "")
 
 
 def _share(share: float) -> str:

@@ -1,16 +1,17 @@
-"""HTML pages: templates that escape text from data, tables that pages share, and their files."""
+"""HTML pages: one template that escapes text from data, the tables that all pages have, and their files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import jinja2
+from dask.utils import format_time
 
 from mmpca_dist.jobs.records import ReportRecord
-from mmpca_dist.report.drawing import Figure
+from mmpca_dist.pictures.frame import Column, Figure, Part, Table
 from mmpca_dist.stores import storage
 
 DASH = "\N{EN DASH}"
@@ -21,12 +22,28 @@ OPEN_CLASSES, MOST_CLASSES = 12, 20
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def fill(template: str, dataset: dict[str, Any], stages: dict[str, float], **values: Any) -> str:
-    """Return a page: a template of this folder, with what ``base.html`` needs beside the values given.
+def page(
+    about: str, dataset: Mapping[str, Any], parts: Sequence[Part], facts: Mapping[str, int], notes: Sequence[str],
+    stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
+) -> str:  # fmt: skip
+    """Return a page as one HTML document.
 
-    ``dataset`` has ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``; ``stages`` are the
-    seconds of each stage. The values are ``methods``, ``notes``, ``config``, ``versions``, and what the template itself
-    shows; ``open_classes`` overrides whether the classes are listed openly, which otherwise depends on their number.
+    Parameters
+    ----------
+    about : str
+        What the page is about, for its title.
+    dataset : mapping
+        ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
+    parts : sequence of Part
+    facts : mapping of str to int
+        Numbers beside those of the data set, with their units.
+    notes : sequence of str
+        Warnings, shown at the top.
+    stages : mapping of str to float
+        Seconds of each stage.
+    config, versions : str, mapping
+    opens_classes : bool
+        Whether few classes are listed openly.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -36,14 +53,21 @@ def fill(template: str, dataset: dict[str, Any], stages: dict[str, float], **val
         lstrip_blocks=True,
         finalize=_printable,
     )
-    return environment.get_template(template).render(
-        title=_short_name(dataset["uri"]),
+    seconds = format_time(sum(stages.values()))
+    timed = [Column("stage"), Column("time", "number"), Column("", "bar")]
+    rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
+    run = Part("run", "The run", [f"Where the time went, {seconds} in all."], tables=[Table(timed, list(rows))])
+    return environment.get_template("page.html").render(
+        title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
+        about=about,
         dataset=dataset,
-        classes=_class_rows(dataset),
-        hidden_classes=max(0, len(dataset["classes"]) - MOST_CLASSES),
-        stages=_stage_rows(stages),
-        seconds=seconds_in_words(sum(stages.values())),
-        **{"open_classes": len(dataset["classes"]) <= OPEN_CLASSES, **values},
+        facts=facts,
+        notes=notes,
+        classes=_classes(dataset, opens_classes),
+        parts=[*parts, run],
+        seconds=seconds,
+        config=config,
+        versions=Table([Column("library"), Column("version")], list(versions.items()), "Versions", opens=False),
     )
 
 
@@ -63,45 +87,33 @@ def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecor
     }
 
 
+def figures_of(parts: Sequence[Part]) -> list[Figure]:
+    """Return the pictures of a page."""
+    return [figure for part in parts for figure in part.figures]
+
+
+def bars(values: Iterable[float]) -> list[str]:
+    """Return numbers as percentages of the largest, for columns of bars."""
+    numbers = list(values)
+    longest = max(numbers, default=0) or 1e-9
+    return [f"{100 * number / longest:.1f}" for number in numbers]
+
+
 def _printable(value: Any) -> Any:
     # The type is kept: markup that is already safe stays so.
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
 
 
-def _short_name(uri: object) -> str:
-    return str(uri).rstrip("/").rsplit("/", 1)[-1] or str(uri)
-
-
-def _class_rows(dataset: dict[str, Any]) -> list[dict[str, Any]]:
+def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
     names, counts = dataset["classes"], dataset["counts"]
-    total, largest = max(sum(counts), 1), max([*counts, 1])
+    total, lengths, below = max(sum(counts), 1), bars(counts), ""
     listed: Sequence[int] = range(len(counts))
-    if len(counts) > MOST_CLASSES:
+    if hidden := max(0, len(counts) - MOST_CLASSES):
         listed = sorted(listed, key=lambda i: -counts[i])[:MOST_CLASSES]
-    return [
-        {
-            "number": i,
-            "name": names[i],
-            "count": f"{counts[i]:,}",
-            "share": f"{100 * counts[i] / total:.1f}%",
-            "width": f"{100 * counts[i] / largest:.1f}",
-        }
-        for i in listed
-    ]
-
-
-def _stage_rows(stages: dict[str, float]) -> list[dict[str, str]]:
-    longest = max(stages.values()) or 1e-9
-    return [
-        {"stage": stage, "seconds": seconds_in_words(seconds), "width": f"{100 * seconds / longest:.1f}"}
-        for stage, seconds in stages.items()
-    ]
-
-
-def seconds_in_words(seconds: float) -> str:
-    """Return a time as a reader wants it: ``1.25 s``, ``3 min 07 s``."""
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+        below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
+    columns = [Column("no.", "number"), Column("class"), Column("rows", "number"), Column("share", "number")]
+    rows = [(str(i), names[i], f"{counts[i]:,}", f"{100 * counts[i] / total:.1f}%", lengths[i]) for i in listed]
+    return Table(
+        [*columns, Column("", "bar")], rows, "Classes", "and how many rows each has", below=below,
+        opens=opens and len(names) <= OPEN_CLASSES,
+    )  # fmt: skip

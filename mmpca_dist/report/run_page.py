@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pkgutil import iter_modules
 from typing import Any
 
 import yaml
 from dask.utils import format_bytes, format_time
 
+from mmpca_dist import models
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import classes_of, load_model
-from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.notes import solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
@@ -22,28 +22,52 @@ from mmpca_dist.jobs.records import (
     PROJECT,
     REDUCE,
     SOLVE,
-    ChoiceRecord,
     PassesRecord,
     ReportRecord,
     Results,
     SearchRecord,
     StageName,
 )
-from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of, run_needs
+from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
 from mmpca_dist.jobs.searches import search_rows
+from mmpca_dist.pictures.frame import Column, Figure, Part, Section
+from mmpca_dist.pictures.frame import Table as ShownTable
 from mmpca_dist.planning.plan import counted_names
-from mmpca_dist.report.component_choices import component_choices
-from mmpca_dist.report.components import agreement, components
-from mmpca_dist.report.drawing import Figure
-from mmpca_dist.report.evidence import Evidence, evidence
-from mmpca_dist.report.method_results import MethodResult, method_row
-from mmpca_dist.report.pages import fill, write_page
-from mmpca_dist.report.pair_margins import PairMargins, pair_margins
-from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
-from mmpca_dist.report.projections import ProjectedSample, projections
-from mmpca_dist.report.reconstructions import Reconstructions, reconstructions
-from mmpca_dist.report.spectra import convergence, spectra
-from mmpca_dist.tables.dataset import Dataset, Table
+from mmpca_dist.registry import Registry
+from mmpca_dist.report.finished_run import FinishedRun
+from mmpca_dist.report.method_results import MethodResult, eigenvalue_parts, methods_part
+from mmpca_dist.report.pages import page, write_page
+from mmpca_dist.tables.dataset import Table
+
+SECTIONS = Registry(
+    Section,
+    "mmpca_dist.report.sections",
+    *(f"{models.__name__}.{family.name}" for family in iter_modules(models.__path__)),
+    group="mmpca_dist.sections",
+    order=lambda section: section.position,
+)
+"""The sections with pictures: of methods in general, and those that families bring."""
+CERTIFICATES = {
+    "solving": (
+        "The solver",
+        "No matrix of all pairs of columns was formed: every pass over the rows applied the scatters to a block of "
+        "vectors. This is what is proved of the components that came out.",
+        ("", "proved", "what it means"),
+    ),
+    "search": (
+        "The search for nearest rows",
+        "M-PCA2 needs, for every row, the nearest row of another class. Rows are put into cells of rows near to one "
+        "another, and only what may hold something nearer is looked at; this is what that took, and how much of it is "
+        "proved.",
+        ("", "found", "what it means"),
+    ),
+    "plan": (
+        "Plan and measurement",
+        "What the run was expected to need, computed before it began, beside what it did need.",
+        ("", "planned", "measured"),
+    ),
+}
+"""For each, title, words and headings."""
 
 
 @dataclass(frozen=True)
@@ -54,133 +78,92 @@ class ReportContents:
     """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
     ``feature_names`` (or None) and ``image_shape`` (height and width of a row in C order, or None)."""
     methods: list[MethodResult]
-    sample: ProjectedSample
-    plan: list[tuple[str, str, str]]
-    """What, planned, measured."""
     stages: dict[str, float]
     """Seconds of each stage."""
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
     """Warnings, shown at the top."""
-    margins: PairMargins | None = None
-    """None without a search for nearest rows of other classes."""
-    search: list[tuple[str, str, str]] = field(default_factory=list)
-    """The certificate of that search: what, value, meaning."""
-    solving: list[tuple[str, str, str]] = field(default_factory=list)
-    """The certificate of a solver in passes."""
-    tolerance: float = 0.0
-    """Of that solver."""
-    reconstructions: Reconstructions | None = None
-    """Where rows are images."""
-    choice: ChoiceRecord | None = None
-    """None where the configuration gives numbers of components."""
-    evidence: list[Evidence] = field(default_factory=list)
-    """Of the methods that are fitted by the evidence lower bound."""
-    penalty_parts: list[PenaltyParts] = field(default_factory=list)
-    """Of the methods with a projection penalty."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """For each section that has any, what its pictures show beyond the methods."""
+    certificates: Mapping[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    """``solving`` and ``search`` (what, value, meaning) and ``plan`` (what, planned, measured); may be empty."""
+    how_chosen: str = ""
+    """How numbers of components were chosen; empty where the configuration gives them."""
 
 
 def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
     """Write ``report/index.html`` and the pictures, and return where they are."""
     contents = report_contents(run, config, dataset, results)
-    pictures = figures(contents)
-    record = write_page(run.uri, render(contents, pictures), pictures)
-    return {**record, "notes": contents.notes}
+    drawn = figures(contents)
+    return {**write_page(run.uri, render(contents, drawn), drawn), "notes": contents.notes}
 
 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
-    count, choice, searches = results.of(COUNT), results.find(CHOOSE), run_needs(config, SEARCH)
-    search = next((search for search in searches if search.stage in results), None)
-    methods = [MethodResult.of(run, config, section, results) for section in config.methods]
+    count, choice = results.of(COUNT), results.find(CHOOSE)
+    finished = FinishedRun(run, config, dataset, results)
+    methods = [MethodResult.of(finished, section) for section in config.methods]
     return ReportContents(
         dataset={**count, "uri": dataset.uri, "classes": [str(label) for label in count["classes"]]},
         methods=methods,
-        sample=ProjectedSample.of(run, config, classes_of(count), dataset.n_rows),
-        plan=plan_and_measured(results),
         stages={name: record.get("seconds", 0.0) for name, record in results.items()},
         config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
         notes=_notes(results),
-        margins=PairMargins.of(search.load(run, results), methods, config.standardize) if search else None,
-        search=search_rows(config, results),
-        solving=solver_rows(results),
-        tolerance=config.solver.tolerance,
-        reconstructions=_reconstructions(run, config, dataset, results),
-        choice=choice,
-        evidence=_evidence(run, config, dataset.n_rows),
-        penalty_parts=_penalty_parts(run, config),
-    )
+        data={
+            section.name: section.data(finished, shown)
+            for section, shown in _shown(methods)
+            if section.data is not None
+        },
+        certificates={
+            "solving": solver_rows(results), "search": search_rows(config, results), "plan": plan_and_measured(results),
+        },
+        how_chosen=""
+        if choice is None
+        else f"How many components a method has was chosen by cross-validation in {choice['folds']} folds, under the "
+        f"classifier {choice['classifier']}: {choice['rule']}.",
+    )  # fmt: skip
+
+
+def _shown(methods: list[MethodResult]) -> list[tuple[Section, list[MethodResult]]]:
+    """Return the sections that show any methods, with these."""
+    shown = ((section, [m for m in methods if section.name in m.method.sections]) for section in SECTIONS.values())
+    return [(section, of_section) for section, of_section in shown if of_section]
 
 
 def figures(contents: ReportContents) -> list[Figure]:
     """Return the pictures of a run, in reading order; those that would show nothing are left out.
 
-    ``choice`` (errors against numbers of components, with ``n_components: auto``), ``projection`` (rows along two
-    components), ``margins`` and ``margins-kept`` (distances to the nearest row of another class, for m-pca2),
-    ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence`` (residuals after every pass of a solver in
-    passes), ``evidence`` and ``relevance`` (of methods that are fitted by the evidence lower bound: how it rose, and
-    which components it switched off), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that
-    are images, from few components), ``penalty-1``, ... (coefficients inside and outside of a subspace), ``agreement``
-    (between methods). Methods that do not reduce the rows are in none, but for ``choice`` and ``penalty``. May be
-    called from several threads at once.
+    May be called from several threads at once.
     """
-    methods, dataset = [method for method in contents.methods if method.reduces], contents.dataset
-    return [
-        *component_choices(contents.choice, [method.name for method in contents.methods]),
-        *projections(methods, contents.sample, dataset["classes"]),
-        *pair_margins(methods, contents.margins),
-        *spectra(methods),
-        *convergence(methods, contents.tolerance),
-        *evidence(contents.evidence),
-        *components(methods, dataset["image_shape"], dataset["feature_names"]),
-        *reconstructions(methods, contents.reconstructions, dataset["image_shape"]),
-        *penalty_parts(contents.penalty_parts, dataset["image_shape"], dataset["feature_names"]),
-        *agreement(methods),
-    ]
+    drawn = []
+    for section, methods in _shown(contents.methods):
+        data = contents.data.get(section.name)
+        if section.data is None or data is not None:
+            drawn += section.draw(methods, data, contents.dataset)
+    return drawn
 
 
-def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
+def render(contents: ReportContents, figures: list[Figure]) -> str:
     """Return the report as one HTML document, with pictures in the order in which they are to appear."""
-    return fill(
-        "run.html",
-        contents.dataset,
-        contents.stages,
-        choice=contents.choice,
-        methods=[method_row(method) for method in contents.methods],
-        figures=figures,
-        search=contents.search,
-        solving=contents.solving,
-        plan=contents.plan,
-        config=contents.config_yaml,
-        versions=contents.versions,
-        notes=contents.notes,
-        any_imprecise=any(method.imprecise.any() for method in contents.methods),
-    )
+    chosen = [contents.how_chosen] if contents.how_chosen else []
+    parts = [
+        methods_part(contents.methods, chosen),
+        *map(Part.of, figures),
+        *eigenvalue_parts(contents.methods),
+        *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
+    ]
+    return page(
+        "components", contents.dataset, parts, {"method": len(contents.methods)}, contents.notes, contents.stages,
+        contents.config_yaml, contents.versions,
+    )  # fmt: skip
 
 
-def _evidence(run: RunDirectory, config: RunConfig, n_rows: int) -> list[Evidence]:
-    """Return how the methods whose models keep evidence bounds were fitted."""
-    sections = [section for section in config.methods if "bounds_" in section.method.estimator._stored]
-    return [Evidence.of(section.title, load_model(run.uri, section.label), n_rows) for section in sections]
-
-
-def _penalty_parts(run: RunDirectory, config: RunConfig) -> list[PenaltyParts]:
-    """Return the coefficients of the methods with a projection penalty."""
-    sections = [section for section in config.methods if section.method.blocks == "two by class"]
-    return [PenaltyParts.of(section.title, load_model(run.uri, section.label)) for section in sections]
-
-
-def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> Reconstructions | None:
-    """Return a few rows and what the methods rebuild of them, where rows are images."""
-    count = results.of(COUNT)
-    if not count["image_shape"] or not isinstance(dataset, Dataset):
-        return None
-    names = [section.label for section in config.methods if section.method.blocks != "two by class"]
-    models = ((name, load_model(run.uri, name)) for name in names)
-    sizes = {size for name in names for size in sizes_of(config, results, name)}
-    return Reconstructions.of(dataset, classes_of(count), models, sorted(sizes))
+def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:
+    title, words, (what, value, other) = CERTIFICATES[name]
+    columns = [Column(what, "head"), Column(value, "text" if name == "plan" else "number"), Column(other)]
+    return Part(name, title, [words], tables=[ShownTable(columns, rows)])
 
 
 def _notes(results: Results) -> list[str]:

@@ -14,12 +14,20 @@ from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, Figure, plain
-from mmpca_dist.report.error_tables import Entry, Grid
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.frame import Cell, Column, Figure, Part, Table
 from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label
 from mmpca_dist.report.pages import DASH
 
+MARGIN_WORDS = (
+    "What the methods named after the margin seek to keep is the distance between the classes. Here it is measured: "
+    "how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side."
+)
+MARGIN_TABLE_WORDS = (
+    "In the tables, the smallest signed distance, and below it the Wasserstein-1 distance between the signed distances "
+    "after projection and those in the original columns; means over the splits."
+)
 AFTER = FEW_COLOURS[:MOST_DRAWN]
 BARS = 48
 TALLEST = 2.2
@@ -77,38 +85,44 @@ def signed_margins(evaluation: Evaluation) -> dict[Key, SignedMargins]:
     return {key: SignedMargins.of(records) for key, records in grouped.items()}
 
 
-def margin_grids(evaluation: Evaluation) -> list[Grid]:
-    """Return a table of smallest margins and Wasserstein-1 distances for each classifier that has margins."""
-    margins_of, grids = signed_margins(evaluation), []
-    for classifier in dict.fromkeys(name for _, _, name in margins_of):
-        sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
-        rows = [
-            (ALL_COLUMNS, f"{before.n_components} columns", [Entry(f"{before.minimum:.3g}", DASH) for _ in sizes])
-            for (method, _, name), before in margins_of.items()
-            if not method and name == classifier
-        ]
-        for method in evaluation.methods:
-            margins = [margins_of.get((method, size, classifier)) for size in sizes]
-            if any(margins):
-                entries = [Entry(f"{m.minimum:.3g}", f"{m.wasserstein:.3g}") if m else Entry(DASH) for m in margins]
-                rows.append((title_of(method), method, entries))
-        grids.append(Grid(label(evaluation, classifier), [(f"K = {size}", "") for size in sizes], rows))
-    return grids
-
-
-def margin_figures(evaluation: Evaluation) -> list[Figure]:
-    """Return a picture for each classifier with margins, a panel for each method."""
+def margins_part(evaluation: Evaluation) -> list[Part]:
+    """Return the pictures and tables of margins, where there are any."""
     margins_of = signed_margins(evaluation)
-    return [
-        figure
-        for number, classifier in enumerate(dict.fromkeys(name for _, _, name in margins_of))
-        for figure in _of_classifier(evaluation, margins_of, classifier, number)
+    classifiers = list(dict.fromkeys(name for _, _, name in margins_of))
+    drawn = (_picture(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1))
+    tables = [_table(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1)]
+    words = [MARGIN_WORDS, MARGIN_TABLE_WORDS]
+    part = Part("signed-margins", "Margins", words, [figure for figure in drawn if figure is not None], tables)
+    return [part] if tables else []
+
+
+def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> Table:
+    """Return the smallest margins and Wasserstein-1 distances under a classifier."""
+    sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
+    rows = [
+        [Cell(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Cell(f"{before.minimum:.3g}", [DASH])] * len(sizes)]
+        for (method, _, name), before in margins_of.items()
+        if not method and name == classifier
     ]
+    for method in evaluation.methods:
+        margins = [margins_of.get((method, size, classifier)) for size in sizes]
+        if any(margins):
+            cells = [Cell(f"{m.minimum:.3g}", [f"{m.wasserstein:.3g}"]) if m else Cell(DASH) for m in margins]
+            rows.append([Cell(title_of(method), [method]), *cells])
+    title = label(evaluation, classifier)
+    return Table(
+        [Column("method", "head"), *(Column(f"K = {size}", "error") for size in sizes)],
+        rows,
+        title,
+        key=f"margins-{number}",
+        about=f"Smallest margin and Wasserstein-1 distance from the original columns: {title}",
+    )
 
 
-def _of_classifier(
+def _picture(
     evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int
-) -> list[Figure]:
+) -> Figure | None:
+    """Return a panel for each method with margins under a classifier; None without any."""
     sizes, own_units = drawn_sizes(evaluation, classifier), evaluation.own_units
     before = next(margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier)
     after: dict[str, list[SignedMargins]] = {}
@@ -117,7 +131,7 @@ def _of_classifier(
         if margins := [margins_of[key] for key in keys if key in margins_of]:
             after[method] = margins
     if not after:
-        return []
+        return None
     comparable = [one for method, margins in after.items() for one in margins if method not in own_units]
     edges = _edges(comparable, before)
     grey = before.shares(edges)
@@ -146,7 +160,7 @@ def _of_classifier(
     drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
-    return [Figure(f"signed-margins-{number + 1}", title, caption, drawing.png(sheet))]
+    return drawing.figure(f"signed-margins-{number}", title, caption, sheet)
 
 
 def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:

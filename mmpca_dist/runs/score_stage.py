@@ -94,7 +94,7 @@ def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_f
         sizes=config.sizes,
         classifiers=config.evaluation.classifiers,
         margins=config.evaluation.margins,
-        n_blocks=sum(method.method.n_blocks(config.largest, n_classes, n_features) for method in config.methods),
+        n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
     )
 
 

@@ -46,8 +46,7 @@ def legend(output: str) -> str:
     residuals = [f"{section.label}: {section.method.residuals}" for section in sections if section.method.residuals]
     if any(row["residual"] == "-" for row in rows):
         residuals.insert(0, "none where components are no eigenvectors")
-    by_class = [section.label for section in sections if section.method.blocks == "by class"]
-    several = [label for label in by_class if _n_models(load_model(run.uri, label)) > 1]
+    several = [section.label for section in sections if _n_models(load_model(run.uri, section.label)) > 1]
     values = [
         f"{section.label}: {section.method.values}"
         for section in sections

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmpca_dist.report.drawing import Figure
-from mmpca_dist.report.evidence import Evidence
+from mmpca_dist.methods.base.registry import METHODS, Method
+from mmpca_dist.models.bayesian_margin.pictures import Evidence
+from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.method_results import MethodResult
-from mmpca_dist.report.pair_margins import PairMargins
-from mmpca_dist.report.projections import ProjectedSample
-from mmpca_dist.report.reconstructions import Reconstructions
 from mmpca_dist.report.run_page import ReportContents
+from mmpca_dist.report.sections.pair_margins import PairMargins
+from mmpca_dist.report.sections.projections import ProjectedSample
+from mmpca_dist.report.sections.reconstructions import Reconstructions
 
 VOID = {"meta", "img", "br"}
 
@@ -25,24 +26,27 @@ VOID = {"meta", "img", "br"}
 NASTY = "<script>alert('x')</script>"
 
 
+OF_METHOD = {field.name for field in dataclasses.fields(Method)} - {"name", "title", "limit", "residuals"}
+
+
 def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> MethodResult:
+    """Return a made-up result; changes are of it, or of its method, which is PCA otherwise."""
     rng = np.random.default_rng(sum(name.encode()))
     components = np.linalg.qr(rng.standard_normal((d, min(k, d))))[0].T
     eigenvalues = np.geomspace(1, 0.1, len(components))
     result = MethodResult(
         name=name,
         title=name.upper(),
+        method=dataclasses.replace(METHODS["pca"], **{key: changes.pop(key) for key in OF_METHOD & changes.keys()}),
         components=components,
         eigenvalues=eigenvalues,
         residuals=np.full(len(components), 1e-12),
         relative_errors=1e-7 * 2 * eigenvalues.sum() / eigenvalues,
+        active=np.ones(len(changes.get("eigenvalues", eigenvalues)), bool),
         total=float(2 * eigenvalues.sum()),
         limit="the number of features",
-        sizes=[len(components)],
         requested=[k],
-        found=len(components),
-        orthonormal=True,
-        ordered=True,
+        n_components=len(components),
     )
     return dataclasses.replace(result, **changes)
 
@@ -58,9 +62,9 @@ def by_class(classes: list[str], d: int = 6, k: int = 4, off: int = 1) -> Method
     directions *= np.sqrt(values / np.sum(directions**2, axis=2))[:, :, None]
     return method_result(
         "bm2pca", d=d, components=directions.reshape(m * k, d), eigenvalues=values.ravel(), total=3.0,
-        residuals=np.full(m * k, np.nan), relative_errors=np.zeros(m * k), sizes=[k], requested=[k], found=k,
-        orthonormal=False, ordered=False, values="squared lengths of the loadings", shared="variance",
-        models=classes, switched_off=switched_off.ravel(),
+        residuals=np.full(m * k, np.nan), relative_errors=np.zeros(m * k), requested=[k], n_components=k,
+        orthonormal=False, ordered=False, values="squared lengths of the loadings", shares="variance",
+        models=classes, active=~switched_off.ravel(),
     )  # fmt: skip
 
 
@@ -83,8 +87,10 @@ def report_contents(
     rows: int = 90,
     projected: dict[str, Any] | None = None,
     sample_codes: Any = None,
+    data: dict[str, Any] | None = None,
     **changes: Any,
 ) -> ReportContents:
+    """Return made-up contents; ``data`` is of sections beside that of projected rows."""
     methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
     classes = ["ant", "bee", "cat"] if classes is None else classes
     codes = np.arange(rows) % len(classes)
@@ -103,12 +109,16 @@ def report_contents(
             "image_shape": image_shape,
         },
         methods=methods,
-        sample=ProjectedSample(
-            {m.name: X @ m.components.T for m in methods} if projected is None else projected,
-            codes if sample_codes is None else sample_codes,
-            f"all {rows} rows",
-        ),
-        plan=[("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")],
+        data={
+            "convergence": 1e-3,
+            "projection": ProjectedSample(
+                {m.name: X @ m.components.T for m in methods} if projected is None else projected,
+                codes if sample_codes is None else sample_codes,
+                f"all {rows} rows",
+            ),
+            **(data or {}),
+        },
+        certificates={"plan": [("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")]},
         stages={"moments": 1.25, "solve": 75.0},
         config_yaml="methods: [pca]\nn_components: [3]\n",
         versions={"numpy": "2.1"},
@@ -126,12 +136,10 @@ def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) ->
 
 
 def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> ReportContents:
-    contents = report_contents(methods)
-    return dataclasses.replace(
-        contents,
-        margins=margins_of(contents.methods, **changes),
-        search=[("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)],
-    )
+    methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
+    search = [("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)]
+    margins = margins_of(methods, **changes)
+    return report_contents(methods, data={"margins": margins}, certificates={"search": search})
 
 
 def with_rebuilt(
@@ -142,7 +150,9 @@ def with_rebuilt(
     rows = rng.uniform(0, 16, (len(labels), d))
     rebuilt = {name: {size: rows + rng.standard_normal(rows.shape) for size in found} for name, found in used.items()}
     made = Reconstructions(rows, rows / 2 if noise else None, labels, sizes, rebuilt)
-    return report_contents([method_result(name, d=d) for name in used], image_shape=shape, reconstructions=made)
+    return report_contents(
+        [method_result(name, d=d) for name in used], image_shape=shape, data={"reconstructions": made}
+    )
 
 
 class Page(HTMLParser):

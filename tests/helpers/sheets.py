@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mmpca_dist.report import drawing
+from mmpca_dist.pictures import drawing
 from mmpca_dist.report.run_page import ReportContents, figures
 
 

@@ -287,6 +287,11 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """The number of components, as they are asked for."""
         return len(self.components_)
 
+    @property
+    def _active(self) -> NDArray[np.bool_]:
+        """Which of ``_directions`` have an influence, shape (K,): all, unless the method switches some off."""
+        return np.ones(len(self._directions), bool)
+
     def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return coefficients (C, K), or (1, K) for two classes, and intercepts of the method's own classifier."""
         return None

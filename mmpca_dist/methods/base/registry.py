@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 FULL_RANK, BETWEEN_CLASSES = "min(d, n - 1)", "classes - 1"
 FAMILIES = ("margins", "bayesian", "classes", "regressions", "columns", "baselines")
 """In the order in which methods are listed."""
+
+
+OF_COMPONENTS = (
+    "choice", "projection", "margins", "spectrum", "convergence", "components", "reconstructions", "agreement",
+)  # fmt: skip
+"""The sections of a report on components of rows."""
+
+
+def one_block(n_components: int, n_classes: int, n_features: int) -> int:
+    """Return that there is one block of components."""
+    return 1
 
 
 class MethodOptions(Section):
@@ -55,9 +66,14 @@ class Method:
         What stands in place of eigenvalues, in words; empty for eigenvalues.
     shares : str
         What the components have a share of, in words; empty for the scatter that the method is about.
-    blocks : {"one", "by class", "two by class", "all columns"}
-        Whether ``transform`` gives K columns, K for each of more than two classes, two for each model of a class, or as
-        many as there are.
+    blocks : callable(n_components, n_classes, n_features)
+        How many blocks of K columns ``transform`` gives.
+    reduces : bool
+        Whether the number of components has an effect.
+    rebuilds : str
+        What ``inverse_transform`` returns, in words; empty for the row nearest to the mean among those projected so.
+    sections : tuple of str
+        The sections of a run's report that show it.
     reference : bool
         Whether other methods are compared with it by default.
     residuals : str
@@ -78,16 +94,11 @@ class Method:
     values: str = ""
     shares: str = ""
     residuals: str = ""
-    blocks: str = "one"
+    blocks: Callable[[int, int, int], int] = one_block
+    reduces: bool = True
+    rebuilds: str = ""
+    sections: tuple[str, ...] = OF_COMPONENTS
     reference: bool = False
-
-    def n_blocks(self, n_components: int, n_classes: int, n_features: int) -> int:
-        """Return how many blocks of K columns ``transform`` gives."""
-        if self.blocks == "by class" and n_classes > 2:
-            return n_classes
-        if self.blocks == "two by class":
-            return -(-2 * (1 if n_classes == 2 else n_classes) // n_components)
-        return -(-n_features // n_components) if self.blocks == "all columns" else 1
 
     @cached_property
     def options(self) -> type[MethodOptions]:

@@ -183,6 +183,10 @@ class BayesianMargin(SweptReducer):
         off = squares < SWITCHED_OFF * self.components_.shape[-1] / self.noise_[:, None]
         return off if len(off) > 1 else off[0]
 
+    @property
+    def _active(self) -> NDArray[np.bool_]:
+        return np.logical_not(self.switched_off_).ravel()
+
     def _remarks(self) -> list[str]:
         off = int(np.count_nonzero(self.switched_off_))
         return [f"{off} of {self._n_features_out} components are switched off: they load on no column."] if off else []

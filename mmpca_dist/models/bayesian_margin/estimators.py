@@ -13,7 +13,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import edge_remark
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.base.parameters import Option, check_numbers
-from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.registry import OF_COMPONENTS, Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
@@ -251,5 +251,7 @@ METHOD = Method(
     ordered=False,
     values="squared lengths of the loadings",
     shares="variance",
-    blocks="by class",
+    blocks=lambda n_components, n_classes, n_features: n_classes if n_classes > 2 else 1,
+    rebuilds="the row that the model expects",
+    sections=(*OF_COMPONENTS, "evidence"),
 )

@@ -327,5 +327,6 @@ METHOD = Method(
     orthonormal=False,
     ordered=False,
     values="squared lengths of the coefficients",
-    blocks="two by class",
+    blocks=lambda n_components, n_classes, _: -(-2 * (1 if n_classes == 2 else n_classes) // n_components),
+    sections=("choice", "penalty"),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib import patheffects
@@ -13,11 +14,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import classes_of
 from mmpca_dist.jobs.object_records import AGAIN
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, INK, MOST_COLOURS, Figure, plain
+from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FAINT, INK, MOST_COLOURS, plain
+from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.labels import encode
@@ -46,32 +49,35 @@ class ProjectedSample:
     """Which rows these are: ``"all 1797 rows"``."""
 
     @classmethod
-    def of(cls, run: RunDirectory, config: RunConfig, classes: NDArray, n_rows: int) -> ProjectedSample:
-        """Read projected rows of a run, evenly spaced within a few chunks."""
-        stores = config.projected if "zarr" in config.project.format else []
-        if not stores:
-            return cls({}, np.empty(0, int), "no projected rows are stored as Zarr")
+    def of(cls, finished: FinishedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
+        """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored as Zarr."""
+        run, config = finished.run, finished.config
+        stored = config.projected if "zarr" in config.project.format else []
+        names = [method.name for method in methods if method.name in stored]
+        if not names:
+            return None
         with reading_own(run.path("projected"), AGAIN):
-            datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in stores}
-            first = datasets[stores[0]]
+            datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in names}
+            first = datasets[names[0]]
             edges, labels = first.chunk_edges, []
             n_chunks = len(edges) - 1
             count = min(n_chunks, SAMPLE_CHUNKS)
-            rows: dict[str, list[NDArray]] = {name: [] for name in stores}
+            rows: dict[str, list[NDArray]] = {name: [] for name in names}
             for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
                 labels.append(first.read_labels(start, stop)[picks])
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read_rows(start, stop)[picks])
-            codes = encode(np.concatenate(labels), classes, run.uri)
+            codes = encode(np.concatenate(labels), classes_of(finished.results.of(COUNT)), run.uri)
+        n_rows = finished.n_rows
         note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
         return cls({name: np.concatenate(blocks) for name, blocks in rows.items()}, codes, note)
 
 
-def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classes: Sequence[str]) -> list[Figure]:
+def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
     """Return one picture of the sample along the first components, a panel for each method."""
-    codes = np.asarray(sample.codes)
+    classes, codes = dataset["classes"], np.asarray(sample.codes)
     shown = [
         (method, np.asarray(sample.rows[method.name][:, : method.size], dtype=np.float64))
         for method in methods
@@ -99,7 +105,7 @@ def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classe
     caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
     caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")
     title = f"The rows along the first {'component' if only_strips else 'two components'}"
-    return [Figure("projection", title, caption, drawing.png(sheet))]
+    return [drawing.figure("projection", title, caption, sheet)]
 
 
 def _caption(note: str, names: list[str], strips: list[bool]) -> str:
@@ -230,3 +236,6 @@ def _legend(sheet: Sheet, names: list[str]) -> None:
     drawing.legend_below(
         sheet, [handles[i] for i in order], [names[i] for i in order], columns, handletextpad=0.1, columnspacing=1.2
     )
+
+
+PROJECTION = Section("projection", 20, _projections, ProjectedSample.of)

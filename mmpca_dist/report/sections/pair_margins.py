@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.jobs.run_needs import SEARCH, run_needs
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, INK, PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_first
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
@@ -44,7 +48,7 @@ class PairMargins:
         after = {}
         for method in methods:
             components = np.asarray(method.leading, np.float64)
-            basis = components if method.orthonormal else np.linalg.qr(components.T)[0].T
+            basis = components if method.method.orthonormal else np.linalg.qr(components.T)[0].T
             after[method.name] = np.linalg.norm(pairs.sample @ basis.T, axis=1)
         return cls(pairs.edges, pairs.counts, np.linalg.norm(pairs.sample, axis=1), after, standardized)
 
@@ -67,42 +71,42 @@ class PairMargins:
         return self.edges[::by], self.counts.reshape(-1, by).sum(axis=1) / total
 
 
-def pair_margins(methods: Sequence[MethodResult], margins: PairMargins | None) -> list[Figure]:
+def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins | None:
+    """Return the margins of the first search for nearest rows of other classes; None without one."""
+    search = next((search for search in run_needs(finished.config, SEARCH) if search.stage in finished.results), None)
+    if search is None:
+        return None
+    return PairMargins.of(search.load(finished.run, finished.results), methods, finished.config.standardize)
+
+
+def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
     """Return the distances before and after projection by each method, and the shares that are kept."""
-    if margins is None or not len(margins.before):
+    if not len(margins.before):
         return []
-    figures = [_distances(methods, margins)]
-    if (margins.before > 0).any():
-        figures.append(_kept(methods, margins))
-    return figures
+    return [_distances(methods, margins), *([_kept(methods, margins)] if (margins.before > 0).any() else [])]
 
 
 def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     edges, before = margins.bars()
     right = min(edges[-1], STRETCH * margins.quantile(TAIL) + edges[1] - edges[0])
-    top = TALLEST * before.max()
+    lengths = [margins.after[method.name] for method in methods]
+    after = [np.histogram(np.minimum(some, edges[-1]), edges)[0] / len(some) for some in lengths]
+    highest, top = float(np.max([before, *after])), TALLEST * float(before.max())
     sheet, panels = drawing.panel_grid(len(methods), 2.1)
-    cut = False
     for i, (panel, method) in enumerate(zip(panels, methods, strict=True)):
-        lengths = margins.after[method.name]
-        after = np.histogram(np.minimum(lengths, edges[-1]), edges)[0] / len(lengths)
-        cut |= after.max() > top
         panel.stairs(before, edges, fill=True, color=BEFORE, label="before projection: all pairs")
-        panel.stairs(after, edges, color=AFTER, linewidth=1.4, label="after projection")
-        for values, colour in ((margins.before, FAINT), (lengths, AFTER)):
+        panel.stairs(after[i], edges, color=AFTER, linewidth=1.4, label="after projection")
+        for values, colour in ((margins.before, FAINT), (lengths[i], AFTER)):
             panel.axvline(float(np.median(values)), color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.set_xlim(-0.01 * right, right)
-        panel.set_ylim(0, min(top, 1.06 * max(before.max(), after.max())) if len(methods) == 1 else None)
+        panel.set_ylim(0, min(top, 1.06 * highest))
         drawing.shares_of_distances(panel)
         axis_labels = drawing.outer_labels(panel, i, len(methods), "distance within a pair", "share of pairs")
         drawing.dress(panel, _title(method), *axis_labels)
-    highest = min(top, 1.06 * max(panel.get_ylim()[1] for panel in panels))
-    for panel in panels:
-        panel.set_ylim(0, highest)
     handles, labels = panels[0].get_legend_handles_labels()
     drawing.legend_below(sheet, handles, labels, 2)
     title = "The margin before and after projection"
-    return Figure("margins", title, _caption(methods, margins, cut), drawing.png(sheet))
+    return drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)
 
 
 def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -> str:
@@ -116,7 +120,7 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
         "near the grey keeps the margin between the classes open; one whose outline moves to the left lets it close. "
         "The pairs are those that are nearest before projection: other rows may be nearer afterwards."
     )
-    skewed = [method.title for method in methods if not method.orthonormal]
+    skewed = [method.title for method in methods if not method.method.orthonormal]
     if skewed:
         caption += (
             f" The components of {', '.join(skewed)} have units of their own; here, lengths are those within the "
@@ -157,8 +161,11 @@ def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
         "these distances, in the sum of their squares; the others know nothing of the pairs. Little that is kept need "
         "not mean that classes mix: a method may keep even less of the spread within them."
     ) + note_of_first(methods)
-    return Figure("margins-kept", "How much of the margin each method keeps", caption, drawing.png(sheet))
+    return drawing.figure("margins-kept", "How much of the margin each method keeps", caption, sheet)
 
 
 def _title(method: MethodResult) -> str:
     return f"{plain(method.title)} ({len(method.leading)})"
+
+
+MARGINS = Section("margins", 30, _pair_margins, _data)

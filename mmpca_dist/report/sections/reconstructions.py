@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.jobs.finished_runs import classes_of
+from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import NAMES_WIDTH, PAGE_WIDTH, Figure, Tile, mosaic, plain, widths
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
+from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_models
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
@@ -96,12 +102,21 @@ def _read(dataset: Dataset, numbers: Sequence[int]) -> NDArray[np.float64]:
     return np.concatenate([np.array(dataset.read_rows(i, i + 1), np.float64) for i in numbers])
 
 
-def reconstructions(
-    methods: Sequence[MethodResult], shown: Reconstructions | None, shape: tuple[int, int] | None
+def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstructions | None:
+    """Return a few rows and what the methods rebuild of them, where rows are images that can be read."""
+    count, dataset = finished.results.of(COUNT), finished.table
+    if not count["image_shape"] or not isinstance(dataset, Dataset):
+        return None
+    models = ((method.name, finished.model(method.name)) for method in methods)
+    sizes = sorted({size for method in methods for size in method.requested})
+    return Reconstructions.of(dataset, classes_of(count), models, sizes)
+
+
+def _reconstructions(
+    methods: Sequence[MethodResult], shown: Reconstructions, dataset: Mapping[str, Any]
 ) -> list[Figure]:
     """Return a picture of a few rows and of what the first components of every method rebuild of them."""
-    if shown is None or shape is None:
-        return []
+    shape = dataset["image_shape"]
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:
         tops = [("original", shown.before_noise), ("with noise", shown.rows)]
@@ -127,10 +142,11 @@ def reconstructions(
         lines.append((method.title, line))
     sheet = mosaic(lines, room, TALLEST, "gray_r")
     caption, title = _words(shown)
-    expected = [method.title for method in methods if method.switched_off is not None]
-    caption += f" Of {', '.join(expected)}, it is the row that the model expects." if expected else ""
+    for method in methods:
+        if method.method.rebuilds:
+            caption += f" Of {method.title}, it is {method.method.rebuilds}."
     caption += note_of_models(methods, "with K components each, their expected rows are averaged")
-    return [Figure("reconstructions", title, caption, drawing.png(sheet))]
+    return [drawing.figure("reconstructions", title, caption, sheet)]
 
 
 def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | None:
@@ -155,3 +171,6 @@ def _words(shown: Reconstructions) -> tuple[str, str]:
         "a K also the image. Shades end at the least and greatest values of the originals.",
         "Noisy rows, denoised by few components",
     )
+
+
+RECONSTRUCTIONS = Section("reconstructions", 70, _reconstructions, _data)

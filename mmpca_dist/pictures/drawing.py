@@ -1,17 +1,14 @@
-"""What all pictures share: sheets, panels, mosaics of images, colours, safe text, PNG bytes.
+"""What all pictures share: sheets, panels, colours, safe text, PNG bytes.
 
 No pyplot and no rcParams are touched, and no mathtext is used (its parser is one object for all threads).
 """
 
 from __future__ import annotations
 
-import base64
 import io
-import struct
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -21,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 from PIL import Image
+
+from mmpca_dist.pictures.frame import Figure
 
 DPI = 200
 """Twice what the page shows, for dense screens."""
@@ -47,39 +44,10 @@ TEN_COLOURS = (
     "#AA4499", "#44AA99", "#999933", "#882255", "#9a9a9a",
 )  # fmt: skip
 METHOD_MARKERS = "osD^vPX"
-
-NAMES_WIDTH = 1.2
-"""Inches for the names on the left of a mosaic, with the margins."""
-LINE_HEIGHT, LINE_GAP = 0.19, 0.09
-"""Inches for a line of titles, and between two lines of images."""
-SHARE, NARROWEST = 0.94, 0.6
-"""Share of a column that an image takes; least inches of a column where there is room, for its title."""
+LARGEST = 8
+"""Coefficients that have a bar, where columns are many."""
 
 _drawing = threading.Lock()  # Agg draws figures independently, but matplotlib's font caches promise nothing
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture, ready to be shown anywhere."""
-
-    name: str
-    """Lower case with dashes, unique in a report."""
-    title: str
-    caption: str
-    """The caption tells a newcomer how to read the picture."""
-    png: bytes
-    """At twice the size it is shown at."""
-
-    @property
-    def data_uri(self) -> str:
-        """The picture as a ``data:`` address."""
-        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height to show it at, in CSS pixels."""
-        width, height = struct.unpack(">II", self.png[16:24])  # the header chunk is always the first
-        return width // 2, height // 2
 
 
 def sheet(width: float, height: float) -> Sheet:
@@ -141,6 +109,15 @@ def named_lines(panel: Axes, names: Sequence[str]) -> None:
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
+def named_level(panel: Axes, level: float, name: str, dashes: str) -> None:
+    """Draw a horizontal line with its name above it, at the left."""
+    panel.axhline(level, color=INK, linewidth=1, linestyle=dashes)
+    panel.annotate(
+        name, (0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+        ha="left", va="bottom", fontsize=TICK_SIZE, color=INK,
+    )  # fmt: skip
+
+
 def few_numbers(panel: Axes) -> None:
     """Label the horizontal axis with few numbers, and those that are small or large by powers of ten."""
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
@@ -152,6 +129,19 @@ def shares_of_distances(panel: Axes) -> None:
     few_numbers(panel)
     panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
     percent_axis(panel)
+
+
+def largest(sizes: np.ndarray) -> list[int]:
+    """Return the columns with the largest coefficients."""
+    chosen: list[int] = np.argsort(-np.abs(sizes), kind="stable")[:LARGEST].tolist()
+    return chosen
+
+
+def feature_labels(names: list[str] | None, columns: Sequence[int], limit: int = 17) -> list[str]:
+    """Return the names of some columns as pictures write them, or their numbers where they have no names."""
+    if names is None:
+        return [f"column {i}" for i in columns]
+    return distinct([names[i] for i in columns], limit, "column {}", columns)
 
 
 def whole_numbers(panel: Axes, last: int) -> None:
@@ -169,6 +159,11 @@ def percent(share: float, _position: object = None) -> str:
 def percent_axis(panel: Axes) -> None:
     """Label the vertical axis in percent."""
     panel.yaxis.set_major_formatter(FuncFormatter(percent))
+
+
+def figure(name: str, title: str, caption: str, drawn: Sheet, *, palette: bool = True) -> Figure:
+    """Return a sheet as a picture of a report."""
+    return Figure(name, title, caption, png(drawn, palette=palette))
 
 
 def png(drawn: Sheet, *, palette: bool = True) -> bytes:
@@ -238,58 +233,3 @@ def distinct(
         f"{i}: {plain(name, fallback.format(i), max(limit - 4, 4))}" if times[shown] > 1 else shown
         for i, name, shown in zip(numbers, names, short, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """An image, its column, the values at the ends of the colours, and a title."""
-
-    image: NDArray
-    column: float
-    ends: tuple[float, float]
-    title: str = ""
-
-
-def widths(shape: tuple[int, int], room: float, tallest: float) -> tuple[float, float]:
-    """Return the width of an image and of its column, for at most ``room`` and ``tallest``; all in inches."""
-    image = min(room, tallest * shape[1] / shape[0])
-    return SHARE * image, min(room, max(image, NARROWEST))
-
-
-def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float, colours: str) -> Sheet:
-    """Return a sheet with a line of images, all of one shape, beside each name.
-
-    A column is at most ``room`` inches across, an image at most ``tallest`` inches down. ``colours`` names a colour map
-    of matplotlib.
-    """
-    shape = lines[0][1][0].image.shape
-    width, column_width = widths(shape, room, tallest)
-    tall = width * shape[0] / shape[1]
-    tops, bottom = [], 0.0
-    for _, tiles in lines:
-        tops.append(bottom + (LINE_HEIGHT if any(tile.title for tile in tiles) else 0) + LINE_GAP)
-        bottom = tops[-1] + tall
-    across = max(tile.column for _, tiles in lines for tile in tiles) * column_width + width
-    drawn = sheet(NAMES_WIDTH + across, bottom + 0.15)
-    panel = drawn.subplots()
-    for (_, tiles), top in zip(lines, tops, strict=True):
-        for tile in tiles:
-            left = tile.column * column_width
-            _draw_tile(panel, tile, (left, left + width, top + tall, top), colours)
-    panel.set(xlim=(-0.01, across + 0.01), ylim=(bottom + 0.01, 0), frame_on=False, xticks=[])
-    panel.set_aspect("equal", anchor="NW")  # elsewhere, constrained layout would leave too little room for the names
-    panel.set_yticks([top + tall / 2 for top in tops], [plain(n, limit=22).replace(" ", "\n", 1) for n, _ in lines])
-    panel.tick_params(length=0, labelsize=LABEL_SIZE, labelcolor=INK)
-    for label in panel.get_yticklabels():
-        label.set(family=FONT, fontweight="bold")
-    return drawn
-
-
-def _draw_tile(panel: Axes, tile: Tile, edges: tuple[float, float, float, float], colours: str) -> None:
-    """Draw a tile between its left, right, lower and upper edges."""
-    (left, right, bottom, top), (low, high) = edges, tile.ends
-    panel.imshow(tile.image, cmap=colours, vmin=low, vmax=high, interpolation="nearest", extent=edges)
-    panel.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=FAINT, linewidth=0.5))
-    if tile.title:
-        position = ((left + right) / 2, top - 0.04)
-        panel.text(*position, tile.title, ha="center", va="bottom", fontsize=LABEL_SIZE, family=FONT, color=INK)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.jobs.records import ChoiceRecord
-from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.jobs.records import CHOOSE, ChoiceRecord
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.report.error_curves import axis_positions, draw_line, size_axis
 from mmpca_dist.report.evaluation_words import Style
+from mmpca_dist.report.method_results import MethodResult
 
 HEIGHT = 2.7
 """Inches of a panel."""
@@ -26,8 +28,7 @@ CURVE = Style(FEW_COLOURS[0], "o", False)
 
 def tried(method: str, record: ChoiceRecord) -> list[Cell]:
     """Return the errors of the numbers that were tried of a method."""
-    entry, folds, cells = record["methods"][method], record["folds"], []
-    overlap = record["overlap"]
+    entry, folds, overlap, cells = record["methods"][method], record["folds"], record["overlap"], []
     for i, size in enumerate(entry["candidates"]):
         deviation = entry["standard_errors"][i] / math.sqrt(1 / folds + overlap)
         summary = Summary(entry["means"][i], deviation, folds, overlap)
@@ -35,14 +36,12 @@ def tried(method: str, record: ChoiceRecord) -> list[Cell]:
     return cells
 
 
-def component_choices(record: ChoiceRecord | None, methods: Sequence[str]) -> list[Figure]:
-    """Return one picture, a panel for each method; none where numbers of components were given."""
-    if record is None:
-        return []
+def _choices(methods: Sequence[MethodResult], record: ChoiceRecord, _: Mapping[str, Any]) -> list[Figure]:
+    """Return one picture, a panel for each method."""
     sheet, panels = drawing.panel_grid(len(methods), HEIGHT)
     for panel, method in zip(panels, methods, strict=True):
         _draw(panel, method, record)
-    corrected = ", corrected for folds that share rows" if record.get("overlap") else ""
+    corrected = ", corrected for folds that share rows" if record["overlap"] else ""
     caption = (
         f"Mean error in {record['folds']} folds, each held out once while the others train, in percent, against the "
         f"number of components; bars are one standard error to either side{corrected}. Classifier: "
@@ -51,13 +50,13 @@ def component_choices(record: ChoiceRecord | None, methods: Sequence[str]) -> li
         "are cut off. Hollow: the method gave fewer components than were tried. Vertical scales differ from panel to "
         "panel."
     )
-    return [Figure("choice", "How many components", caption, drawing.png(sheet))]
+    return [drawing.figure("choice", "How many components", caption, sheet)]
 
 
-def _draw(panel: Axes, method: str, record: ChoiceRecord) -> None:
-    cells = tried(method, record)
+def _draw(panel: Axes, method: MethodResult, record: ChoiceRecord) -> None:
+    cells = tried(method.name, record)
     sizes = [cell.n_components for cell in cells]
-    positions, at = axis_positions(sizes), sizes.index(record["methods"][method]["candidate"])
+    positions, at = axis_positions(sizes), sizes.index(record["methods"][method.name]["candidate"])
     best = lowest(cells).summary
     error = best.corrected_standard_error
     panel.axhspan(best.mean, best.mean + error, color=FAINT, alpha=0.22, linewidth=0)
@@ -71,4 +70,7 @@ def _draw(panel: Axes, method: str, record: ChoiceRecord) -> None:
     if best.mean < top < panel.get_ylim()[1]:
         bottom = min(cell.summary.mean - cell.summary.corrected_standard_error for cell in cells)
         panel.set_ylim(bottom - error, top)
-    drawing.dress(panel, f"{plain(title_of(method))}: {cells[at].used}", "components", "error in folds (%)")
+    drawing.dress(panel, f"{plain(method.title)}: {cells[at].used}", "components", "error in folds (%)")
+
+
+CHOICE = Section("choice", 10, _choices, lambda run, _: run.results.find(CHOOSE))

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure as Sheet
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
 
 FEW_SWEEPS = 30
 """Beyond so many sweeps their axis is logarithmic: most of the bound is gained in the first few."""
-MOST_PANELS = 9
-"""Up to so many models have a panel each; more are the rows of heat maps."""
+MOST_PANELS = 12
+"""Models that have a panel each, the first ones."""
 LEAST = 1e-3
 """Squared lengths below this share of the noise variance are drawn at it."""
-MOST_ROWS = 40
-"""Up to so many models are rows that can be read; the rows of more are as thin as it takes."""
-ROW_HEIGHT = 0.2
-"""Inches of a row of a heat map."""
-OFF, BEHIND = "#d9d9d9", "#9ecae1"
-"""Of cells that are switched off, and of lines behind their mean."""
+BEHIND = "#9ecae1"
+"""Of lines behind their mean."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +70,13 @@ class Evidence:
         return drawing.distinct(self.classes, 18)
 
 
-def evidence(fitted: Sequence[Evidence]) -> list[Figure]:
-    """Return pictures of the bounds and of the components switched off; none where no method has bounds."""
-    return [_bounds(fitted), _relevance(fitted)] if fitted else []
+def _data(run: ReportedRun, methods: Sequence[Any]) -> list[Evidence]:
+    return [Evidence.of(method.title, run.model(method.name), run.n_rows) for method in methods]
+
+
+def evidence(_: Sequence[Any], fitted: Sequence[Evidence], __: Mapping[str, Any]) -> list[Figure]:
+    """Return pictures of the bounds and of the components switched off."""
+    return [_bounds(fitted), _relevance(fitted)]
 
 
 def _bounds(fitted: Sequence[Evidence]) -> Figure:
@@ -112,7 +110,7 @@ def _bounds(fitted: Sequence[Evidence]) -> Figure:
     stopped = [m.title for m in fitted if len(m.bounds) > 1 and m.gains[-1].mean() > m.tolerance]
     if stopped:
         caption += f" {', '.join(stopped)}: the last sweep still gained more than the tolerance."
-    return Figure("evidence", "How the evidence rose with every sweep", caption, drawing.png(sheet))
+    return drawing.figure("evidence", "How the evidence rose with every sweep", caption, sheet)
 
 
 def _lines(panel: Axes, method: Evidence, sweeps: NDArray, values: NDArray[np.float64]) -> None:
@@ -157,11 +155,7 @@ def _gain_axis(panel: Axes, method: Evidence) -> None:
     low, high = gains.min(), gains.max()
     if method.tolerance > 0:
         low, high = min(low, method.tolerance), max(high, method.tolerance)
-        panel.axhline(method.tolerance, color=INK, linewidth=1, linestyle=":")
-        panel.annotate(
-            "tolerance", (0.01, method.tolerance), xycoords=("axes fraction", "data"), xytext=(0, 2),
-            textcoords="offset points", ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
-        )  # fmt: skip
+        drawing.named_level(panel, method.tolerance, "tolerance", ":")
     panel.set_yscale("log", nonpositive="mask")
     panel.set_ylim(low / 2, 2 * high)
     panel.yaxis.set_major_locator(LogLocator(numticks=7))
@@ -169,26 +163,23 @@ def _gain_axis(panel: Axes, method: Evidence) -> None:
 
 
 def _relevance(fitted: Sequence[Evidence]) -> Figure:
-    count = sum(len(method.squares) for method in fitted)
-    sheet = _panels(fitted, count) if count <= MOST_PANELS else _heat_maps(fitted)
+    models = [(method, i) for method in fitted for i in range(len(method.squares))]
+    sheet, panels = drawing.panel_grid(min(len(models), MOST_PANELS), 2.4)
+    for position, (panel, (method, i)) in enumerate(zip(panels, models, strict=False)):
+        _squares(panel, method, i)
+        title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
+        drawing.dress(panel, title, *drawing.outer_labels(panel, position, len(panels), "component", "squared length"))
     caption = (
         "The loadings of each component have a precision of their own, r, which the fit learns: where a component "
         "explains too little, r grows, its loadings shrink towards zero, and it is switched off (automatic relevance "
         "determination). Shown are the squared lengths of the loadings, which are the variance that a component adds "
+        "along its direction, against the variance of the noise along any direction (dashed). Hollow: switched off; "
+        f"those below {LEAST:g} of the noise are drawn there."
     )
-    if count <= MOST_PANELS:
-        caption += (
-            "along its direction, against the variance of the noise along any direction (dashed). Hollow: switched "
-            f"off; those below {LEAST:g} of the noise are drawn there."
-        )
-    else:
-        caption += (
-            "along its direction, over the variance of the noise along any direction, a row a model: dark ones stand "
-            "far above the noise. Grey: switched off."
-        )
+    if len(models) > MOST_PANELS:
+        caption += f" The first {MOST_PANELS} of {len(models)} models are shown."
     caption += "".join(" " + _in_words(method) for method in fitted)
-    png = drawing.png(sheet, palette=count <= MOST_PANELS)
-    return Figure("relevance", "How relevant each component is", caption, png)
+    return drawing.figure("relevance", "How relevant each component is", caption, sheet)
 
 
 def _in_words(method: Evidence) -> str:
@@ -203,59 +194,22 @@ def _in_words(method: Evidence) -> str:
     return f"{total}, {spread} of the {k} in the model of each class."
 
 
-def _panels(fitted: Sequence[Evidence], count: int) -> Sheet:
-    sheet, panels = drawing.panel_grid(count, 2.4)
-    models = [(method, i) for method in fitted for i in range(len(method.squares))]
-    for position, (panel, (method, i)) in enumerate(zip(panels, models, strict=True)):
-        noise, numbers = method.noise[i], np.arange(1, method.squares.shape[1] + 1)
-        levels = np.maximum(method.squares, LEAST * method.noise[:, None])
-        squares, ends = levels[i], [*method.noise, levels.min(), levels.max()]
-        for chosen, face in ((~method.switched_off[i], FEW_COLOURS[0]), (method.switched_off[i], "white")):
-            panel.plot(
-                numbers[chosen], squares[chosen], "o", markersize=5 if len(numbers) <= 20 else 3, markerfacecolor=face,
-                markeredgecolor=FEW_COLOURS[0],
-            )  # fmt: skip
-        panel.axhline(noise, color=INK, linewidth=1, linestyle="--")
-        panel.annotate(
-            "noise", (0.01, noise), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-            ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
+def _squares(panel: Axes, method: Evidence, model: int) -> None:
+    """Draw the squared lengths of a model's loadings and the noise, on an axis that all models of the method share."""
+    levels = np.maximum(method.squares, LEAST * method.noise[:, None])
+    numbers, ends = np.arange(1, levels.shape[1] + 1), [*method.noise, levels.min(), levels.max()]
+    off = method.switched_off[model]
+    for chosen, face in ((~off, FEW_COLOURS[0]), (off, "white")):
+        panel.plot(
+            numbers[chosen], levels[model][chosen], "o", markersize=5 if len(numbers) <= 20 else 3,
+            markerfacecolor=face, markeredgecolor=FEW_COLOURS[0],
         )  # fmt: skip
-        panel.set_yscale("log")
-        panel.set_ylim(min(ends) / 2, 2 * max(ends))
-        panel.yaxis.set_major_locator(LogLocator(numticks=6))
-        _plain_numbers(panel.yaxis)
-        drawing.whole_numbers(panel, len(numbers))
-        title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
-        drawing.dress(panel, title, *drawing.outer_labels(panel, position, count, "component", "squared length"))
-    return sheet
+    drawing.named_level(panel, method.noise[model], "noise", "--")
+    panel.set_yscale("log")
+    panel.set_ylim(min(ends) / 2, 2 * max(ends))
+    panel.yaxis.set_major_locator(LogLocator(numticks=6))
+    _plain_numbers(panel.yaxis)
+    drawing.whole_numbers(panel, len(numbers))
 
 
-def _heat_maps(fitted: Sequence[Evidence]) -> Sheet:
-    """Draw a heat map a method, with a row for each model."""
-    heights = [ROW_HEIGHT * min(max(len(method.squares), 3), MOST_ROWS) + 0.7 for method in fitted]
-    sheet = drawing.sheet(0.8 * PAGE_WIDTH, sum(heights))
-    ratios = [np.maximum(method.squares / method.noise[:, None], LEAST) for method in fitted]
-    shown = np.concatenate([r[~m.switched_off] for r, m in zip(ratios, fitted, strict=True)] + [np.ones(1)])
-    scale = LogNorm(shown.min() / 2, shown.max())
-    panels = sheet.subplots(len(fitted), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for panel, method, values in zip(panels, fitted, ratios, strict=True):
-        image = panel.imshow(
-            np.ma.masked_array(values, method.switched_off), cmap="Blues", norm=scale, aspect="auto",
-            interpolation="nearest", extent=(0.5, values.shape[1] + 0.5, len(values) - 0.5, -0.5),
-        )  # fmt: skip
-        panel.set_facecolor(OFF)
-        names = method.names if len(values) <= MOST_ROWS else []
-        panel.set_yticks(range(len(names)), names)
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-        drawing.dress(panel, plain(method.title), "component", "" if names else "classes, in sorted order")
-        panel.tick_params(length=0)
-        bar = sheet.colorbar(image, ax=panel, pad=0.02, fraction=0.05)
-        bar.outline.set_visible(False)
-        _plain_numbers(bar.ax.yaxis)
-        drawing.dress(bar.ax, ylabel="squared length over noise")
-        if method.switched_off.any():
-            panel.legend(
-                handles=[Patch(color=OFF, label="switched off")], frameon=False, loc="lower right",
-                bbox_to_anchor=(1, 1), fontsize=drawing.TICK_SIZE, borderaxespad=0.2, labelcolor=INK,
-            )  # fmt: skip
-    return sheet
+EVIDENCE = Section("evidence", 55, evidence, _data)

@@ -1,0 +1,115 @@
+"""Linear models with a projection penalty: what they use inside of the subspace of the reduction, and what outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Sheet
+from numpy.typing import NDArray
+
+from mmpca_dist.pictures import drawing
+from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
+from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
+from mmpca_dist.pictures.mosaic import coefficient_images
+
+MOST_MODELS = 10
+"""Models that are shown, the first ones."""
+INSIDE, OUTSIDE = "#7FA8CB", "#C9562E"
+"""Of the parts."""
+ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use."
+
+
+@dataclass(frozen=True)
+class PenaltyParts:
+    """The coefficients of m models in (standardised) columns.
+
+    Attributes
+    ----------
+    title : str
+    classes : list of str
+        That of each model.
+    inside, outside : arrays of shape (m, d)
+    alpha : str
+        That in use, and how it was chosen.
+    """
+
+    title: str
+    classes: list[str]
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+    alpha: str = ""
+
+    @classmethod
+    def of(cls, title: str, model: Any) -> PenaltyParts:
+        """Return the parts of a fitted ``ProjectionPenaltyClassifier``."""
+        inside, outside = np.split(model.components_, 2)
+        labels = [str(label) for label in model.classes_]
+        alpha, errors = model.alpha_, model.candidate_errors_
+        words = f"Alpha is {alpha:g}"
+        if len(errors):
+            least, most = int(errors.min()), int(errors.max())
+            words += (
+                f", chosen among {len(errors)} values: {least:,} rows held out were wrong, of the worst value {most:,}"
+            )
+        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside, words + ".")
+
+
+def _data(run: ReportedRun, methods: Sequence[Any]) -> list[PenaltyParts]:
+    return [PenaltyParts.of(method.title, run.model(method.name)) for method in methods]
+
+
+def penalty_parts(_: Sequence[Any], models: Sequence[PenaltyParts], dataset: Mapping[str, Any]) -> list[Figure]:
+    """Return a picture of both parts of every method's coefficients: images, or bars."""
+    return [_figure(number, parts, dataset) for number, parts in enumerate(models, 1)]
+
+
+def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Figure:
+    shape, n_models = dataset["image_shape"], len(parts.classes)
+    if shape:
+        lines = [("inside", parts.inside[:MOST_MODELS]), ("outside", parts.outside[:MOST_MODELS])]
+        sheet = coefficient_images(lines, shape, [plain(name, limit=12) for name in parts.classes], one_scale=True)
+        caption = (
+            "Coefficients of the model of each class: inside of the subspace of the reduction above, outside below. "
+            f"{ABOUT_OUTSIDE} Red pixels speak for the class, blue ones against it; both parts of a class share a "
+            "scale."
+        )
+    else:
+        sheet = _bars(parts, dataset["feature_names"])
+        caption = (
+            f"The {min(drawing.LARGEST, parts.inside.shape[1])} largest coefficients of each model, inside and outside "
+            f"of the subspace of the reduction; their sum is what the model uses. {ABOUT_OUTSIDE}"
+        )
+    if n_models > MOST_MODELS:
+        caption += f" The first {MOST_MODELS} of {n_models} classes are shown."
+    if parts.alpha:
+        caption += f" {parts.alpha}"
+    title = f"{plain(parts.title)}: inside and outside of the subspace"
+    return drawing.figure(f"penalty-{number}", title, caption, sheet, palette=not shape)
+
+
+def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
+    count = min(MOST_MODELS, len(parts.classes))
+    columns = min(count, 3)
+    lines = -(-count // columns)
+    height = 0.24 * min(drawing.LARGEST, parts.inside.shape[1]) + 0.6
+    sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, lines * height + 0.45)
+    panels = sheet.subplots(lines, columns, squeeze=False).ravel()
+    for panel, name, inside, outside in zip(panels, parts.classes, parts.inside, parts.outside, strict=False):
+        largest = drawing.largest(np.abs(inside) + np.abs(outside))
+        positions = np.arange(len(largest))
+        panel.barh(positions - 0.18, inside[largest], height=0.34, color=INSIDE, label="inside")
+        panel.barh(positions + 0.18, outside[largest], height=0.34, color=OUTSIDE, label="outside")
+        drawing.named_lines(panel, drawing.feature_labels(names, largest))
+        panel.axvline(0, color=drawing.FAINT, linewidth=0.8)
+        drawing.dress(panel, f"for {plain(name)}")
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    handles, labels = panels[0].get_legend_handles_labels()
+    drawing.legend_below(sheet, handles, labels, 2)
+    return sheet
+
+
+PENALTY = Section("penalty", 80, penalty_parts, _data)

@@ -1,0 +1,145 @@
+"""The frame that all pages share: parts under a heading, with words, pictures and tables. It draws nothing itself."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, ready to be shown anywhere."""
+
+    name: str
+    """Lower case with dashes, unique in a report."""
+    title: str
+    caption: str
+    """The caption tells a newcomer how to read the picture."""
+    png: bytes
+    """At twice the size it is shown at."""
+
+    @property
+    def data_uri(self) -> str:
+        """The picture as a ``data:`` address."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height to show it at, in CSS pixels."""
+        width, height = struct.unpack(">II", self.png[16:24])  # the header chunk is always the first
+        return width // 2, height // 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, a warning behind it, and lines of small print below it."""
+
+    text: str = ""
+    small: Sequence[str] = ()
+    mark: str = ""
+    best: bool = False
+    """Whether it is the best of its column."""
+    bold: bool = False
+    """Whether the first line of small print is bold."""
+
+    @property
+    def words(self) -> str:
+        """All of it in one line; a star marks the best."""
+        return " ".join(filter(None, [self.text + "*" * self.best, self.mark, *self.small]))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; a ``bar`` is as long as its cells say in percent."""
+
+    heading: str
+    kind: str = "text"
+    """One of ``"text"``, ``"head"`` (of the row), ``"name"``, ``"number"``, ``"error"`` and ``"bar"``."""
+    small: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a title, words above and below it, and one of ``Cell`` or text in each cell."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell | str]]
+    title: str = ""
+    aside: str = ""
+    """Soft words behind the title."""
+    above: str = ""
+    below: str = ""
+    opens: bool | None = None
+    """Whether a table that folds away is open at first; None for one that does not."""
+    key: str = ""
+    about: str = ""
+    """Name and description where the table is published by itself."""
+
+    @property
+    def lines(self) -> Iterator[list[tuple[Column, Cell]]]:
+        """The cells of each row, with their columns."""
+        for row in self.rows:
+            cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+            yield list(zip(self.columns, cells, strict=True))
+
+    def records(self) -> list[dict[str, str]]:
+        """Return a dict of texts for each row, without bars."""
+        return [
+            {" ".join(filter(None, [c.heading, c.small])): cell.words for c, cell in line if c.kind != "bar"}
+            for line in self.lines
+        ]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a page under one heading: a lead, words on how to read what follows, pictures and tables."""
+
+    name: str
+    title: str
+    words: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    lead: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, figure: Figure) -> Part:
+        """Return a part of one picture."""
+        return cls(figure.name, figure.title, figures=[figure])
+
+
+class ReportedRun(Protocol):
+    """A finished run that a report is made of."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows its data set has."""
+
+    def model(self, label: str) -> Any:
+        """Return the fitted estimator of a method."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A picture, or several that belong together, in the report of a run.
+
+    Reports find the sections by a registry, and show each with the methods that name it in ``Method.sections``.
+
+    Attributes
+    ----------
+    name : str
+    position : int
+        Sections come in this order.
+    draw : callable(methods, data, dataset)
+        Returns figures. ``methods`` are results of at least one method, with ``name`` and ``title``; ``data`` is what
+        ``data`` has returned, and ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``.
+    data : callable(run, methods), optional
+        Returns what the pictures show of a ``ReportedRun`` beyond its methods. None leaves the section out.
+    """
+
+    name: str
+    position: int
+    draw: Callable[[Sequence[Any], Any, Mapping[str, Any]], list[Figure]]
+    data: Callable[[Any, Sequence[Any]], Any] | None = None
