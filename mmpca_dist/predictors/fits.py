@@ -8,13 +8,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
@@ -240,24 +239,20 @@ def choose_C(  # noqa: N802
         return {}
     labels = normalize_labels(y, "the labels")
     splits = _folds(labels, groups, seed)
-    numbers, n_fits = itertools.count(1), len(unset) * len(GRID) * len(splits)
-
-    def on_fit() -> None:
-        if progress is not None:
-            progress(next(numbers), n_fits)
-
     if standardize:
         X = in_units(X, *column_units(X))
     with single_blas_thread():
         rotated, _ = row_space(X)
-    chosen = {}
-    for spec in unset:
+    n_fits, chosen = len(unset) * len(GRID) * len(splits), {}
+    for number, spec in enumerate(unset):
         rows = rotated if spec.classifier.rotatable else X
-        search = GridSearchCV(
-            _WithPenalty(spec, on_fit), {"C": GRID}, scoring=_correct, cv=splits, refit=False, error_score="raise"
-        )
-        with _quiet_fits():  # here too: the search gives its fits the filters that it found
-            chosen[spec.label] = float(search.fit(rows, labels).best_params_["C"])
+        correct = np.zeros(len(GRID), np.int64)  # counts: every row weighs the same, whatever the size of its fold
+        for fit, (candidate, (train, test)) in enumerate(itertools.product(range(len(GRID)), splits), 1):
+            fitted = fit_rows(spec, rows[train], labels[train], GRID[candidate])
+            correct[candidate] += np.count_nonzero(fitted.predict(rows[test]) == labels[test])
+            if progress is not None:
+                progress(number * len(GRID) * len(splits) + fit, n_fits)
+        chosen[spec.label] = GRID[np.argmax(correct)]
     return chosen
 
 
@@ -283,24 +278,3 @@ def _folds(y: NDArray, groups: NDArray | None, seed: int) -> list[tuple[NDArray[
         return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
     splitter = StratifiedKFold(min(INNER_FOLDS, int(counts.min())), shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(y)), y))
-
-
-class _WithPenalty(ClassifierMixin, BaseEstimator):
-    """A classifier with C as a parameter, for scikit-learn's grid search."""
-
-    def __init__(self, spec: ClassifierSection, on_fit: Callable[[], None], C: float = 1.0) -> None:
-        self.spec, self.on_fit, self.C = spec, on_fit, C
-
-    def fit(self, X: Any, y: NDArray) -> Self:
-        self.fitted_ = fit_rows(self.spec, X, y, self.C)
-        self.classes_ = np.unique(y)
-        self.on_fit()
-        return self
-
-    def predict(self, X: Any) -> NDArray:
-        return self.fitted_.predict(X)
-
-
-def _correct(fitted: _WithPenalty, X: Any, y: NDArray) -> int:
-    """Count correct rows: every row then weighs the same, whatever the size of its fold."""
-    return int(np.count_nonzero(fitted.predict(X) == y))
