@@ -17,7 +17,8 @@ from scipy.stats import wasserstein_distance
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.costs import scored_rows
 from mmpca_dist.predictors.fits import linear_parts
@@ -224,7 +225,8 @@ def records_of_rows(
 def margin_classifiers(
     classifiers: Classifiers, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
 ) -> Sequence[ClassifierSection]:
-    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else `linear_rules`.
+    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else its
+    `linear_rules`.
 
     ``fitted`` are the classifiers of ``n_items`` methods and sizes. The scatter of sparse columns is not formed, so
     that there are no rules.
@@ -234,13 +236,7 @@ def margin_classifiers(
         for spec in classifiers.from_rows
         if all(linear_parts(fitted.get((position, spec.label))) is not None for position in range(n_items))
     ]
-    return linear if linear or sparse else linear_rules(classifiers)
-
-
-def linear_rules(classifiers: Classifiers) -> list[ClassifierSection]:
-    """Return fisher, or where that is not asked for lda: linear, and from moments."""
-    fisher, lda = ([spec for spec in classifiers.specs if spec.name == name] for name in ("fisher", "lda"))
-    return fisher or lda
+    return linear if linear or sparse else classifiers.linear_rules
 
 
 def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, off_centre: bool = False) -> list[str]:

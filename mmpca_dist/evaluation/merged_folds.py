@@ -19,8 +19,9 @@ from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, ow
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions
+from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
-from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
+from mmpca_dist.evaluation.scores import error_line, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.neighbors.layout_size import fits_memory
@@ -44,25 +45,23 @@ MOST_DECISIONS = 4096
 smaller."""
 
 
-def evaluate_parts(
-    rows: Rows, splits: Splits, first: int, settings: Any, classifiers: Classifiers
-) -> Iterator[dict[str, Any]]:
+def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
     """Yield the records of all parts of a split that are held out.
 
     Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; another gathers
     reduced rows for those that are fitted to rows, or more where memory permits few. Margins are measured on samples of
     the second pass.
 
-    ``splits`` is one split, ``first`` the number of its first part among those of all splits, and ``settings`` a
-    RunConfig. Raises InputError for rows that a method or a classifier cannot use; the message names the split.
+    ``splits`` is one split, and ``first`` the number of its first part among those of all splits. Raises InputError
+    for rows that a method or a classifier cannot use; the message names the split.
     """
-    meter = Meter(rows.on_pass, owners_of(settings.methods))
+    meter, classifiers = Meter(rows.on_pass, owners_of(request.methods)), request.classifiers
     rows = replace(rows, on_pass=meter.on_pass)
-    sampling = Sampling.of(splits, rows.dataset.n_features, classifiers) if settings.evaluation.margins else None
+    sampling = Sampling.of(splits, rows.dataset.n_features, classifiers) if request.margins else None
     trained: list[_Trained] = []
-    for number, statistics in enumerate(_training_statistics(rows, splits, settings, meter), first):
+    for number, statistics in enumerate(_training_statistics(rows, splits, request, meter), first):
         with naming(number):
-            trained.append(_Trained.of(statistics, settings, classifiers, splits.held_out[number - first], meter))
+            trained.append(_Trained.of(statistics, request, splits.held_out[number - first], meter))
             check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
         rows.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
@@ -96,14 +95,13 @@ def evaluate_parts(
         }
 
 
-def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter) -> Iterator[Statistics]:
+def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
     """Yield the statistics of what trains while each part of a split is held out.
 
     One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
     """
-    needs = settings.needs()
-    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, settings, meter))
-    if not needs.searches:
+    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, request, meter))
+    if not request.needs.searches:
         yield from statistics
         return
     from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
@@ -112,14 +110,14 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
     scratch = partial(open_scratch, in_memory, rows.scratch)
     statistics = chain([next(statistics)], statistics)  # all passes for them come before the first
     rows = replace(rows, checkpoint=None)  # what tasks leave besides their results is gone by another attempt
-    for search in needs.searches:
+    for search in request.needs.searches:
         paired = with_pairs_by_part(statistics, rows, splits, search, scratch)
         statistics = meter.charged(meter.owner_of(search), paired)
     yield from statistics
 
 
-def _merged_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter) -> Iterator[Statistics]:
-    needs, precision, specs = settings.needs(), settings.precision, settings.evaluation.classifiers
+def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
+    needs, precision, specs = request.needs, request.precision, request.classifiers.specs
     by_part = moments_by_fold(
         rows,
         splits,
@@ -131,7 +129,7 @@ def _merged_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter) 
     meter.turn(MOMENTS)  # whatever passes came last
     for moments, medians in by_part.training():
         by_class = by_pairing(medians, needs.medians)
-        yield tall_statistics(moments, by_class, precision=precision, standardize=settings.standardize)
+        yield tall_statistics(moments, by_class, precision=precision, standardize=request.standardize)
 
 
 @dataclass(frozen=True)
@@ -224,18 +222,18 @@ class _Trained:
     before: Mapping[str, LinearRule]
 
     @classmethod
-    def of(cls, statistics: Statistics, settings: Any, classifiers: Classifiers, part: int, meter: Meter) -> _Trained:
-        reductions = fit_reductions(statistics, settings, meter)
+    def of(cls, statistics: Statistics, request: EvaluationRequest, part: int, meter: Meter) -> _Trained:
+        reductions, classifiers = fit_reductions(statistics, request, meter), request.classifiers
         rules: Rules = {}
         for position, item in enumerate(reductions.items):
             with meter.charging(item.method):
                 for spec in classifiers.from_moments:
                     assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
                     rules[position, spec.label] = fit_from_moments(spec, item.moments())
-        dtype = np.float32 if settings.precision == "single" else np.float64
+        dtype = np.float32 if request.precision == "single" else np.float64
         head = make_head(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
-            before = rules_before(statistics, classifiers) if settings.evaluation.margins else {}
+            before = rules_before(statistics, classifiers) if request.margins else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
 

@@ -20,7 +20,8 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part, Scores, error_line, fit_notes, naming, score
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Part, Scores, error_line, fit_notes, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.transform import projected

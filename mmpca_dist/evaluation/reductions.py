@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
@@ -97,8 +98,8 @@ class _Stack:
         return np.arange(start, start + k)
 
 
-def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reductions:
-    """Fit all methods of a configuration at all its sizes.
+def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Meter) -> Reductions:
+    """Fit all methods of an evaluation at all its sizes.
 
     ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
     that finds no component at all.
@@ -106,14 +107,14 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     exact = statistics.approximation is None
-    for method in settings.labels:
-        with meter.charging(method):
-            for size, reducer in _sizes(partial(settings.reducer, method), statistics, settings.n_components):
+    for method in request.methods:
+        with meter.charging(method.label):
+            for size, reducer in _sizes(partial(request.reducer, method), statistics, request.sizes):
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
                 own, converged, at_edge = _own_rule(reducer), _converged(reducer), bool(reducer._edges())
-                items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged, at_edge))
+                items.append(Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.margins import (
-    linear_rules,
     margin_classifiers,
     margin_notes,
     records_of_rows,
     rules_of_columns,
 )
 from mmpca_dist.evaluation.reductions import Reductions
-from mmpca_dist.evaluation.scores import Classifiers
+from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
@@ -128,7 +127,7 @@ def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, 
 
     Raises InputError for rows of each class that are all equal.
     """
-    specs = linear_rules(classifiers)
+    specs = classifiers.linear_rules
     if not specs or any(spec.classifier.linear for spec in classifiers.from_rows):
         return {}
     return rules_of_columns(statistics, specs)
