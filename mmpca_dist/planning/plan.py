@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +23,18 @@ PROCESS_BASE = 384 << 20
 
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
-MOST_LISTED = 20
-"""More passes are counted by name, not listed."""
 MOST_ALIKE = 6
-"""So many passes of one name that follow one another, or more, are counted."""
+"""So many passes of one name, or more, are counted."""
 
 
 def counted_names(names: list[str]) -> list[str]:
-    """Return names of passes, with a number in place of many that are alike and follow one another."""
-    counted: list[str] = []
-    for name, group in itertools.groupby(names):
-        count = len(list(group))
-        counted += [f"{count} x {name}"] if count >= MOST_ALIKE else [name] * count
-    return counted
+    """Return names of passes, with a number in place of many that are alike."""
+    counts, listed = Counter(names), list[str]()
+    for name in names:
+        shown = name if counts[name] < MOST_ALIKE else f"{counts[name]} x {name}"
+        if shown == name or shown not in listed:
+            listed.append(shown)
+    return listed
 
 
 @dataclass(frozen=True)
@@ -143,11 +142,7 @@ class Plan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and formatted values, to be shown."""
-        names, count = [each.name for each in self.passes], str(len(self.passes))
-        if len(names) > MOST_LISTED:
-            names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-        names = counted_names(names)
-        passes = ", ".join(names)
+        count, passes = str(len(self.passes)), ", ".join(counted_names([each.name for each in self.passes]))
         if self.more_passes or self.more_sweeps:
             count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
         if self.more_passes:
@@ -195,10 +190,7 @@ class Plan:
         return "; ".join(sizes)
 
     def to_json(self) -> dict[str, Any]:
-        content = {**asdict(self), "memory_limit": self.memory_limit}
-        if self.choice is not None:
-            content["choice"]["whole"] = content["choice"].pop("full_scatter")  # as in plans of earlier versions
-        return content
+        return {**asdict(self), "memory_limit": self.memory_limit}
 
     def refuse_if_too_large(self) -> None:
         """Raise `PlanError`, with what is needed and what is allowed, if memory or disk do not suffice."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
@@ -98,36 +95,9 @@ def fit_rows(
     if isinstance(penalty, str):
         raise InputError(f"C of {spec.label} is to be chosen: give the value that choose_C returns.")
     rows = Training(Z, codes, len(classes), penalty, spec.bias, spec.options, on_pass)
-    with _refusals(spec.label), _quiet_fits(), single_blas_thread():
+    with _refusals(spec.label), single_blas_thread():
         model, unconverged = classifier.fit(rows)
     return FittedRows(spec.label, classes, model, unconverged, penalty)
-
-
-_quiet_lock = threading.Lock()
-_quiet: list[ExitStack] = []
-"""One entry for each thread that fits; the first restores the warnings."""
-
-
-@contextmanager
-def _quiet_fits() -> Iterator[None]:
-    """Suppress warnings of no convergence, of many classes, and dask-glm's, while any thread is inside.
-
-    Fits count what did not converge by iterations (`liblinear.unconverged`): recorded warnings would mix threads.
-    """
-    with _quiet_lock:
-        _quiet.append(ExitStack())
-        if len(_quiet) == 1:
-            _quiet[0].enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
-            warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
-            warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
-    try:
-        yield
-    finally:
-        with _quiet_lock:
-            # The last to leave restores the warnings, whichever thread suppressed them.
-            _quiet.pop().close()
 
 
 @contextmanager
