@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -179,20 +178,6 @@ def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
         for what in sums:
             assert sums[what] == pytest.approx(sum(record[name].get(what, 0) for record in records), rel=1e-12)
     assert sum(found.bytes_read.values()) == results["score"]["bytes"]
-
-
-def test_records_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
-    """They do not tell what was read for what."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
-    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
-    config = config_of(tmp_path / "out", uri, evaluation={**FOLDS, "margins": False})
-    evaluate(config)
-    for path in sorted((tmp_path / "out" / "evaluation" / "splits").glob("*.json"))[1:]:
-        record = json.loads(path.read_text())
-        del record["read"]
-        path.write_text(json.dumps(record))
-    (tmp_path / "out" / "evaluation" / "records" / "compare.json").unlink()
-    assert evaluate(config)["compare"]["html"]
 
 
 @pytest.mark.parametrize(

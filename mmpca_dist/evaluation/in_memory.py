@@ -13,7 +13,7 @@ from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
-from mmpca_dist.evaluation.scores import Part, score
+from mmpca_dist.evaluation.scores import Part, score, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.passes.rows import Rows, collect_rows
@@ -73,18 +73,9 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
         if request.margins:
             margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, statistics)
             notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
-    return {
-        "split": number,
-        "rows": int(np.count_nonzero(test)),
-        "training": int(np.count_nonzero(train)),
-        "guessed": splits.baseline_errors(held_out),
-        "errors": scores.lines,
-        "margins": margins,
-        "seconds": meter.seconds,
-        "notes": notes,
-        "unconverged": reductions.unconverged,
-        "edges": reductions.at_edges,
-    }
+    return split_record(
+        splits, index, number, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes
+    )
 
 
 def _statistics(rows: Rows, request: EvaluationRequest, meter: Meter) -> Statistics:

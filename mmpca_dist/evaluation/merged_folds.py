@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
-from mmpca_dist.evaluation.scores import error_line, naming
+from mmpca_dist.evaluation.scores import error_line, naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.neighbors.layout_size import fits_memory
@@ -80,19 +80,12 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
                 )
             notes += sampling.notes(classifiers, margins["margins"])
             rows.tell_work("measure margins", index + 1, len(trained))
-        yield {
-            "split": first + index,
-            "rows": int(splits.n_tested[0, index]),
-            "training": int(splits.n_train[0, index]),
-            "guessed": splits.baseline_errors(part),
-            "errors": fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers),
-            **margins,
-            "seconds": {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin},
-            "read": {} if index else dict(meter.n_bytes),
-            "notes": notes,
-            "unconverged": fold.reductions.unconverged,
-            "edges": fold.reductions.at_edges,
-        }
+        lines = fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers)
+        seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
+        read = {} if index else dict(meter.n_bytes)
+        yield split_record(
+            splits, index, first + index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **margins
+        )
 
 
 def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:

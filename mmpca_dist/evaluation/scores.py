@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.fits import FittedRows, convergence_note
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
@@ -62,6 +63,25 @@ def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[st
         "used": item.used,
         "classifier": spec.label,
         "errors": int(errors),
+    }
+
+
+def split_record(
+    splits: Splits, index: int, number: int, lines: list[dict[str, Any]], reductions: Reductions, **others: Any
+) -> dict[str, Any]:
+    """Return the record of a split: errors on the part held out of this index, of ``splits``, which are one.
+
+    ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
+    """
+    return {
+        "split": number,
+        "rows": int(splits.n_tested[0, index]),
+        "training": int(splits.n_train[0, index]),
+        "guessed": splits.baseline_errors(splits.held_out[index]),
+        "errors": lines,
+        "unconverged": reductions.unconverged,
+        "edges": reductions.at_edges,
+        **others,
     }
 
 

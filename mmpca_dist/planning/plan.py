@@ -93,14 +93,12 @@ class Plan:
     more_passes: int = 0  # for medians, that may be added
     more_sweeps: int = 0  # that may be added until a fit converges
     solver: str = ""
-    pooled: bool = False
     output: int = 0
     search: SearchCosts | None = None
     choice: Choice | None = None  # the solver and its reason
     remedy: str = "smaller chunks or fewer columns"  # of what fewer would need less
     advice: str = ""  # how else to need less
-    kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
-    states: int = 0  # of rows between sweeps, likewise
+    kept: int = 0  # checkpoints, or states between sweeps, at the output, which are deleted when their stage is done
     fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
     classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
@@ -108,7 +106,7 @@ class Plan:
     @property
     def scratch(self) -> int:
         """Bytes of scratch at the output, of one stage at a time."""
-        return max(self.kept, self.states, self.search.scratch if self.search and not self.search.in_memory else 0)
+        return max(self.kept, self.search.scratch if self.search and not self.search.in_memory else 0)
 
     @property
     def written(self) -> int:
@@ -206,7 +204,7 @@ class Plan:
                 f"compute.threads_per_worker, {self.remedy}{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
-            search = " of the search for m-pca2" if self.scratch > max(self.kept, self.states) else ""
+            search = " of the search for m-pca2" if self.scratch > self.kept else ""
             scratch = f", {format_bytes(self.scratch)} of it scratch{search}" if self.scratch else ""
             raise PlanError(
                 f"The plan writes {format_bytes(self.written)}{scratch}, and {format_bytes(self.free)} are free at the "

@@ -68,7 +68,6 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     n, d = dataset.n_rows, dataset.n_features
     wide, rank = is_wide(n, d), min(request.largest, d, n)
     scatters = n_scatters(n_classes, d, request.needs.scatters)
-    pooled = scatters < n_classes
     choice = choose_solver(request.solver, n, d, request.needs)
     if choice.in_passes:
         solver = choice.kind
@@ -80,7 +79,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
         solver = f"dense, {d} x {d}"
-        operations = 1.0 * dataset.nnz * d * (scatters if pooled else 1)
+        operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
         passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
         memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
@@ -104,13 +103,11 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         max(memory, rows.projecting(widths), *(search.memory for search in searches)),
         more_passes=more_passes,
         solver=solver,
-        pooled=pooled and not wide and not choice.in_passes,
         output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
-        kept=kept,
+        kept=max(kept, sweeps.states),
         more_sweeps=sweeps.more,
-        states=sweeps.states,
     )
 
 
@@ -210,7 +207,6 @@ def plan_moments(
         passes=[PassPlan("moments of the new rows", *sums)],
         spans=sum(len(spans) for _, spans, _ in parts),
         solver=f"dense, {d} x {d}",
-        pooled=pooled,
         memory=int((resources.base + memory) * SLACK),
         base=resources.base,
         resources=resources,
