@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.evaluation import merged_folds
+from mmpca_dist.evaluation import heads, merged_folds
 from mmpca_dist.evaluation.margins import signed_distances
 from mmpca_dist.predictors.linear import rule_of_scores
 from mmpca_dist.runs import score_stage
@@ -175,7 +175,7 @@ def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, 
 
     expected = records("one")
     limits.score_bytes = 24 * 40 * 7  # seven rows
-    monkeypatch.setattr(merged_folds, "MOST_DECISIONS", 0)
+    monkeypatch.setattr(heads, "MOST_DECISIONS", 0)
     blocks = records("blocks")
     assert by_cell(blocks) == by_cell(expected)
     for one, other in zip(expected, blocks, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import FittedRows, convergence_note
+from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_note
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import class_moments
 
@@ -40,7 +40,7 @@ class Part:
         return None if self.groups is None else self.groups[self.train]
 
 
-Fitted = dict[tuple[int, str], Any]
+Fitted = Mapping[tuple[int, str], FittedClassifier]
 """Classifiers by position of the method and size, and label."""
 
 
@@ -50,7 +50,7 @@ class Scores:
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     """A line of the record for each method, size and classifier."""
-    fitted: Fitted = field(default_factory=dict)
+    fitted: dict[tuple[int, str], FittedClassifier] = field(default_factory=dict)
     """The classifiers."""
     notes: list[str] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ def score(
             Z = part.Z[:, item.columns]
             Z_train, Z_test = Z[part.train], Z[part.test]
             for spec in specs:
-                fitted: Any
+                fitted: FittedClassifier
                 if spec.classifier.prefers_own and item.own is not None:
                     fitted = item.own
                 elif is_from_moments(spec):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import some_names
 from mmpca_dist.evaluation.folds import scatters_of_parts
-from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS, MOST_DECISIONS
+from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS

@@ -23,7 +23,7 @@ PROCESS_BASE = 384 << 20
 
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
-MOST_ALIKE = 6
+MOST_ALIKE = 4
 """So many passes of one name, or more, are counted."""
 
 

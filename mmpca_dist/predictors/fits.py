@@ -18,7 +18,7 @@ from mmpca_dist.passes.group_folds import deal_groups, group_table, groups_of_cl
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.specification import Training, in_blocks
+from mmpca_dist.predictors.specification import Rule, Training, in_blocks
 from mmpca_dist.statistics.coordinates import column_units, in_units
 from mmpca_dist.tables.labels import normalize_labels
 
@@ -49,6 +49,9 @@ class FittedRows:
 
     def _predicted_codes(self, Z: Any) -> NDArray[np.intp]:
         return np.asarray(self.model.predict(Z)).astype(np.intp)
+
+
+FittedClassifier = Rule | FittedRows
 
 
 def fit_rows(
