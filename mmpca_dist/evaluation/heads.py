@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
+from mmpca_dist.evaluation.scores import error_line
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.passes.rows import Rows
@@ -92,6 +93,10 @@ class Head:
                     named = each.rule.predict(Z[:, each.columns])
                     errors[each.number] += np.count_nonzero(named != self.classes[true])
         return errors
+
+    def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return the lines of a record, given the errors of every classifier."""
+        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
 
 
 Rules = Mapping[tuple[int, str], Rule]

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
@@ -19,7 +18,7 @@ from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, rules_before, sampled_margins
-from mmpca_dist.evaluation.scores import error_line, naming, split_record
+from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.rows import Rows
@@ -66,7 +65,7 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
                 )
             notes += sampling.notes(classifiers, margins["margins"])
             rows.tell_work("measure margins", index + 1, len(trained))
-        lines = fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers)
+        lines = fold.in_order(fold.head.lines(errors[index]) + scores.lines, classifiers)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
         read = {} if index else dict(meter.n_bytes)
         yield split_record(
@@ -135,10 +134,6 @@ class _Trained:
             before = rules_before(statistics, classifiers) if request.margins else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
-
-    def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Return the lines of a record for the classifiers from moments."""
-        return [error_line(item, spec, count) for (item, spec), count in zip(self.head.scored, errors, strict=True)]
 
     def in_order(self, lines: list[dict[str, Any]], classifiers: Classifiers) -> list[dict[str, Any]]:
         """Return lines by method, size and classifier."""

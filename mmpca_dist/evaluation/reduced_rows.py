@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.heads import Head, OfReduced, score_heads
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
-from mmpca_dist.evaluation.scores import Part, Scores, error_line, fit_notes, naming, score
+from mmpca_dist.evaluation.scores import Part, Scores, fit_notes, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.transform import projected
@@ -94,9 +94,8 @@ def _scores_of(head: Head, errors: NDArray[np.int64], classifiers: Classifiers) 
     """Return the scores of classifiers that learnt block by block."""
     specs, models = classifiers.from_rows, [each.rule for each in head.of_reduced]
     keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
-    lines = [error_line(item, spec, count) for (item, spec), count in zip(head.scored, errors, strict=True)]
     fitted = dict(zip(keys, models, strict=True))
-    return Scores(lines, fitted, fit_notes(fitted))
+    return Scores(head.lines(errors), fitted, fit_notes(fitted))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
