@@ -24,7 +24,6 @@ from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Part, Scores, fit_notes, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import concatenated
@@ -35,8 +34,6 @@ from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.labels import encode
-
-DOUBLE = np.dtype(np.float64)
 
 
 def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
@@ -151,7 +148,7 @@ def _with(batch: list[_Share], index: int, reductions: Reductions, position: int
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
     """Make a pass, and yield the reduced rows of every part."""
-    projections = [_Projection(share.reductions.matrix[:, share.columns], share.reductions.mean) for share in shares]
+    projections = [share.reductions.only(share.columns) for share in shares]
     arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
     labels, parts, groups, *reduced = arrays
     del arrays
@@ -163,28 +160,20 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
 
 
 @dataclass(frozen=True)
-class _Projection:
-    """How rows are reduced while a part is held out."""
-
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
-
-
-@dataclass(frozen=True)
 class _GatherSpan:
     """The task: labels, parts and groups (zeros where there are none), and the reduced rows of every projection."""
 
     dataset: Dataset
     splits: Splits
-    projections: list[_Projection]
+    projections: list[Reductions]
 
     def __call__(self, span: Span) -> tuple[NDArray, ...]:
         labels = self.dataset.read_labels(span.start, span.stop)
         reduced: list[list[NDArray[np.float64]]] = [[] for _ in self.projections]
         for _, X in read_units(self.dataset, span):
-            for blocks, p in zip(reduced, self.projections, strict=True):
+            for blocks, reductions in zip(reduced, self.projections, strict=True):
                 # A product for each, so that the bits do not tell how many shared the pass.
-                blocks.append(projected(X, p.matrix, p.mean, DOUBLE))
+                blocks.append(reductions.reduced(X))
         (parts,) = self.splits.codes(span.start, span.stop, labels)
         groups = self.splits.groups(span.start, span.stop)
         groups = np.zeros(0, np.intp) if groups is None else groups
@@ -223,12 +212,11 @@ class _LazyFits:
 
     def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
         """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
-        matrix, mean = self.reductions.matrix[:, item.columns], self.reductions.mean
-        read = _ReadUnit(self.rows.dataset, self.splits, self.part, matrix, mean)
+        read = _ReadUnit(self.rows.dataset, self.splits, self.part, self.reductions.only(item.columns))
         shared = dask.delayed(read, pure=False, traverse=False)
         units = [unit for span in self.rows.spans for unit in span.units]
         pieces = [
-            da.from_delayed(shared(start, stop), (size, item.used), dtype=DOUBLE)
+            da.from_delayed(shared(start, stop), (size, item.used), dtype=np.float64)
             for (start, stop), size in zip(units, sizes, strict=True)
             if size
         ]
@@ -271,11 +259,10 @@ class _ReadUnit:
     dataset: Dataset
     splits: Splits
     part: int
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
+    reductions: Reductions
 
     def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
         X = read_unit(self.dataset, start, stop)
         train = self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
         with single_blas_thread():
-            return projected(X, self.matrix, self.mean, DOUBLE)[train]
+            return self.reductions.reduced(X)[train]

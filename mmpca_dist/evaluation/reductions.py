@@ -60,6 +60,11 @@ class Reductions:
         """Return rows (n, d), dense or CSR, reduced by all methods, shape (n, M)."""
         return projected(X, self.matrix, self.mean, np.dtype(np.float64), self.offset)
 
+    def only(self, columns: NDArray[np.intp]) -> Reductions:
+        """Return the reduction to some of the columns alone, whatever methods they are of."""
+        offset = None if self.offset is None else self.offset[columns]
+        return replace(self, matrix=self.matrix[:, columns], items=[], offset=offset)
+
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)

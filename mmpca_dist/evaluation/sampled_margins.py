@@ -25,7 +25,6 @@ from mmpca_dist.evaluation.scores import Fitted
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.predictors.fits import FittedClassifier
 from mmpca_dist.predictors.linear import LinearRule
@@ -152,7 +151,7 @@ def sampled_margins(
     """
     measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
     X, y = sample.X[measured], labels[measured]
-    Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
+    Z = reductions.reduced(X)
     specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)
     train = sampling.is_fitted_to(sample, part)
     groups = sample.groups[train] if sampling.splits.grouped else None
