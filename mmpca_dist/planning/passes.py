@@ -19,7 +19,7 @@ READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e1
 WRITE_RATES = {True: 5e8, False: 1e8}
 """Bytes a second a thread, on a local disk (True) or elsewhere: cautious guesses."""
 PRODUCT_RATES = {"single": 4e10, "double": 2e10}
-"""Multiply-adds a second a thread of dense rows: measured."""
+"""Multiply-adds a second a thread of dense rows: cautious guesses."""
 CSR_RATE = 8e8
 """Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
 COUNT_RATE = 2e8
