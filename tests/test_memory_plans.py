@@ -122,7 +122,7 @@ GRID = {
         (1_200, 700, 38), scored(classifiers=["lda", "fisher", "naive-bayes"]), "three classifiers of all columns"),
     "fewer rows than columns, many classes": ((700, 800, 60), {"evaluation": SHARES},
         "a scatter of each class in the span"),
-    "curved classifiers": ((6_000, 200, 12), {"n_components": [20, 80], **scored(classifiers=["qda", "lda"])},
+    "curved classifiers": ((6_000, 200, 12), {"n_components": [20, 50], **scored(classifiers=["qda", "lda"])},
         "a scatter of each class, fold and size"),
     "standardised": ((1_200, 700, 38), {"standardize": True, "evaluation": SHARES}, "scatters in other units"),
     "shares by a solver in passes": ((2_400, 1_500, 3), {"solver": {"kind": "krylov"}, "evaluation": SHARES},
