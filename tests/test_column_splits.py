@@ -209,7 +209,7 @@ def test_keys_are_in_the_order_of_doubles(numbers):
         (of_groups, [0, 1] * 3, ["x"] * 6, {}, "All rows of the groups are in the group x; there must be"),
         (of_groups, [0, 1] * 3, [1, 1, 2, 2, 3, 3], {"folds": 4}, "has 3 groups, fewer than the 4 folds"),
         (of_groups, [0, 1, 1] * 2, [1, 2, 3] * 2, {"folds": 2},
-         "All rows of the label '0' are in one group of the groups: while it is held out, none is left to train on"),
+         "With the groups of the groups, no row with the label '0' trains while some part"),
         (of_groups, [0, 1] * 3, [1, 1, 2, 2, 3, 3], {"share": 0.9}, "of 0.9 of 3 groups .* leaves none to hold"),
         (of_groups, [0, 1] * 3, [1, 1, 2, 2, 3, 3], {"share": 0.1}, "of 0.1 of 3 groups .* leaves none to train on"),
         (of_groups, [0, 0, 1, 1, 2, 2], [1, 1, 2, 2, 3, 3], {"share": 0.7},
@@ -226,7 +226,7 @@ def test_keys_are_in_the_order_of_doubles(numbers):
         (of_times, [0, 1] * 3, np.arange(6).astype(np.uint8), {"boundary": 0}, "the boundary 0 has no rows before it"),
         (of_times, [0, 1] * 3, np.arange(6).astype(np.uint8), {"boundary": -3}, "the boundary -3 has no rows before"),
         (of_times, [0, 0, 0, 1, 1, 1], np.arange(6), {"boundary": 3},
-         "No row of class 1 trains in split 0 by times of the times, and every class must have some"),
+         "With the times of the times, no row with the label '1' trains while some part"),
     ],
 )  # fmt: skip
 def test_what_is_refused(make, y, column, options, message):

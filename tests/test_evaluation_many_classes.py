@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.evaluation import merged_folds
+from mmpca_dist.evaluation import heads, merged_folds
 from mmpca_dist.evaluation.margins import signed_distances
 from mmpca_dist.predictors.linear import rule_of_scores
 from mmpca_dist.runs import score_stage
@@ -175,7 +175,7 @@ def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, 
 
     expected = records("one")
     limits.score_bytes = 24 * 40 * 7  # seven rows
-    monkeypatch.setattr(merged_folds, "MOST_DECISIONS", 0)
+    monkeypatch.setattr(heads, "MOST_DECISIONS", 0)
     blocks = records("blocks")
     assert by_cell(blocks) == by_cell(expected)
     for one, other in zip(expected, blocks, strict=True):
@@ -247,5 +247,5 @@ def test_a_plan_that_is_too_large_for_its_classes_says_so(splits, told, limits, 
     plan = plan_of(tmp_path, (20_000, 160, 5000), limits, 0, classifiers=["fisher", "qda"], **splits)
     with pytest.raises(PlanError, match=told) as refused:
         plan.refuse_if_too_large()
-    assert "or fewer classes: most of it is for the 5,000 there are." in str(refused.value)
+    assert "fewer columns or fewer classes" in str(refused.value)
     assert "chunks" not in str(refused.value)

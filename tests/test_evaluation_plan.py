@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.evaluating import clusters, config_of, scored, store
+from helpers.evaluating import config_of, scored, store
 from helpers.samples import labelled
 
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import measured, run_stage
 from mmpca_dist.planning import run_plan
 from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import evaluation_stages, preview_evaluation
-from mmpca_dist.runs.score_stage import forgetting
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
 from mmpca_dist.stores import storage
 from mmpca_pipelines.cli import cli
 
@@ -69,27 +66,6 @@ def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
     with pytest.raises(PlanError, match=told):
         scored(config)
     assert not storage.exists(str(tmp_path / "out"))
-
-
-@pytest.mark.parametrize(
-    ("methods", "splits"),
-    [
-        (["pca", "m-pca0"], {"folds": 4}),
-        (["pca", "m-pca0"], {"splits": "shares", "count": 2}),
-        (["pca", "m-pca2"], {"folds": 4}),
-    ],
-)
-def test_memory_is_within_the_plan(methods, splits, tmp_path):
-    config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", *clusters()), methods=methods, n_components=[2, 20],
-        evaluation={**splits, "classifiers": ["fisher", "qda"]},
-    )  # fmt: skip
-    with open_job(config, Callback(), "evaluation") as job, forgetting(job):
-        for stage in evaluation_stages(job.config)[:-2]:
-            run_stage(job, stage)
-        with measured(job) as peak:
-            run_stage(job, evaluation_stages(job.config)[-2])
-            assert peak() < job.results["plan"]["memory"] < 2.5 * peak()
 
 
 def test_the_command_shows_it(tmp_path):

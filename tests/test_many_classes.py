@@ -11,11 +11,10 @@ from naive import exact_class_moments
 
 from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics import chunk_adder, gather, moments
+from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.costs import class_work
-from mmpca_dist.statistics.moments import add_outer_products, pooled_weights
-from mmpca_dist.tables.dataset import Span, join_spans, spans_of
+from mmpca_dist.statistics.moments import pooled_weights
+from mmpca_dist.tables.dataset import Span, join_spans
 
 
 def many(n_classes, n_more, d=3, seed=0, text=False):
@@ -189,32 +188,3 @@ def test_spans_are_joined_until_four_are_left(n_units, n_rows, sizes):
     assert [len(span.units) // 2 for span in joined] == sizes
     assert [span.index for span in joined] == list(range(len(sizes)))
     assert [unit for span in joined for unit in span.units] == [unit for span in spans for unit in span.units]
-
-
-@pytest.mark.parametrize("by_counts", [False, True])
-@pytest.mark.parametrize("n_rows", [4000, 40_000])
-def test_the_plan_counts_the_outer_products_of_class_means(n_rows, by_counts, monkeypatch):
-    """Never fewer than a pass takes, and few more where classes have many rows in a task."""
-    n_classes, d, taken = 800, 5, 0
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((n_rows, d)), np.append(np.arange(n_classes), rng.integers(800, size=n_rows - 800))
-    weights, edges = pooled_weights(np.bincount(y), by_counts=by_counts), even_edges(n_rows, n_rows // 8)
-
-    def watch(sums, at, rows, *others, **options):
-        nonlocal taken
-        taken += len(weights) * len(rows) * d**2
-        add_outer_products(sums, at, rows, *others, **options)
-
-    for module in (moments, chunk_adder):
-        monkeypatch.setattr(module, "add_outer_products", watch)
-    take(X, y, edges=edges, weights=weights, precision="double")
-    planned, _ = class_work(spans_of(edges), n_classes, d, len(weights))
-    assert taken <= planned <= taken * (1.5 if n_rows == 40_000 else 3)
-
-
-def test_what_tasks_leave_grows_with_the_classes_that_they_see():
-    spans = spans_of(even_edges(320_000, 10_000))
-    (few, _), (many, left) = (class_work(spans, count, 100, 1) for count in (10, 10_000))
-    assert many == 4 * 2 * 10_000 * 100**2, "32 spans are joined to four"
-    assert left == 4 * (10_000 * 100 + 100**2)
-    assert few == 32 * 2 * 10 * 100**2

@@ -17,7 +17,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part, score
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Part, score
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads

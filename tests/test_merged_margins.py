@@ -11,8 +11,8 @@ from helpers.evaluating import KNN, config_of, scored, store, timeless
 from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
 
+from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sampling
-from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import concatenated

@@ -233,12 +233,12 @@ def test_given_parts():
 @pytest.mark.parametrize(
     ("make", "y", "arguments", "message"),
     [
-        (share_splits, [0] * 9 + [1], (0.3,), r"Class 1 has 1 row, and a share of 0.3 of them leaves none to train on"),
+        (share_splits, [0] * 9 + [1], (0.3,), r"With a share of 0.3, no row with the label '1'"),
         (share_splits, [0, 1] * 2, ("9/10",), r"leaves none to hold out"),
         (share_splits, [0, 1] * 9, (1.0,), r"The share 1.0 .* between 0 and 1"),
         (share_splits, [0, 1] * 9, ("half",), r"The share 'half'"),
         (share_splits, [0, 1] * 9, ("1/0",), r"The share '1/0'"),
-        (fold_splits, ["a", "b", "b", "b"], (2,), r"Only one row has the label 'a': while its fold is held out"),
+        (fold_splits, ["a", "b", "b", "b"], (2,), r"With 2 folds, no row with the label 'a' trains while"),
         (fold_splits, [0, 1] * 3, (7,), r"7 folds for 6 rows; there must be 2 to 6"),
         (fold_splits, [0, 1] * 3, (1,), r"1 folds for 6 rows"),
         (given_splits, [0, 1] * 3, (parts(["x"] * 6),), r"All rows of the given splits are in the part x"),
@@ -247,7 +247,7 @@ def test_given_parts():
             given_splits,
             [0, 1, 1] * 2,
             (parts(["x", "y", "y"] * 2),),
-            r"All 2 rows of class 0 are in the part x of the given",
+            r"With the parts of the given splits, no row with the label '0', '1' trains",
         ),
         (
             given_splits,

@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
-from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table, groups_of_classes
+from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.tables.labels import encode
@@ -44,18 +44,12 @@ def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None)
                 f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(names_of_parts)}."
                 f"{did_you_mean(str(held_out), names_of_parts)}"
             )
-    counts, classes = np.asarray(table.toarray().T), rows.census.classes
-    for part in chosen:
-        lost = np.flatnonzero(counts.sum(axis=1) == counts[:, part])
-        if len(lost):
-            raise InputError(
-                f"All {counts[lost[0], part]} rows of class {classes[lost[0]]!s} are in the part "
-                f"{parts[part]!s} of {column.uri}: while it is held out, none is left to train on."
-            )
-    return ColumnSplits(
-        counts=counts[None], held_out=chosen, classes=classes, names=parts, column=column,
+    splits = ColumnSplits(
+        counts=table.toarray().T[None], held_out=chosen, classes=rows.census.classes, names=parts, column=column,
         part_of_name=np.arange(len(parts), dtype=np.int32)[None],
     )  # fmt: skip
+    splits.refuse_untrained(splits.classes, f"the parts of {column.uri}", "Hold out others, or leave the class out.")
+    return splits
 
 
 def group_splits(
@@ -85,7 +79,6 @@ def group_splits(
                 f"{column.uri} has {n_groups} groups, fewer than the {folds} folds: set evaluation.folds to {n_groups} "
                 "at most."
             )
-        _refuse_alone(classes, groups_of_classes(table), column.uri)
         parts = np.stack([deal_groups(table, folds, order) for order in orders])
         held_out = tuple(range(folds))
     else:
@@ -106,7 +99,7 @@ def group_splits(
     splits = ColumnSplits(
         counts=counts, held_out=held_out, classes=classes, names=names, column=column, part_of_name=codes, grouped=True
     )
-    _refuse_untrained(splits, f"groups of {column.uri}", "Lower evaluation.folds, or leave the class out.")
+    splits.refuse_untrained(classes, f"the groups of {column.uri}", "Lower evaluation.folds, or leave the class out.")
     return splits
 
 
@@ -114,28 +107,6 @@ def _of_parts(table: csr_array, parts: NDArray[np.int32], n_parts: int) -> NDArr
     """Return the rows of every class in every part, shape (C, P), given the part of each group."""
     of_part = csr_array((np.ones(len(parts), np.int64), (parts, np.arange(len(parts)))), shape=(n_parts, len(parts)))
     return np.asarray((of_part @ table).toarray().T)
-
-
-def _refuse_alone(classes: NDArray, n_groups: NDArray[np.intp], uri: str) -> None:
-    """Refuse classes whose rows are all in one group: while it is held out, none is left to train on."""
-    alone = [str(label) for label in classes[n_groups < 2]]
-    if alone:
-        raise InputError(
-            f"All rows of the label {some_names(alone)} are in one group of {uri}: while it is held out, none is left "
-            "to train on. Leave such classes out."
-        )
-
-
-def _refuse_untrained(splits: Splits, where: str, remedy: str) -> None:
-    """Refuse splits in which a class has no row to train on."""
-    trained = splits.training_counts
-    if not trained.all():
-        split, label, index = (int(axis[0]) for axis in np.nonzero(trained == 0))
-        part = split * len(splits.held_out) + index
-        raise InputError(
-            f"No row of class {splits.classes[label]!s} trains in split {part} by {where}, and every class must have "
-            f"some. {remedy}"
-        )
 
 
 def _count_names(rows: Rows, column: Dataset) -> tuple[NDArray, csr_array]:
@@ -218,7 +189,8 @@ def time_splits(
     if not counts.sum(axis=0).all() or (boundary is not None and key < 0):
         raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
     splits = replace(key_of, counts=counts[None])
-    _refuse_untrained(splits, f"times of {uri}", "Let earlier rows train longer, or leave the class out.")
+    remedy = "Let earlier rows train longer, or leave the class out."
+    splits.refuse_untrained(splits.classes, f"the times of {uri}", remedy)
     return splits
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from mmpca_dist.evaluation.request import EvaluatedMethod
 from mmpca_dist.passes.tree_reduction import OnPass
 
 Item = TypeVar("Item")
@@ -18,7 +19,7 @@ MEDIANS = "medians"
 _PASSES_FOR_MEDIANS = ("sample", "medians")
 
 
-def owners_of(methods: Iterable[Any]) -> dict[Hashable, str]:
+def owners_of(methods: Iterable[EvaluatedMethod]) -> dict[Hashable, str]:
     """Return who is charged with medians, searches and sweeps: the method that needs them, or all of several."""
     users: dict[Hashable, list[str]] = {}
     for method in methods:

@@ -12,7 +12,8 @@ from scipy.sparse import issparse
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part, score
+from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.scores import Part, score, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.passes.rows import Rows, collect_rows
@@ -48,22 +49,20 @@ def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)))
 
 
-def evaluate_split(
-    rows: LabelledRows, splits: Splits, number: int, settings: Any, classifiers: Classifiers
-) -> dict[str, Any]:
+def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
     ``number`` counts the parts held out of all splits: that of part h of the H in split s is s H + h. Raises InputError
     for rows that a method or a classifier cannot use.
     """
-    meter = Meter(owners=owners_of(settings.methods))
+    meter, classifiers = Meter(owners=owners_of(request.methods)), request.classifiers
     split, index = divmod(number, len(splits.held_out))
     held_out = splits.held_out[index]
     splits = splits.only(split)
     (parts,) = splits.parts_of(rows.values, rows.y)
     train, test = splits.trains(held_out)[parts], parts == held_out
-    statistics = _statistics(rows.some(train), settings, meter)
-    reductions = fit_reductions(statistics, settings, meter)
+    statistics = _statistics(rows.some(train), request, meter)
+    reductions = fit_reductions(statistics, request, meter)
     if statistics.moments.pooled:  # in few columns the scatter of each class may fit
         reductions = reductions.without_moments()
     meter.turn(ERRORS)
@@ -71,31 +70,22 @@ def evaluate_split(
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
-        if settings.evaluation.margins:
+        if request.margins:
             margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, statistics)
             notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
-    return {
-        "split": number,
-        "rows": int(np.count_nonzero(test)),
-        "training": int(np.count_nonzero(train)),
-        "guessed": splits.baseline_errors(held_out),
-        "errors": scores.lines,
-        "margins": margins,
-        "seconds": meter.seconds,
-        "notes": notes,
-        "unconverged": reductions.unconverged,
-        "edges": reductions.at_edges,
-    }
+    return split_record(
+        splits, index, number, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes
+    )
 
 
-def _statistics(rows: Rows, settings: Any, meter: Meter) -> Statistics:
+def _statistics(rows: Rows, request: EvaluationRequest, meter: Meter) -> Statistics:
     """Return the statistics of the rows that train."""
-    needs, solver = settings.needs(), settings.solver.options()
-    statistics = class_statistics(rows, needs, solver, precision=settings.precision, standardize=settings.standardize)
+    needs, solver = request.needs, request.solver
+    statistics = class_statistics(rows, needs, solver, precision=request.precision, standardize=request.standardize)
     for search in needs.searches:
         with meter.charging(meter.owner_of(search)):
             statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
     for need in needs.swept:
         with meter.charging(meter.owner_of(need)):
-            statistics = with_sweeps(statistics, rows, need, settings.sizes)
+            statistics = with_sweeps(statistics, rows, need, request.sizes)
     return statistics

@@ -17,10 +17,11 @@ from scipy.stats import wasserstein_distance
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Fitted, Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.costs import scored_rows
-from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
@@ -35,7 +36,7 @@ TAIL = 0.5
 """Percent of the distances at either end that may lie beyond the edges of a histogram; the last bars count them."""
 
 
-def signed_distances(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
+def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
     """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
 
     Of two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; of more, the smallest over
@@ -111,7 +112,9 @@ def _separates(coef: NDArray[np.float64]) -> bool:
     return bool(np.any(coef) if len(coef) == 1 else np.ptp(coef, axis=0).any())
 
 
-def _scores(fitted: Any, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
+def _scores(
+    fitted: FittedClassifier, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> NDArray[np.float64]:
     """Return scores of the classes, shape (n, C), or (n, 1) for two; near the centre of a rule that has one."""
     model = getattr(fitted, "model", fitted)
     if isinstance(model, LinearRule):
@@ -167,7 +170,7 @@ def margin_records(
     part: Part,
     reductions: Reductions,
     classifiers: Classifiers,
-    fitted: Mapping[tuple[int, str], Any],
+    fitted: Fitted,
     statistics: Statistics | None = None,
 ) -> list[dict[str, Any]]:
     """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
@@ -193,8 +196,8 @@ def margin_records(
 
 def records_of_rows(
     specs: Sequence[ClassifierSection],
-    before: Mapping[str, Any],
-    after: Mapping[tuple[int, str], Any],
+    before: Mapping[str, FittedClassifier],
+    after: Fitted,
     X: Any,
     Z: NDArray,
     items: Sequence[Reduction],
@@ -222,9 +225,10 @@ def records_of_rows(
 
 
 def margin_classifiers(
-    classifiers: Classifiers, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
+    classifiers: Classifiers, fitted: Fitted, n_items: int, sparse: bool = False
 ) -> Sequence[ClassifierSection]:
-    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else `linear_rules`.
+    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else its
+    `linear_rules`.
 
     ``fitted`` are the classifiers of ``n_items`` methods and sizes. The scatter of sparse columns is not formed, so
     that there are no rules.
@@ -234,13 +238,7 @@ def margin_classifiers(
         for spec in classifiers.from_rows
         if all(linear_parts(fitted.get((position, spec.label))) is not None for position in range(n_items))
     ]
-    return linear if linear or sparse else linear_rules(classifiers)
-
-
-def linear_rules(classifiers: Classifiers) -> list[ClassifierSection]:
-    """Return fisher, or where that is not asked for lda: linear, and from moments."""
-    fisher, lda = ([spec for spec in classifiers.specs if spec.name == name] for name in ("fisher", "lda"))
-    return fisher or lda
+    return linear if linear or sparse else classifiers.linear_rules
 
 
 def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, off_centre: bool = False) -> list[str]:
@@ -266,7 +264,7 @@ def _unreduced(
     reductions: Reductions,
     classifiers: Classifiers,
     statistics: Statistics | None,
-) -> Mapping[str, Any]:
+) -> Mapping[str, FittedClassifier]:
     """Return classifiers of the original columns, fitted to the rows that train, by label."""
     # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
     wide = np.count_nonzero(part.train) < X.shape[1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import dask
 import dask.array as da
@@ -19,22 +18,22 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.heads import Head, OfReduced, score_heads
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part, Scores, error_line, fit_notes, naming, score
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Part, Scores, fit_notes, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_unit, read_units
 from mmpca_dist.predictors import out_of_core
+from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.labels import encode
-
-DOUBLE = np.dtype(np.float64)
 
 
 def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
@@ -74,13 +73,26 @@ def score_rows(
                 gathered = score(share.items(), classifiers, classifiers.from_rows, part, meter)
             _add(scores[share.index], gathered, share.positions)
             rows.tell_work("fit classifiers", done, len(shares))
+    lazy = []
     for index, (reduction, part_number) in enumerate(zip(reductions, splits.held_out, strict=True)):
         large = [position for position, item in enumerate(reduction.items) if _is_large(item, n_rows)]
         if large:
-            task = _LazyScores(rows, splits, part_number, reduction, [reduction.items[i] for i in large])
+            fits = _LazyFits(rows, splits, part_number, reduction, [reduction.items[i] for i in large])
             with naming(first + index):
-                _add(scores[index], task.score(classifiers, meter), large)
+                lazy.append((index, large, fits.head(classifiers, meter)))
+    if lazy:
+        errors, _ = score_heads(rows, splits, [head for _, _, head in lazy], "classify")
+        for (index, large, head), counts in zip(lazy, errors, strict=True):
+            _add(scores[index], _scores_of(head, counts[: len(head.scored)], classifiers), large)
     return scores
+
+
+def _scores_of(head: Head, errors: NDArray[np.int64], classifiers: Classifiers) -> Scores:
+    """Return the scores of classifiers that learnt block by block."""
+    specs, models = classifiers.from_rows, [each.rule for each in head.of_reduced]
+    keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
+    fitted = dict(zip(keys, models, strict=True))
+    return Scores(head.lines(errors), fitted, fit_notes(fitted))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
@@ -136,7 +148,7 @@ def _with(batch: list[_Share], index: int, reductions: Reductions, position: int
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
     """Make a pass, and yield the reduced rows of every part."""
-    projections = [_Projection(share.reductions.matrix[:, share.columns], share.reductions.mean) for share in shares]
+    projections = [share.reductions.only(share.columns) for share in shares]
     arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
     labels, parts, groups, *reduced = arrays
     del arrays
@@ -148,28 +160,20 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
 
 
 @dataclass(frozen=True)
-class _Projection:
-    """How rows are reduced while a part is held out."""
-
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
-
-
-@dataclass(frozen=True)
 class _GatherSpan:
     """The task: labels, parts and groups (zeros where there are none), and the reduced rows of every projection."""
 
     dataset: Dataset
     splits: Splits
-    projections: list[_Projection]
+    projections: list[Reductions]
 
     def __call__(self, span: Span) -> tuple[NDArray, ...]:
         labels = self.dataset.read_labels(span.start, span.stop)
         reduced: list[list[NDArray[np.float64]]] = [[] for _ in self.projections]
         for _, X in read_units(self.dataset, span):
-            for blocks, p in zip(reduced, self.projections, strict=True):
+            for blocks, reductions in zip(reduced, self.projections, strict=True):
                 # A product for each, so that the bits do not tell how many shared the pass.
-                blocks.append(projected(X, p.matrix, p.mean, DOUBLE))
+                blocks.append(reductions.reduced(X))
         (parts,) = self.splits.codes(span.start, span.stop, labels)
         groups = self.splits.groups(span.start, span.stop)
         groups = np.zeros(0, np.intp) if groups is None else groups
@@ -177,11 +181,11 @@ class _GatherSpan:
 
 
 @dataclass(frozen=True)
-class _LazyScores:
-    """Scores of classifiers that learn block by block, for methods and sizes that are too large to gather.
+class _LazyFits:
+    """Fits of classifiers that learn block by block, for methods and sizes that are too large to gather.
 
-    Every fit makes passes of its own over the rows, reported one by one and charged to its method; the errors of all
-    take one more. Blocks are those of rows in memory, and so is what comes of them.
+    Every fit makes passes of its own over the rows, reported one by one and charged to its method. Blocks are those of
+    rows in memory, and so is what comes of them.
     """
 
     rows: Rows
@@ -190,33 +194,29 @@ class _LazyScores:
     reductions: Reductions
     items: Sequence[Reduction]
 
-    def score(self, classifiers: Classifiers, meter: Meter) -> Scores:
-        """Fit to rows that train, and count the errors on the part held out."""
-        rows, dataset, scores = self.rows, self.rows.dataset, Scores()
+    def head(self, classifiers: Classifiers, meter: Meter) -> Head:
+        """Fit to rows that train, and return what counts the errors on the part held out."""
+        rows, dataset, classes = self.rows, self.rows.dataset, self.splits.classes
         labels_task = _CodeLabels(dataset, self.splits, self.part)
         codes, sizes = replace(rows, progress=None).reduce(labels_task, _join_codes, "codes")
-        for position, item in enumerate(self.items):
+        scored: list[tuple[Reduction, ClassifierSection]] = []
+        models: list[OfReduced] = []
+        for item in self.items:
             with meter.charging(item.method), _computing_on(rows.scheduler):
                 Z = self._training_rows(item, sizes)
                 for spec in classifiers.from_rows:
                     fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", dataset.n_bytes))
-                    scores.fitted[position, spec.label] = replace(fitted, classes=self.splits.classes)
-        tasks = [(position, spec) for position in range(len(self.items)) for spec in classifiers.from_rows]
-        models = [(self.items[i].columns, scores.fitted[i, spec.label]) for i, spec in tasks]
-        errors_task = _CountErrors(dataset, self.splits, self.part, self.reductions, models)
-        errors = rows.pass_over(errors_task, np.add, "classify")
-        scores.lines = [error_line(self.items[i], spec, n) for (i, spec), n in zip(tasks, errors, strict=True)]
-        scores.notes = fit_notes(scores.fitted)
-        return scores
+                    models.append(OfReduced(len(models), item.columns, replace(fitted, classes=classes)))
+                    scored.append((replace(item, moments=None), spec))
+        return Head(self.part, scored, models, self.reductions.matrix, self.reductions.mean, classes)
 
     def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
         """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
-        matrix, mean = self.reductions.matrix[:, item.columns], self.reductions.mean
-        read = _ReadUnit(self.rows.dataset, self.splits, self.part, matrix, mean)
+        read = _ReadUnit(self.rows.dataset, self.splits, self.part, self.reductions.only(item.columns))
         shared = dask.delayed(read, pure=False, traverse=False)
         units = [unit for span in self.rows.spans for unit in span.units]
         pieces = [
-            da.from_delayed(shared(start, stop), (size, item.used), dtype=DOUBLE)
+            da.from_delayed(shared(start, stop), (size, item.used), dtype=np.float64)
             for (start, stop), size in zip(units, sizes, strict=True)
             if size
         ]
@@ -259,34 +259,10 @@ class _ReadUnit:
     dataset: Dataset
     splits: Splits
     part: int
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
+    reductions: Reductions
 
     def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
         X = read_unit(self.dataset, start, stop)
         train = self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
         with single_blas_thread():
-            return projected(X, self.matrix, self.mean, DOUBLE)[train]
-
-
-@dataclass(frozen=True)
-class _CountErrors:
-    """The task: errors of fitted classifiers on the rows held out."""
-
-    dataset: Dataset
-    splits: Splits
-    part: int
-    reductions: Reductions
-    models: list[tuple[NDArray[np.intp], Any]]
-
-    def __call__(self, span: Span) -> NDArray[np.int64]:
-        errors = np.zeros(len(self.models), np.int64)
-        for start, X in read_units(self.dataset, span):
-            labels = self.dataset.read_labels(start, start + len(X))
-            held_out = self.splits.codes(start, start + len(X), labels)[0] == self.part
-            if not held_out.any():
-                continue
-            Z = projected(X, self.reductions.matrix, self.reductions.mean, DOUBLE)[held_out]
-            for number, (columns, fitted) in enumerate(self.models):
-                errors[number] += np.count_nonzero(fitted.predict(Z[:, columns]) != labels[held_out])
-        return errors
+            return self.reductions.reduced(X)[train]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
@@ -59,6 +60,11 @@ class Reductions:
         """Return rows (n, d), dense or CSR, reduced by all methods, shape (n, M)."""
         return projected(X, self.matrix, self.mean, np.dtype(np.float64), self.offset)
 
+    def only(self, columns: NDArray[np.intp]) -> Reductions:
+        """Return the reduction to some of the columns alone, whatever methods they are of."""
+        offset = None if self.offset is None else self.offset[columns]
+        return replace(self, matrix=self.matrix[:, columns], items=[], offset=offset)
+
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
@@ -97,8 +103,8 @@ class _Stack:
         return np.arange(start, start + k)
 
 
-def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reductions:
-    """Fit all methods of a configuration at all its sizes.
+def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Meter) -> Reductions:
+    """Fit all methods of an evaluation at all its sizes.
 
     ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
     that finds no component at all.
@@ -106,14 +112,14 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     exact = statistics.approximation is None
-    for method in settings.labels:
-        with meter.charging(method):
-            for size, reducer in _sizes(partial(settings.reducer, method), statistics, settings.n_components):
+    for method in request.methods:
+        with meter.charging(method.label):
+            for size, reducer in _sizes(partial(request.reducer, method), statistics, request.sizes):
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
                 own, converged, at_edge = _own_rule(reducer), not reducer._unconverged(), bool(reducer._edges())
-                items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged, at_edge))
+                items.append(Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))

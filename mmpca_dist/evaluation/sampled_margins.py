@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.margins import (
-    linear_rules,
     margin_classifiers,
     margin_notes,
     records_of_rows,
     rules_of_columns,
 )
 from mmpca_dist.evaluation.reductions import Reductions
-from mmpca_dist.evaluation.scores import Classifiers
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scores import Fitted
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.predictors.fits import FittedClassifier
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.statistics.coordinates import Statistics
 
@@ -128,7 +128,7 @@ def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, 
 
     Raises InputError for rows of each class that are all equal.
     """
-    specs = linear_rules(classifiers)
+    specs = classifiers.linear_rules
     if not specs or any(spec.classifier.linear for spec in classifiers.from_rows):
         return {}
     return rules_of_columns(statistics, specs)
@@ -142,7 +142,7 @@ def sampled_margins(
     reductions: Reductions,
     classifiers: Classifiers,
     before: Mapping[str, LinearRule],
-    fitted: Mapping[tuple[int, str], Any],
+    fitted: Fitted,
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.
 
@@ -151,8 +151,8 @@ def sampled_margins(
     """
     measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
     X, y = sample.X[measured], labels[measured]
-    Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
-    specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, Any](before)
+    Z = reductions.reduced(X)
+    specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)
     train = sampling.is_fitted_to(sample, part)
     groups = sample.groups[train] if sampling.splits.grouped else None
     for spec in specs:

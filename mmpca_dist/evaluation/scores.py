@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,54 +12,13 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import FittedRows, choose_C, convergence_note, fit_rows
+from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_note
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import class_moments
-
-
-@dataclass(frozen=True)
-class Classifiers:
-    """The classifiers of an evaluation."""
-
-    specs: Sequence[ClassifierSection]
-    penalties: dict[str, float] = field(default_factory=dict)
-    """C by the classifier's label, where one was chosen for all splits."""
-    seed: int = 0
-    """Of the folds by which C is chosen within the rows that train."""
-
-    @property
-    def from_moments(self) -> list[ClassifierSection]:
-        """Those that need no rows to be fitted."""
-        return [spec for spec in self.specs if is_from_moments(spec)]
-
-    @property
-    def from_rows(self) -> list[ClassifierSection]:
-        """Those that are fitted to reduced rows."""
-        return [spec for spec in self.specs if not is_from_moments(spec)]
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader must know of penalties that were chosen, in one sentence."""
-        if not self.penalties:
-            return []
-        return [
-            f"C of {', '.join(self.penalties)} was chosen on all rows, those held out included, as in the paper "
-            "(C: auto): errors may be too low. C: nested chooses it from the rows that train alone."
-        ]
-
-    def fit_rows(
-        self,
-        spec: ClassifierSection,
-        Z: Any,
-        y: NDArray,
-        groups: NDArray | None = None,
-        on_pass: Callable[[], None] | None = None,
-    ) -> FittedRows:
-        """Fit a classifier to reduced rows that train, with its penalty, which is chosen first where it is nested."""
-        penalties = choose_C([spec], Z, y, groups, seed=self.seed) if spec.C == "nested" else self.penalties
-        return fit_rows(spec, Z, y, C=penalties.get(spec.label), on_pass=on_pass)
 
 
 @dataclass(frozen=True)
@@ -81,7 +40,7 @@ class Part:
         return None if self.groups is None else self.groups[self.train]
 
 
-Fitted = dict[tuple[int, str], Any]
+Fitted = Mapping[tuple[int, str], FittedClassifier]
 """Classifiers by position of the method and size, and label."""
 
 
@@ -91,7 +50,7 @@ class Scores:
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     """A line of the record for each method, size and classifier."""
-    fitted: Fitted = field(default_factory=dict)
+    fitted: dict[tuple[int, str], FittedClassifier] = field(default_factory=dict)
     """The classifiers."""
     notes: list[str] = field(default_factory=list)
 
@@ -104,6 +63,25 @@ def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[st
         "used": item.used,
         "classifier": spec.label,
         "errors": int(errors),
+    }
+
+
+def split_record(
+    splits: Splits, index: int, number: int, lines: list[dict[str, Any]], reductions: Reductions, **others: Any
+) -> dict[str, Any]:
+    """Return the record of a split: errors on the part held out of this index, of ``splits``, which are one.
+
+    ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
+    """
+    return {
+        "split": number,
+        "rows": int(splits.n_tested[0, index]),
+        "training": int(splits.n_train[0, index]),
+        "guessed": splits.baseline_errors(splits.held_out[index]),
+        "errors": lines,
+        "unconverged": reductions.unconverged,
+        "edges": reductions.at_edges,
+        **others,
     }
 
 
@@ -124,7 +102,7 @@ def score(
             Z = part.Z[:, item.columns]
             Z_train, Z_test = Z[part.train], Z[part.test]
             for spec in specs:
-                fitted: Any
+                fitted: FittedClassifier
                 if spec.classifier.prefers_own and item.own is not None:
                     fitted = item.own
                 elif is_from_moments(spec):

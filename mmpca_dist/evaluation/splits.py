@@ -67,6 +67,16 @@ class PartSizes:
         """How many rows are held out, shape (S, H)."""
         return np.asarray(self.counts.sum(axis=1)[:, self.held_out])
 
+    def refuse_untrained(self, classes: NDArray, where: str, remedy: str) -> None:
+        """Raise InputError for classes that have no row to train on while some part is held out."""
+        untrained = (self.training_counts == 0).any(axis=(0, 2))
+        if untrained.any():
+            names = some_names([str(label) for label in classes[untrained]])
+            raise InputError(
+                f"With {where}, no row with the label {names} trains while some part is held out. Every class must "
+                f"have some. {remedy}"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Splits(PartSizes, ABC):
@@ -182,16 +192,11 @@ def share_splits(
     census, exact = rows.census, as_fraction(share)
     counts = census.counts.tolist()
     training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
-    for label, n, kept in zip(census.classes, counts, training, strict=True):
-        if not kept:
-            raise InputError(
-                f"Class {label!s} has {n} row{'s' * (n > 1)}, and a share of {share} of them leaves none to train on: "
-                "raise the share, or leave the class out."
-            )
     if training.sum() == census.n_rows:
         raise InputError(f"A share of {share} of the rows of each class leaves none to hold out: lower it.")
-    sizes = np.stack([training, census.counts - training], axis=1)
-    return _hashed(rows, sizes, (1,), n_splits, seed)
+    sizes = PartSizes(counts=np.stack([training, census.counts - training], axis=1)[None], held_out=(1,))
+    sizes.refuse_untrained(census.classes, f"a share of {share}", "Raise the share, or leave the class out.")
+    return _hashed(rows, sizes, n_splits, seed)
 
 
 def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 0) -> HashedSplits:
@@ -204,14 +209,9 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
     census = rows.census
     if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
         raise InputError(f"There are {n_folds!r} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
-    if census.counts.min() < 2:
-        alone = [str(label) for label in census.classes[census.counts < 2]]
-        raise InputError(
-            f"Only one row has the label {some_names(alone)}: while its fold is held out, none is left to train on. "
-            "Leave such classes out."
-        )
-    sizes = fold_sizes(census.counts, n_folds)
-    return _hashed(rows, sizes, tuple(range(n_folds)), n_splits, seed)
+    sizes = PartSizes(counts=fold_sizes(census.counts, n_folds)[None], held_out=tuple(range(n_folds)))
+    sizes.refuse_untrained(census.classes, f"{n_folds} folds", "Leave such classes out.")
+    return _hashed(rows, sizes, n_splits, seed)
 
 
 def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
@@ -235,9 +235,11 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
     return exact
 
 
-def _hashed(rows: Rows, sizes: NDArray[np.int64], held_out: tuple[int, ...], n_splits: int, seed: int) -> HashedSplits:
-    """Return splits into parts of these sizes, shape (C, P)."""
+def _hashed(rows: Rows, sizes: PartSizes, n_splits: int, seed: int) -> HashedSplits:
+    """Return splits into parts of the sizes of one split."""
     keys = split_keys(seed, n_splits)
-    thresholds = find_thresholds(rows, HashesOfRows(keys), np.cumsum(sizes[:, :-1], axis=1))
-    counts = np.broadcast_to(sizes, (n_splits, *sizes.shape))
-    return HashedSplits(counts=counts, held_out=held_out, classes=rows.census.classes, keys=keys, thresholds=thresholds)
+    thresholds = find_thresholds(rows, HashesOfRows(keys), np.cumsum(sizes.counts[0, :, :-1], axis=1))
+    counts = np.repeat(sizes.counts, n_splits, axis=0)
+    return HashedSplits(
+        counts=counts, held_out=sizes.held_out, classes=rows.census.classes, keys=keys, thresholds=thresholds
+    )

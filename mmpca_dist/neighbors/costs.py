@@ -22,8 +22,6 @@ PAIR_RATE = 5e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""
 PRODUCT_RATE = 1e10
 """Multiply-adds a second a thread, of differences with vectors: measured for 14 to 60 vectors, 4e9 to 1.3e10."""
-SCRATCH_RATE = 1e9
-"""Bytes a second a thread that come back from scratch: measured for a warm page cache."""
 EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.2, 250, 0.5
 """Of the pairs, an approximate search is expected to compare a fifth with 250 cells (100,000 rows), and less with more
 of them, as a power of their number. Measured in 32 to 784 columns, recall 0.95 and 0.98, up to 10,000,000 rows: two or
@@ -43,14 +41,12 @@ class SearchCosts:
     scratch: int  # largest size of what is laid out, in memory or on disk: it is there twice while it is sorted
     in_memory: bool
     memory: int  # of a process, in addition to its base and to what the data set keeps
-    read: int  # upper bound on what comes back from scratch on disk
-    preparation: float  # multiply-adds of bringing rows into cells
     products: float  # multiply-adds of the scatter of pairs, or of applying it to vectors
     proved: bool  # whether the bounds are bounds, and not expected values
 
     def seconds(self, threads: int) -> float:
         """Return how long the search takes with so many threads: at most, or as expected."""
-        return (self.pairs / PAIR_RATE + self.products / PRODUCT_RATE + self.read / SCRATCH_RATE) / threads
+        return (self.pairs / PAIR_RATE + self.products / PRODUCT_RATE) / threads
 
 
 def search_costs(
@@ -101,15 +97,12 @@ def search_costs(
         laid_out + kept + threads * sizes.pairing(queries) + sizes.summing(threads, tasks, vectors)
         + max(sizes.missing(search), solving),
     )  # fmt: skip
-    rounds = 1 if proved else 2
     return SearchCosts(
         queries=queries,
         pairs=compared,
         scratch=max(2 * n * sizes.row, n * sizes.row + results),
         in_memory=in_memory,
         memory=COMPILED + max(sizes.training(), sizes.frame() + max(later)),
-        read=0 if in_memory else rounds * tasks * n * sizes.row + len(applied) * sizes.matching(tasks, queries),
-        preparation=sizes.preparation(),
         products=2.0 * queries * sizes.slots * dataset.n_features * sum(applied),
         proved=proved,
     )
@@ -175,11 +168,6 @@ class _Sizes:
         """Bytes a row of a table on its way to or from a disk: itself, and its largest array encoded and in shards."""
         return 0 if self.in_memory else self.row + 2 * max(self.d * self.item, 4 * self.tail)
 
-    def preparation(self) -> float:
-        """Distances to the cells' centres, in k-means and for all rows, and the rotation."""
-        distances = (cells.ITERATIONS * self.sampled + self.n) * self.cells * self.first
-        return float(distances + 2 * self.n * self.d * max(self.first, self.tail))
-
     def training(self) -> int:
         """The sample as it was read, and in double: centred, along the axes, what they miss; or all for k-means."""
         rows, d = self.sampled, self.d
@@ -239,9 +227,3 @@ class _Sizes:
             return 0
         missed = math.ceil((1 - search.recall) * nearest.enough_tests(search.recall) * self.slots)
         return missed * self.d * 8 * 5
-
-    def matching(self, tasks: int, queries: int) -> int:
-        """Bytes that a pass over pairs reads: queries, and their partners in chunks or in whole segments."""
-        row = self.d * self.item
-        chunks = queries * self.slots * max(LIMITS.scratch_chunk_bytes, row)
-        return queries * self.row + min(tasks * self.n * row, chunks)

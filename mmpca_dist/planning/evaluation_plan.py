@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,12 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import some_names
 from mmpca_dist.evaluation.folds import scatters_of_parts
-from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS, MOST_DECISIONS
+from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
-from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.checkpoint import most_kept
-from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
@@ -31,8 +31,9 @@ from mmpca_dist.planning.run_plan import (
     sum_searches,
     wide_rank,
 )
-from mmpca_dist.predictors.classifiers import is_from_moments
+from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.costs import liblinear_bytes, linear_bytes, scoring_bytes
+from mmpca_dist.predictors.fits import fits_of
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
@@ -83,23 +84,14 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     The passes of classifiers that learn block by block are not foreseeable, and not in the plan.
     """
     make = _merging if evaluation.merged else _in_memory
-    rows = RowPasses(dataset, spans, request.resources)
-    plan = make(rows, request, evaluation)
-    if plan.memory > plan.memory_limit:
-        few = make(rows, *_with_two_classes(request, evaluation))
-        if few.memory - few.base < (plan.memory - plan.base) / 2:
-            plan = replace(plan, remedy=f"or fewer classes: most of it is for the {evaluation.n_classes:,} there are")
-    return replace(plan, fits=evaluation.fits, classifier_fits=evaluation.all_fits)
-
-
-def _with_two_classes(request: Request, evaluation: EvaluationRequest) -> tuple[Request, EvaluationRequest]:
-    """Return what is asked for with all classes but the first as one."""
-    parts, counts = evaluation.parts, np.add.reduceat(request.counts, [0, 1])
-    sizes = PartSizes(
-        counts=np.add.reduceat(parts.counts, [0, 1], axis=1), held_out=parts.held_out, forward=parts.forward
+    plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
+    fits = sum(fits_of(spec) for spec in evaluation.classifiers.from_rows)
+    return replace(
+        plan,
+        fits=evaluation.fits,
+        classifier_fits=evaluation.n_models * fits * evaluation.fits,
+        remedy="fewer columns or fewer classes",
     )
-    median_rows = min(request.median_rows, 2 * int(counts.sum()))
-    return replace(request, counts=counts, median_rows=median_rows), replace(evaluation, parts=sizes)
 
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
@@ -107,17 +99,19 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     dataset, n, d = rows.dataset, rows.dataset.n_rows, rows.dataset.n_features
     alone = replace(request.resources, workers=1, threads_per_worker=1, in_process=True)
     own = replace(request, n_projected=0, resources=alone)
-    fits = [_fitting(dataset, n_train, own) for n_train in {evaluation.n_train, evaluation.most_trained}]
+    trained = evaluation.parts.n_train
+    fits = [_fitting(dataset, n_train, own) for n_train in {int(trained.min()), int(trained.max())}]
     fit_bytes, statistics = (max(sizes) for sizes in zip(*fits, strict=True))
     all_rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
     margins = _margin_bytes(dataset, request, evaluation, all_rows)
     split = all_rows + 8 * n * (evaluation.width + 2 * request.largest) + 8 * d * evaluation.width
-    split += _model_bytes(evaluation, n) + scoring_bytes(evaluation.tested, evaluation.n_classes)
+    split += _model_bytes(evaluation, evaluation.classifiers.specs, n)
+    split += scoring_bytes(evaluation.tested, evaluation.n_classes)
     split += max(fit_bytes, statistics + margins)
     if evaluation.nested:  # folds of the reduced rows, and of the original rows for margins
         split += 8 * n * 2 * request.largest + (all_rows + 8 * n * d if evaluation.margins else 0)
     memory = 2 * all_rows + request.resources.process_threads * split
-    if evaluation.from_rows:  # LIBLINEAR, which one thread uses at a time
+    if evaluation.classifiers.from_rows:  # LIBLINEAR, which one thread uses at a time
         columns = dataset.nnz // n + 1 if dataset.sparse else min(n, d)
         memory += liblinear_bytes(n, max(request.largest, columns if margins else 0))
     advice = " Without margins (evaluation.margins: false) an evaluation needs less." if margins > fit_bytes else ""
@@ -173,28 +167,33 @@ def _statistics_bytes(dataset: Dataset, request: Request) -> int:
     return times * scatters + basis + 8 * request.n_classes * d * len(needs.medians) + 8 * rank**2 * len(needs.searches)
 
 
-def _model_bytes(evaluation: EvaluationRequest, n_rows: int) -> int:
+def _model_bytes(evaluation: EvaluationRequest, specs: Sequence[ClassifierSection], n_rows: int) -> int:
     """Return the bytes of fitted classifiers of all methods and sizes, and of the moments of the largest size."""
-    n_classes, sizes, classifiers = evaluation.n_classes, evaluation.sizes, evaluation.classifiers
-    models = sum(spec.classifier.kept_bytes(n_rows, size, n_classes) for spec in classifiers for size in sizes)
-    if len(evaluation.from_rows) == len(classifiers):
-        return evaluation.n_methods * models
-    scatters = max(scatter_bytes(n_classes, size) for size in sizes)
-    if evaluation.merged and evaluation.each_scatter:
-        scatters = 8 * n_classes * max(sizes) ** 2
-    return evaluation.n_methods * models + 3 * scatters
+    n_classes, sizes = evaluation.n_classes, evaluation.sizes
+    models = sum(spec.classifier.kept_bytes(n_rows, size, n_classes) for spec in specs for size in sizes)
+    scatters = 0
+    if any(map(is_from_moments, specs)):
+        scatters = max(scatter_bytes(n_classes, size) for size in sizes)
+        if evaluation.merged and _each_scatter(evaluation):
+            scatters = 8 * n_classes * max(sizes) ** 2
+    return len(evaluation.methods) * models + 3 * scatters
+
+
+def _each_scatter(evaluation: EvaluationRequest) -> list[str]:
+    """Return the classifiers that need the scatter of each class."""
+    return [spec.label for spec in evaluation.classifiers.specs if spec.classifier.each_scatter]
 
 
 def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequest, rows: int) -> int:
     """Return the bytes of a thread for margins of rows in memory: training rows, and a classifier of all columns."""
     n, d, specs = dataset.n_rows, dataset.n_features, evaluation.measuring
-    if not specs or (dataset.sparse and not evaluation.from_rows):
+    if not specs or (dataset.sparse and not evaluation.classifiers.from_rows):
         return 0
     coefficients = 4 * 8 * evaluation.n_classes * d
     if dataset.sparse:
         return 2 * rows + coefficients
     measured = 16 * evaluation.tested * d + coefficients
-    if evaluation.n_train < d:  # rotated to their span
+    if evaluation.parts.n_train.min() < d:  # rotated to their span
         return rows + 4 * 8 * n * d + measured
     if not is_from_moments(specs[0]):
         return rows + 8 * n * d + measured
@@ -209,7 +208,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     # Training rows in all sets of classes that need medians, together, of all parts.
     median_rows = math.ceil(request.median_rows * int(evaluation.parts.n_train.sum(axis=1).max()) / dataset.n_rows)
     passes, more_passes = rows.moments(0, median_rows=median_rows, n_classes=cells)
-    scatters = scatters_of_parts(evaluation.parts, d, request.needs.scatters, evaluation.classifiers)
+    scatters = scatters_of_parts(evaluation.parts, d, request.needs.scatters, evaluation.classifiers.specs)
     trained = len(request.needs.scatters | {ClassWeighting.EQUAL}) if scatters < cells else request.n_classes
     summary = summary_bytes(cells, d, scatters)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
@@ -245,8 +244,8 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
 def _advice(evaluation: EvaluationRequest, large: bool) -> str:
     """Return how to need less; ``large`` is whether there are more scatters than are kept unless a classifier asks."""
     advice = ""
-    if large and evaluation.each_scatter:
-        names = some_names(evaluation.each_scatter)
+    if large and _each_scatter(evaluation):
+        names = some_names(_each_scatter(evaluation))
         advice = f" The scatter of each class is for {names}: fisher and lda need no more than their sum."
     if evaluation.n_held_out == 1:
         return advice
@@ -256,13 +255,15 @@ def _advice(evaluation: EvaluationRequest, large: bool) -> str:
 
 def _score_passes(rows: RowPasses, evaluation: EvaluationRequest) -> list[PassPlan]:
     """Return the passes for errors and margins, and those that gather reduced rows."""
-    n_gathering = -(-_gathered_bytes(rows.dataset, evaluation) // LIMITS.gathered_bytes) if evaluation.from_rows else 0
+    n_gathering = -(-_gathered_bytes(rows.dataset, evaluation) // LIMITS.gathered_bytes)
     scoring = [rows.plan("score", 0)] if evaluation.decisions or evaluation.margins else []
     return scoring + [rows.plan("gather", 0)] * n_gathering
 
 
 def _gathered_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
-    """Return the bytes of the reduced rows, of all parts held out."""
+    """Return the bytes of the reduced rows that classifiers are fitted to, of all parts held out."""
+    if not evaluation.classifiers.from_rows:
+        return 0
     return 8 * dataset.n_rows * evaluation.width * evaluation.n_held_out
 
 
@@ -271,15 +272,15 @@ def _sample_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     if not evaluation.margins:
         return 0
     n, d, parts = dataset.n_rows, dataset.n_features, evaluation.n_held_out
-    return 8 * d * sampled_rows(n, d, parts, evaluation.n_classes, fitted=bool(evaluation.from_rows))
+    return 8 * d * sampled_rows(n, d, parts, evaluation.n_classes, fitted=bool(evaluation.classifiers.from_rows))
 
 
 def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of reductions and classifiers of all parts."""
-    d, from_moments = dataset.n_features, replace(evaluation, classifiers=evaluation.grouped.from_moments)
+    d, from_moments = dataset.n_features, evaluation.classifiers.from_moments
     columns = evaluation.width + _decisions(evaluation)
     before = sum(is_from_moments(spec) for spec in evaluation.measuring) * linear_bytes(0, d, evaluation.n_classes)
-    return evaluation.n_held_out * (8 * d * columns + before + _model_bytes(from_moments, 0))
+    return evaluation.n_held_out * (8 * d * columns + before + _model_bytes(evaluation, from_moments, 0))
 
 
 def _decisions(evaluation: EvaluationRequest) -> int:
@@ -290,7 +291,7 @@ def _decisions(evaluation: EvaluationRequest) -> int:
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the largest result of a pass for errors and margins, or for reduced rows."""
     errors = 8 * evaluation.n_held_out * evaluation.decisions
-    gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes) if evaluation.from_rows else 0
+    gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
     return max(errors + _sample_bytes(dataset, evaluation), gathered)
 
 
@@ -305,12 +306,13 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     counting += (4 if evaluation.nested else 3) * _sample_bytes(dataset, evaluation)
     if evaluation.margins:  # scores, and differences of the coefficients of two classes
         counting += scoring_bytes(LIMITS.margin_rows, n_classes) + 4 * 8 * n_classes * d
-    if not evaluation.from_rows:
+    from_rows = evaluation.classifiers.from_rows
+    if not from_rows:
         return counting
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
     share = min(8 * unit_rows * evaluation.width * evaluation.n_held_out, gathered)
     fitting = (5 if evaluation.nested else 4) * gathered
-    fitting += _model_bytes(replace(evaluation, classifiers=evaluation.from_rows), dataset.n_rows)
+    fitting += _model_bytes(evaluation, from_rows, dataset.n_rows)
     fitting += liblinear_bytes(dataset.n_rows, request.largest) + scoring_bytes(evaluation.tested, n_classes)
     return max(counting, resources.process_threads * (unit + 2 * share) + fitting)
 
@@ -322,7 +324,7 @@ def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, 
     """
     dataset, needs = rows.dataset, request.needs
     choice = choose_solver(request.solver, dataset.n_rows, dataset.n_features, needs)
-    more = dataset.n_rows / evaluation.n_train if together else 1.0
+    more = dataset.n_rows / int(evaluation.parts.n_train.min()) if together else 1.0
     searches = tuple(_with_more_queries(need, more) for need in needs.searches)
     return search_costs_of(rows, replace(request, needs=replace(needs, searches=searches)), choice)
 

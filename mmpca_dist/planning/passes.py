@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import evenly_chosen, sample_rows
 from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
-from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows, unit_edges
 
@@ -22,14 +18,12 @@ READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e1
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
 WRITE_RATES = {True: 5e8, False: 1e8}
 """Bytes a second a thread, on a local disk (True) or elsewhere: cautious guesses."""
-COUNT_RATE = 2e8
-"""Values a second a thread that are compared with the brackets of medians: measured."""
-MOMENTS_RATE = 2e7
-"""Values of moments a second a thread that tasks fill, centre and merge: measured at 10 and 20,000 classes."""
+PRODUCT_RATES = {"single": 4e10, "double": 2e10}
+"""Multiply-adds a second a thread of dense rows: cautious guesses."""
 CSR_RATE = 8e8
 """Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
-DENSE_RATE = 1e10
-"""Bytes of dense rows a second a thread, made of CSR rows: a third of the rate measured on text."""
+COUNT_RATE = 2e8
+"""Values a second a thread that are compared with the brackets of medians: measured."""
 DRIFT = 1.2
 """Brackets may hold this much more than their share before the plan expects another pass."""
 
@@ -47,33 +41,19 @@ class RowPasses:
     resources: Resources
 
     def plan(
-        self,
-        name: str,
-        operations: float,
-        *,
-        n_rows: int | None = None,
-        counted: int = 0,
-        left: int = 0,
-        written: int = 0,
-        dense: bool = True,
+        self, name: str, operations: float, *, n_rows: int | None = None, counted: int = 0, written: int = 0
     ) -> PassPlan:
         """Return a pass over the rows, or over ``n_rows`` of them.
 
-        ``operations`` are multiply-adds, ``counted`` values that are compared with the brackets of medians, ``left``
-        values of moments that tasks leave, ``written`` bytes; ``dense`` is whether sparse rows are made dense.
+        ``operations`` are multiply-adds, ``counted`` values that are compared with the brackets of medians, and
+        ``written`` bytes.
         """
         dataset, resources = self.dataset, self.resources
         n_rows = dataset.n_rows if n_rows is None else n_rows
-        size = dataset.share_bytes(n_rows)
-        rate = product_rate(resources.precision) if dense else CSR_RATE
-        seconds = size / READ_RATES[dataset.kind] + operations / rate
-        if dataset.row_operations:
-            seconds += n_rows * dataset.row_operations / product_rate("double")
-        if dataset.sparse and dense:
-            seconds += n_rows * dataset.row_bytes / DENSE_RATE
-        seconds += (
-            counted / COUNT_RATE + left / MOMENTS_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
-        )
+        size, operations = dataset.share_bytes(n_rows), operations + n_rows * dataset.row_operations
+        seconds = size / READ_RATES[dataset.kind] + counted / COUNT_RATE
+        seconds += operations / (CSR_RATE if dataset.sparse else PRODUCT_RATES[resources.precision])
+        seconds += written / WRITE_RATES[storage.is_local(resources.output)]
         return PassPlan(name, size, operations, seconds / min(resources.busy_threads, len(self.spans)))
 
     @property
@@ -91,12 +71,10 @@ class RowPasses:
         """Return the pass that draws a sample of the rows, of which so many values bracket medians."""
         return self.plan("sample", 0, n_rows=self._sampled_rows, counted=counted)
 
-    def moments(
-        self, operations: float, *, median_rows: int, n_classes: int, left: int = 0
-    ) -> tuple[list[PassPlan], int]:
+    def moments(self, operations: float, *, median_rows: int, n_classes: int) -> tuple[list[PassPlan], int]:
         """Return the passes for moments and medians, and how many more for medians there may be."""
         before, after, more_passes = self.medians(median_rows, n_classes)
-        moments = self.plan("moments", operations, counted=median_rows * self.dataset.n_features, left=left)
+        moments = self.plan("moments", operations, counted=median_rows * self.dataset.n_features)
         return [*before, moments, *after], more_passes
 
     def medians(self, rows: int, n_classes: int) -> tuple[list[PassPlan], list[PassPlan], int]:
@@ -134,9 +112,8 @@ class RowPasses:
 
     def project(self, widths: list[int], formats: int) -> PassPlan:
         """Return the pass that projects rows by methods of ``widths`` components, into so many formats."""
-        dataset, operations = self.dataset, 2.0 * self.dataset.nnz * sum(widths)
-        written = self.projected_bytes(widths, formats)
-        return self.plan("project", operations, written=written, dense=not dataset.sparse)
+        operations = 2.0 * self.dataset.nnz * sum(widths)
+        return self.plan("project", operations, written=self.projected_bytes(widths, formats))
 
     def projected_bytes(self, widths: list[int], formats: int) -> int:
         """Return the bytes of the projected rows."""
@@ -156,17 +133,6 @@ class RowPasses:
             unit = dataset.reading_bytes(rows)
             values += dataset.n_features
         return self.resources.process_threads * (unit + loadings + rows * values * item)
-
-
-@functools.cache
-def product_rate(precision: str) -> float:
-    """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
-    rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
-    with single_blas_thread():
-        rows.T @ rows
-        begin = time.perf_counter()
-        rows.T @ rows
-        return rows.size * rows.shape[1] / (time.perf_counter() - begin)
 
 
 def output_chunk_rows(dataset: Dataset, width: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +23,18 @@ PROCESS_BASE = 384 << 20
 
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
-MOST_LISTED = 20
-"""More passes are counted by name, not listed."""
-MOST_ALIKE = 6
-"""So many passes of one name that follow one another, or more, are counted."""
+MOST_ALIKE = 4
+"""So many passes of one name, or more, are counted."""
 
 
 def counted_names(names: list[str]) -> list[str]:
-    """Return names of passes, with a number in place of many that are alike and follow one another."""
-    counted: list[str] = []
-    for name, group in itertools.groupby(names):
-        count = len(list(group))
-        counted += [f"{count} x {name}"] if count >= MOST_ALIKE else [name] * count
-    return counted
+    """Return names of passes, with a number in place of many that are alike."""
+    counts, listed = Counter(names), list[str]()
+    for name in names:
+        shown = name if counts[name] < MOST_ALIKE else f"{counts[name]} x {name}"
+        if shown == name or shown not in listed:
+            listed.append(shown)
+    return listed
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,12 @@ class Plan:
     more_passes: int = 0  # for medians, that may be added
     more_sweeps: int = 0  # that may be added until a fit converges
     solver: str = ""
-    pooled: bool = False
     output: int = 0
     search: SearchCosts | None = None
     choice: Choice | None = None  # the solver and its reason
     remedy: str = "smaller chunks or fewer columns"  # of what fewer would need less
     advice: str = ""  # how else to need less
-    kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
-    states: int = 0  # of rows between sweeps, likewise
+    kept: int = 0  # checkpoints, or states between sweeps, at the output, which are deleted when their stage is done
     fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
     classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
@@ -109,7 +106,7 @@ class Plan:
     @property
     def scratch(self) -> int:
         """Bytes of scratch at the output, of one stage at a time."""
-        return max(self.kept, self.states, self.search.scratch if self.search and not self.search.in_memory else 0)
+        return max(self.kept, self.search.scratch if self.search and not self.search.in_memory else 0)
 
     @property
     def written(self) -> int:
@@ -143,11 +140,7 @@ class Plan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and formatted values, to be shown."""
-        names, count = [each.name for each in self.passes], str(len(self.passes))
-        if len(names) > MOST_LISTED:
-            names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-        names = counted_names(names)
-        passes = ", ".join(names)
+        count, passes = str(len(self.passes)), ", ".join(counted_names([each.name for each in self.passes]))
         if self.more_passes or self.more_sweeps:
             count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
         if self.more_passes:
@@ -211,7 +204,7 @@ class Plan:
                 f"compute.threads_per_worker, {self.remedy}{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
-            search = " of the search for m-pca2" if self.scratch > max(self.kept, self.states) else ""
+            search = " of the search for m-pca2" if self.scratch > self.kept else ""
             scratch = f", {format_bytes(self.scratch)} of it scratch{search}" if self.scratch else ""
             raise PlanError(
                 f"The plan writes {format_bytes(self.written)}{scratch}, and {format_bytes(self.free)} are free at the "

@@ -21,7 +21,7 @@ from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.sweep_plan import plan_sweeps
-from mmpca_dist.statistics.costs import class_work, largest_unit, reading_wide, summary_bytes
+from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows
@@ -68,7 +68,6 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     n, d = dataset.n_rows, dataset.n_features
     wide, rank = is_wide(n, d), min(request.largest, d, n)
     scatters = n_scatters(n_classes, d, request.needs.scatters)
-    pooled = scatters < n_classes
     choice = choose_solver(request.solver, n, d, request.needs)
     if choice.in_passes:
         solver = choice.kind
@@ -76,14 +75,12 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         memory, node, stored = costs.memory, costs.sums, 0
     elif wide:
         solver = "in the span of the rows"
-        passes, more_passes = [rows.plan("rows", n * d * min(n, d) * 2.0)], 0
+        passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
         memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
         solver = f"dense, {d} x {d}"
-        operations = n * d * min(n, d) * (1.0 * scatters if pooled else 1.0)
-        of_classes, left = class_work(rows.spans, n_classes, d, scatters)
-        operations += of_classes
-        passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes, left=left)
+        operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
+        passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
         memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
@@ -106,13 +103,11 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         max(memory, rows.projecting(widths), *(search.memory for search in searches)),
         more_passes=more_passes,
         solver=solver,
-        pooled=pooled and not wide and not choice.in_passes,
         output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
-        kept=kept,
+        kept=max(kept, sweeps.states),
         more_sweeps=sweeps.more,
-        states=sweeps.states,
     )
 
 
@@ -126,7 +121,7 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
 
     largest = sum if at_once else max
     sizes = {name: largest(values(name)) for name in ("scratch", "memory")}
-    sums = {name: sum(values(name)) for name in ("pairs", "read", "preparation", "products")}
+    sums = {name: sum(values(name)) for name in ("pairs", "products")}
     return replace(searches[-1], proved=all(values("proved")), **sizes, **sums)
 
 
@@ -206,14 +201,12 @@ def plan_moments(
         scatters = 1 if pooled else n_own_classes
         reducing = rows.reducing(n_own_classes, scatters=scatters)
         memory = max(memory, reducing + dataset.resident_bytes)
-        of_classes, left = class_work(spans, n_own_classes, d, scatters)
-        passes.append(rows.plan("moments", dataset.n_rows * d * d + of_classes, left=left))
+        passes.append(rows.plan("moments", 1.0 * dataset.nnz * d))
     sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
     return Plan(
         passes=[PassPlan("moments of the new rows", *sums)],
         spans=sum(len(spans) for _, spans, _ in parts),
         solver=f"dense, {d} x {d}",
-        pooled=pooled,
         memory=int((resources.base + memory) * SLACK),
         base=resources.base,
         resources=resources,
@@ -264,7 +257,7 @@ def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[S
 def search_passes(rows: RowPasses, search: SearchCosts) -> list[PassPlan]:
     """Return the passes that lay out rows for a search."""
     written = 0 if search.in_memory else search.scratch
-    return [rows.sample(), rows.plan("cells", search.preparation, written=written)]
+    return [rows.sample(), rows.plan("cells", 0, written=written)]
 
 
 def _free_bytes(uri: str) -> int | None:

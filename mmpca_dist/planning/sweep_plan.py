@@ -50,13 +50,12 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *,
         in_memory = sweep_in_memory(n, max(each.state_bytes for each in rounds), resources)
         for each in rounds:
             written = 0 if in_memory else n * each.state_bytes
-            values = n * min(n, d) if gathered else dataset.nnz if keeps_sparse else n * d
-            operations = 2.0 * values * each.columns + n * each.row_operations
-            operations += each.update_operations * resources.busy_threads  # which plans of passes divide by
+            values = n * min(n, d) if gathered else dataset.nnz
+            operations = 2.0 * values * each.columns + n * each.row_operations + each.update_operations
             if gathered:
                 passes.append(rows.plan("rows", each.expected * operations))
             else:
-                sweep = rows.plan("sweep", operations, written=written, dense=not keeps_sparse)
+                sweep = rows.plan("sweep", operations, written=written)
                 passes += [sweep] * each.expected
                 more += each.most - each.expected
             memory = max(memory, gathered + _memory(rows, each, in_memory, bool(gathered), keeps_sparse))

@@ -14,6 +14,9 @@ from mmpca_dist.predictors.by_import_name import imported_classifier
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS, Classifier, Rule, check_names
 
+FORMS = (("bias", bool, "true or false"), ("options", dict, "keys and values"), ("label", str, "text"))
+"""What settings are, in words."""
+
 
 class ClassifierSection(BaseModel):
     """A classifier of an evaluation: its name alone, or a mapping like {name: svm, C: auto, label: SVM}."""
@@ -54,22 +57,14 @@ class ClassifierSection(BaseModel):
         section = {"name": value} if isinstance(value, str) else value
         if not isinstance(section, dict) or not isinstance(section.get("name"), str):
             raise InputError(f"a classifier is a name, or a mapping like {{name: svm, C: 1}} (found {value!r}).")
-        name, keys = section["name"], list(cls.model_fields)
-        check_names(section, keys, name, "key")
-        C, bias, options, label = (section.get(key) for key in keys[1:])
-        if not isinstance(bias, bool | None):
-            raise InputError(f"bias of {name} must be true or false (found {bias!r}).")
-        if not isinstance(options, dict | None) or not all(isinstance(key, str) for key in options or {}):
-            raise InputError(f"options of {name} must be keys and values (found {options!r}).")
-        if not isinstance(label, str | None):
-            raise InputError(f"label of {name} must be text (found {label!r}).")
-        return {
-            "name": name,
-            "C": _penalty(name, C),
-            "bias": bool(bias),
-            "options": options or {},
-            "label": label or (name if name in CLASSIFIERS else name.rpartition(".")[2]),
-        }
+        name = section["name"]
+        check_names(section, list(cls.model_fields), name, "key")
+        present = {key: value for key, value in section.items() if value is not None}
+        for key, kind, words in FORMS:
+            if not isinstance(present.get(key, kind()), kind):
+                raise InputError(f"{key} of {name} must be {words} (found {present[key]!r}).")
+        label = present.get("label") or (name if name in CLASSIFIERS else name.rpartition(".")[2])
+        return {**present, "C": _penalty(name, section.get("C")), "label": label}
 
     @model_validator(mode="after")
     def _valid(self) -> ClassifierSection:

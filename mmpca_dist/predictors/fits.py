@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
@@ -22,7 +18,7 @@ from mmpca_dist.passes.folds import deal_groups, group_table, groups_of_classes
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.specification import Training, in_blocks
+from mmpca_dist.predictors.specification import Rule, Training, in_blocks
 from mmpca_dist.statistics.coordinates import column_units, in_units
 from mmpca_dist.tables.labels import normalize_labels
 
@@ -53,6 +49,9 @@ class FittedRows:
 
     def _predicted_codes(self, Z: Any) -> NDArray[np.intp]:
         return np.asarray(self.model.predict(Z)).astype(np.intp)
+
+
+FittedClassifier = Rule | FittedRows
 
 
 def fit_rows(
@@ -99,36 +98,9 @@ def fit_rows(
     if isinstance(penalty, str):
         raise InputError(f"C of {spec.label} is to be chosen: give the value that choose_C returns.")
     rows = Training(Z, codes, len(classes), penalty, spec.bias, spec.options, on_pass)
-    with _refusals(spec.label), _quiet_fits(), single_blas_thread():
+    with _refusals(spec.label), single_blas_thread():
         model, unconverged = classifier.fit(rows)
     return FittedRows(spec.label, classes, model, unconverged, penalty)
-
-
-_quiet_lock = threading.Lock()
-_quiet: list[ExitStack] = []
-"""One entry for each thread that fits; the first restores the warnings."""
-
-
-@contextmanager
-def _quiet_fits() -> Iterator[None]:
-    """Suppress warnings of no convergence, of many classes, and dask-glm's, while any thread is inside.
-
-    Fits count what did not converge by iterations (`liblinear.unconverged`): recorded warnings would mix threads.
-    """
-    with _quiet_lock:
-        _quiet.append(ExitStack())
-        if len(_quiet) == 1:
-            _quiet[0].enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
-            warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
-            warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
-    try:
-        yield
-    finally:
-        with _quiet_lock:
-            # The last to leave restores the warnings, whichever thread suppressed them.
-            _quiet.pop().close()
 
 
 @contextmanager
@@ -240,24 +212,20 @@ def choose_C(  # noqa: N802
         return {}
     labels = normalize_labels(y, "the labels")
     splits = _folds(labels, groups, seed)
-    numbers, n_fits = itertools.count(1), len(unset) * len(GRID) * len(splits)
-
-    def on_fit() -> None:
-        if progress is not None:
-            progress(next(numbers), n_fits)
-
     if standardize:
         X = in_units(X, *column_units(X))
     with single_blas_thread():
         rotated, _ = row_space(X)
-    chosen = {}
-    for spec in unset:
+    n_fits, chosen = len(unset) * len(GRID) * len(splits), {}
+    for number, spec in enumerate(unset):
         rows = rotated if spec.classifier.rotatable else X
-        search = GridSearchCV(
-            _WithPenalty(spec, on_fit), {"C": GRID}, scoring=_correct, cv=splits, refit=False, error_score="raise"
-        )
-        with _quiet_fits():  # here too: the search gives its fits the filters that it found
-            chosen[spec.label] = float(search.fit(rows, labels).best_params_["C"])
+        correct = np.zeros(len(GRID), np.int64)  # counts: every row weighs the same, whatever the size of its fold
+        for fit, (candidate, (train, test)) in enumerate(itertools.product(range(len(GRID)), splits), 1):
+            fitted = fit_rows(spec, rows[train], labels[train], GRID[candidate])
+            correct[candidate] += np.count_nonzero(fitted.predict(rows[test]) == labels[test])
+            if progress is not None:
+                progress(number * len(GRID) * len(splits) + fit, n_fits)
+        chosen[spec.label] = GRID[np.argmax(correct)]
     return chosen
 
 
@@ -283,24 +251,3 @@ def _folds(y: NDArray, groups: NDArray | None, seed: int) -> list[tuple[NDArray[
         return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
     splitter = StratifiedKFold(min(INNER_FOLDS, int(counts.min())), shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(y)), y))
-
-
-class _WithPenalty(ClassifierMixin, BaseEstimator):
-    """A classifier with C as a parameter, for scikit-learn's grid search."""
-
-    def __init__(self, spec: ClassifierSection, on_fit: Callable[[], None], C: float = 1.0) -> None:
-        self.spec, self.on_fit, self.C = spec, on_fit, C
-
-    def fit(self, X: Any, y: NDArray) -> Self:
-        self.fitted_ = fit_rows(self.spec, X, y, self.C)
-        self.classes_ = np.unique(y)
-        self.on_fit()
-        return self
-
-    def predict(self, X: Any) -> NDArray:
-        return self.fitted_.predict(X)
-
-
-def _correct(fitted: _WithPenalty, X: Any, y: NDArray) -> int:
-    """Count correct rows: every row then weighs the same, whatever the size of its fold."""
-    return int(np.count_nonzero(fitted.predict(X) == y))

@@ -7,6 +7,9 @@ rounding.
 from __future__ import annotations
 
 import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
@@ -31,16 +35,28 @@ DUAL = {"tol": 1e-6, "max_iter": 5000}
 (mushrooms, prostate and leukemia at C = 10 and 100): such rows need the dual form. Nearly dependent rows need the
 primal form: it took 10 to 40 steps, and 5,000 steps of the dual form still ended at a multiple of the minimum."""
 
-_alone = threading.Lock()
+_alone = threading.RLock()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep the other threads of the process from fitting meanwhile, and suppress what fits warn of.
+
+    LIBLINEAR and LIBSVM draw from one generator a process, which every fit seeds. Threads that fit at the same time
+    disturb each other's draws, and then results differ from run to run. Filters of warnings belong to the process too.
+    Fits count what did not converge by their iterations (`unconverged`).
+    """
+    with _alone, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
+        warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
+        warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
+        yield
 
 
 def fit_alone(model: Any, Z: Any, codes: NDArray) -> None:
-    """Fit an estimator while no other thread of the process fits one.
-
-    LIBLINEAR and LIBSVM draw from one generator a process, which every fit seeds. Threads that fit at the same time
-    disturb each other's draws, and then results differ from run to run.
-    """
-    with _alone:
+    """Fit an estimator while no other thread of the process fits one."""
+    with alone():
         model.fit(Z, codes)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from scipy.special import expit
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
+from mmpca_dist.predictors.liblinear import alone
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import (
     DEFAULT_C,
@@ -36,33 +36,12 @@ LOGISTIC_OPTIONS = {
 }
 LOGISTIC_DEFAULTS = {"max_iter": 1000, "tol": 1e-4}
 
-_settings_lock = threading.Lock()
-_settings: list[dict[str, Any]] = []
-_users: list[Any] = []
-
 
 @contextmanager
 def computing_on(scheduler: Any, num_workers: int | None = None) -> Iterator[None]:
-    """Compute Dask collections on a scheduler while the caller is inside.
-
-    Dask's settings hold for the whole process. If threads overlap, the last to enter of those still inside decides.
-    The user's settings return when all have left, in any order.
-    """
-    settings = {"scheduler": scheduler, "num_workers": num_workers}
-    with _settings_lock:
-        replaced = dask.config.set(settings)
-        if not _settings:
-            _users.append(replaced)
-        _settings.append(settings)
-    try:
+    """Compute Dask collections on a scheduler while the caller is inside, alone: the settings are of the process."""
+    with alone(), dask.config.set(scheduler=scheduler, num_workers=num_workers):
         yield
-    finally:
-        with _settings_lock:
-            _settings[:] = [entry for entry in _settings if entry is not settings]
-            if _settings:
-                dask.config.set(_settings[-1])
-            else:
-                _users.pop().__exit__(None, None, None)
 
 
 def make_incremental(options: dict[str, Any]) -> Any:
@@ -118,7 +97,7 @@ def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
     coef, intercept = [], []
     for code in range(1 if rows.n_classes == 2 else 0, rows.n_classes):
         model = OutOfCore(solver="lbfgs", solver_kwargs={"normalize": False}, **settings)
-        with nullcontext() if isinstance(rows.Z, da.Array) else computing_on("synchronous"):
+        with alone() if isinstance(rows.Z, da.Array) else computing_on("synchronous"):
             model.fit(Z, (labels == code).astype(np.float64))
         coef.append(np.asarray(model.coef_, dtype=np.float64))
         intercept.append(float(model.intercept_))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.jobs import records
@@ -17,7 +18,6 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
-from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting, merging
 

@@ -115,7 +115,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *_counted(config, splits, "edges", AT_EDGE),
         *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
     ]
-    notes += [note for record in splits for note in record.get("notes", [])]
+    notes += [note for record in splits for note in record["notes"]]
     sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
     return Evaluation(
         dataset={
@@ -141,7 +141,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         seconds=_summed(record["seconds"] for record in splits),
         bytes_read=_summed(record["read"] for record in splits),
         published=config.evaluation.published,
-        baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
+        baselines=[100 * record["guessed"] / record["rows"] for record in splits],
         notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(job.inputs.asked.model_dump(mode="json", exclude={"project"}), sort_keys=False),
@@ -155,7 +155,7 @@ AT_EDGE = "chose the smallest or the largest value that was tried, and values be
 
 def _counted(config: RunConfig, splits: list[dict[str, Any]], key: str, what: str) -> list[str]:
     """Return a note for every method some of whose fits are listed in the records."""
-    counts = Counter(label for record in splits for label in record.get(key, []))
+    counts = Counter(label for record in splits for label in record[key])
     n_fits = len(splits) * len(config.sizes)
     return [
         f"{section.title}: {counts[section.label]} of {n_fits} fits {what}"

@@ -18,7 +18,8 @@ from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
-from mmpca_dist.evaluation.scores import Classifiers, naming
+from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
+from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
@@ -27,7 +28,6 @@ from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.stores import storage
@@ -72,8 +72,10 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     return merged
 
 
-def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int) -> EvaluationRequest:
-    """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
+def evaluation_request(
+    config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int, penalties: dict[str, float] | None = None
+) -> EvaluationRequest:
+    """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen.
 
     Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
     """
@@ -88,13 +90,17 @@ def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_f
             n_features, n_train + n_classes * len(needs.medians)
         )  # all columns are coordinates in the span
     return EvaluationRequest(
-        parts,
-        merged,
-        n_methods=len(config.methods),
+        methods=config.methods,
         sizes=config.sizes,
-        classifiers=config.evaluation.classifiers,
+        needs=needs,
+        classifiers=Classifiers(config.evaluation.classifiers, penalties or {}, config.evaluation.seed),
+        parts=parts,
+        merged=merged,
         margins=config.evaluation.margins,
         n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
+        precision=config.precision,
+        standardize=config.standardize,
+        solver=config.solver.options(),
     )
 
 
@@ -103,17 +109,18 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
 
     The record has the passes and bytes of all splits, those of earlier sessions included.
     """
-    splits = job.drawn_splits()
-    classifiers = Classifiers(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
+    splits, dataset = job.drawn_splits(), job.dataset
+    merged = merges(dataset, splits, job.config)
+    request = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features, penalties=penalties)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
     total = splits.n_splits * len(splits.held_out)
     missing = sorted(set(range(total)) - records.numbers())
-    if merges(job.dataset, splits, job.config):
-        _score_merged(job, splits, classifiers, records, missing, passes)
+    if merged:
+        _score_merged(job, splits, request, records, missing, passes)
     elif missing:
         job.callback.on_pass(stage, ROWS)
-        _score_direct(job, splits, classifiers, records, missing, stage)
+        _score_direct(job, splits, request, records, missing, stage)
     done = records.read(total)
     return {
         "n_splits": total,
@@ -178,7 +185,7 @@ class _Forecast:
 
 
 def _score_merged(
-    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], passes: PassCounter
+    job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], passes: PassCounter
 ) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
     rows = job.rows(passes.stage, passes)
@@ -187,16 +194,16 @@ def _score_merged(
     forecast = _Forecast(job, passes.stage, len(to_score), 1)
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
-        for record in evaluate_parts(own_checkpoints, splits.only(split), split * parts, job.config, classifiers):
+        for record in evaluate_parts(own_checkpoints, splits.only(split), split * parts, request):
             records.write({**record, **passes.take()})
         forecast.tell(done)
 
 
 def _score_direct(
-    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], stage: str
+    job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
 ) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, job.config, classifiers, records)
+    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, request, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress = job.progress(stage)
     forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
@@ -237,14 +244,13 @@ class _EvaluateSplit:
 
     rows: RowsInMemory
     splits: Splits
-    config: RunConfig
-    classifiers: Classifiers
+    request: EvaluationRequest
     records: SplitRecords
 
     def __call__(self, span: Span) -> int:
         rows, read = self.rows.get()
         with naming(span.start):
-            record = evaluate_split(rows, self.splits, span.start, self.config, self.classifiers)
+            record = evaluate_split(rows, self.splits, span.start, self.request)
         self.records.write({**record, **read})
         return 1
 

@@ -35,22 +35,6 @@ def moments_spans(spans: list[Span], n_classes: int, scatters: int) -> list[Span
     return join_spans(spans, CLASS_ROWS * n_classes) if scatters < n_classes else spans
 
 
-def class_work(spans: list[Span], n_classes: int, n_features: int, scatters: int) -> tuple[float, int]:
-    """Return what the classes, whatever their rows, add to a pass for moments.
-
-    Returns
-    -------
-    operations : float
-        Multiply-adds: a task, and a merge, take an outer product of a mean of every class that the task has seen.
-    left : int
-        Values of the moments that all tasks leave.
-    """
-    spans, d = moments_spans(spans, n_classes, scatters), n_features
-    seen = sum(min(n_classes, span.stop - span.start) for span in spans)
-    products = scatters if scatters < n_classes else 1
-    return 2.0 * products * seen * d**2, seen * d + len(spans) * scatters * d**2
-
-
 def census_bytes(n_classes: int, spans: list[Span]) -> int:
     """Return the bytes of a census: the classes of every reading unit, and their counts."""
     return 16 * sum(min(n_classes, stop - start) for span in spans for start, stop in span.units)

@@ -1,0 +1,169 @@
+"""Count the errors of fitted classifiers on the rows held out, for all methods and sizes in one pass.
+
+Linear classifiers of all methods and sizes are scored by one matrix product, unless classes are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
+from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
+from mmpca_dist.evaluation.scores import error_line
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.methods.base.transform import centred, projected
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.tree_reduction import concatenated
+from mmpca_dist.passes.units import read_units
+from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
+from mmpca_dist.predictors.specification import Rule
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.labels import encode
+
+BLOCK_ROWS = 4096
+"""Rows that are scored at once."""
+MOST_DECISIONS = 4096
+"""Decisions on a row that one product of all columns makes. With more classes, products of the reduced rows are far
+smaller."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """L linear classifiers of few classes: decisions are ``(x - centre) @ weights + offsets``."""
+
+    numbers: list[int]
+    """Which of all classifiers they are."""
+    centre: NDArray[np.float64]
+    weights: NDArray
+    """Shape (d, L u), u = 1 for two classes, else C."""
+    offsets: NDArray[np.float64]
+
+    def errors(self, rows: NDArray, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.int64]:
+        """Return how many rows each classifier gets wrong, shape (L,)."""
+        decisions = centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets
+        if n_classes == 2:
+            return np.count_nonzero((decisions > 0) != (codes == 1)[:, None], axis=0)
+        by_class = decisions.reshape(len(rows), -1, n_classes)
+        return np.count_nonzero(np.argmax(by_class, axis=2) != codes[:, None], axis=0)
+
+
+@dataclass(frozen=True)
+class OfReduced:
+    """A classifier of reduced rows: its number among all, the columns of reduced rows that it takes, and itself."""
+
+    number: int
+    columns: NDArray[np.intp]
+    rule: FittedClassifier
+
+
+@dataclass(frozen=True)
+class Head:
+    """Classifiers that are scored on the rows of a part held out."""
+
+    part: int
+    scored: Sequence[tuple[Reduction, ClassifierSection]]
+    """R of them."""
+    of_reduced: Sequence[OfReduced]
+    """Those that take reduced rows, ``projected(x, matrix, mean)``."""
+    matrix: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
+    classes: NDArray
+    product: _Product | None = None
+    """The others."""
+
+    def count_errors(self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return how many of the rows ``held_out`` of X every classifier gets wrong, shape (R,)."""
+        errors = np.zeros(len(self.scored), np.int64)
+        for start in range(0, len(held_out), BLOCK_ROWS):
+            block = held_out[start : start + BLOCK_ROWS]
+            rows, true = X[block], codes[block]
+            if self.product is not None:
+                errors[self.product.numbers] += self.product.errors(rows, true, len(self.classes))
+            if self.of_reduced:
+                Z = projected(rows, self.matrix, self.mean, np.dtype(np.float64))
+                for each in self.of_reduced:
+                    named = each.rule.predict(Z[:, each.columns])
+                    errors[each.number] += np.count_nonzero(named != self.classes[true])
+        return errors
+
+    def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return the lines of a record, given the errors of every classifier."""
+        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
+
+
+Rules = Mapping[tuple[int, str], Rule]
+"""Classifiers from moments by position of the method and size, and label."""
+
+
+def make_head(
+    part: int, statistics: Statistics, reductions: Reductions, classifiers: Classifiers, rules: Rules, dtype: Any
+) -> Head:
+    """Combine all classifiers from moments, of every method and size."""
+    scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
+    centre, classes = statistics.mean, statistics.moments.classes
+    n_decisions = len(scored) * (1 if len(classes) == 2 else len(classes))
+    numbers, weights, offsets, of_reduced = [], [], [], []
+    for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
+        parts = linear_parts(rule)
+        if parts is None or n_decisions > MOST_DECISIONS:
+            of_reduced.append(OfReduced(number, item.columns, rule))
+            continue
+        coef, intercept = parts
+        A = reductions.matrix[:, item.columns]
+        middle = centre if reductions.mean is None else centre - reductions.mean
+        weights.append(A @ coef.T)
+        offsets.append(coef @ (A.T @ middle) + intercept)
+        numbers.append(number)
+    product = None
+    if numbers:
+        product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
+    return Head(part, scored, of_reduced, reductions.matrix, reductions.mean, classes, product)
+
+
+Totals = tuple[NDArray[np.int64], Sample | None]
+"""Errors, shape (H, R), and rows to measure margins on."""
+
+
+def score_heads(
+    rows: Rows, splits: Splits, heads: Sequence[Head], name: str, sampling: Sampling | None = None
+) -> Totals:
+    """Count the errors of H heads, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
+    if sampling is None and not heads[0].scored:
+        return np.zeros((len(heads), 0), np.int64), None
+    return rows.pass_over(_ScoreSpan(rows.dataset, splits, heads, sampling), _add, name)
+
+
+def _add(left: Totals, right: Totals) -> Totals:
+    sample = None if left[1] is None or right[1] is None else concatenated(left[1], right[1])
+    return left[0] + right[0], sample
+
+
+@dataclass(frozen=True)
+class _ScoreSpan:
+    """The task: errors of all classifiers on the rows of every part held out, and a sample of rows."""
+
+    dataset: Dataset
+    splits: Splits
+    heads: Sequence[Head]
+    sampling: Sampling | None
+
+    def __call__(self, span: Span) -> Totals:
+        errors = np.zeros((len(self.heads), max(len(head.scored) for head in self.heads)), np.int64)
+        samples = []
+        for start, X in read_units(self.dataset, span):
+            labels = self.dataset.read_labels(start, start + len(X))
+            parts = self.splits.codes(start, start + len(X), labels)[0]
+            codes = encode(labels, self.splits.classes, self.dataset.uri)
+            for h, head in enumerate(self.heads):
+                errors[h, : len(head.scored)] += head.count_errors(X, codes, np.flatnonzero(parts == head.part))
+            if self.sampling is not None:
+                samples.append(self.sampling.take(start, X, parts, codes))
+        return errors, concatenated(*samples) if samples else None

@@ -1,0 +1,154 @@
+"""What an evaluation asks for: methods, classifiers, and the sizes of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.evaluation.splits import PartSizes
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
+from mmpca_dist.predictors.fits import FittedRows, choose_C, fit_rows
+
+
+class EvaluatedMethod(Protocol):
+    """A method with its options."""
+
+    @property
+    def label(self) -> str:
+        """What results call it."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs to know of the rows."""
+
+    def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
+        """Return its estimator, with parameters that all methods share."""
+
+
+@dataclass(frozen=True)
+class Classifiers:
+    """The classifiers of an evaluation."""
+
+    specs: Sequence[ClassifierSection]
+    penalties: Mapping[str, float] = field(default_factory=dict)
+    """C by the classifier's label, where one was chosen for all splits."""
+    seed: int = 0
+    """Of the folds by which C is chosen within the rows that train."""
+
+    @property
+    def from_moments(self) -> list[ClassifierSection]:
+        """Those that need no rows to be fitted."""
+        return [spec for spec in self.specs if is_from_moments(spec)]
+
+    @property
+    def from_rows(self) -> list[ClassifierSection]:
+        """Those that are fitted to reduced rows."""
+        return [spec for spec in self.specs if not is_from_moments(spec)]
+
+    @property
+    def linear_rules(self) -> list[ClassifierSection]:
+        """Fisher, or where that is not asked for lda: linear, and from moments."""
+        fisher, lda = ([spec for spec in self.specs if spec.name == name] for name in ("fisher", "lda"))
+        return fisher or lda
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of penalties that were chosen, in one sentence."""
+        if not self.penalties:
+            return []
+        return [
+            f"C of {', '.join(self.penalties)} was chosen on all rows, those held out included, as in the paper "
+            "(C: auto): errors may be too low. C: nested chooses it from the rows that train alone."
+        ]
+
+    def fit_rows(
+        self,
+        spec: ClassifierSection,
+        Z: Any,
+        y: NDArray,
+        groups: NDArray | None = None,
+        on_pass: Callable[[], None] | None = None,
+    ) -> FittedRows:
+        """Fit a classifier to reduced rows that train, with its penalty, which is chosen first where it is nested."""
+        penalties = choose_C([spec], Z, y, groups, seed=self.seed) if spec.C == "nested" else self.penalties
+        return fit_rows(spec, Z, y, C=penalties.get(spec.label), on_pass=on_pass)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRequest:
+    """What is evaluated, on which parts, and how."""
+
+    methods: Sequence[EvaluatedMethod]
+    sizes: Sequence[int]
+    """Numbers of components of each method, ascending."""
+    needs: Needs
+    """Of all methods together."""
+    classifiers: Classifiers
+    parts: PartSizes
+    merged: bool
+    """Whether moments of the parts are merged; else all rows are read into memory."""
+    margins: bool
+    """Whether to measure margins."""
+    n_blocks: int
+    """Blocks of components of all methods, one for most."""
+    precision: str = "single"
+    standardize: bool = False
+    solver: SolverOptions = field(default_factory=SolverOptions)
+
+    def reducer(self, method: EvaluatedMethod, n_components: int) -> MomentReducer:
+        """Return the estimator of a method."""
+        return method.reducer(n_components, standardize=self.standardize, precision=self.precision)
+
+    @property
+    def n_classes(self) -> int:
+        return self.parts.counts.shape[1]
+
+    @property
+    def n_held_out(self) -> int:
+        """Parts that are held out in turn in each split."""
+        return len(self.parts.held_out)
+
+    @property
+    def tested(self) -> int:
+        """Rows of the largest part that is held out."""
+        return int(self.parts.n_tested.max())
+
+    @property
+    def fits(self) -> int:
+        """Parts held out, of all splits together: so many times every method is fitted."""
+        return self.parts.n_splits * self.n_held_out
+
+    @property
+    def width(self) -> int:
+        """Columns of the reduced rows of all methods together."""
+        return self.n_blocks * max(self.sizes)
+
+    @property
+    def n_models(self) -> int:
+        """Methods and sizes."""
+        return len(self.methods) * len(self.sizes)
+
+    @property
+    def nested(self) -> bool:
+        """Whether a classifier chooses a penalty within the rows that train."""
+        return any(spec.C == "nested" for spec in self.classifiers.specs)
+
+    @property
+    def decisions(self) -> int:
+        """Decisions from moments on every row, of all methods, sizes and classifiers."""
+        scores = 1 if self.n_classes == 2 else self.n_classes
+        return self.n_models * len(self.classifiers.from_moments) * scores
+
+    @property
+    def measuring(self) -> list[ClassifierSection]:
+        """The classifiers that are known, by their names, to measure margins."""
+        if not self.margins:
+            return []
+        classifiers = self.classifiers
+        return [spec for spec in classifiers.from_rows if spec.classifier.linear] or classifiers.linear_rules
