@@ -24,7 +24,7 @@ from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, de
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
-from mmpca_dist.tables.readers.zarr_bounds import member
+from mmpca_dist.tables.readers.zarr_members import member
 from mmpca_dist.tables.times import as_times
 
 TABLE = "mmpca-table"
@@ -35,8 +35,6 @@ ROWS = "mmpca-rows"
 """Attribute of a group: the number of rows and columns written, and their type; earlier versions record nothing."""
 TOKEN = re.compile("[0-9a-f]{32}")
 """The name of a sub-group that holds a table."""
-SPARSEST, FEWEST_CHUNKS = 1000, 10_000
-"""Of more chunks than ``FEWEST_CHUNKS``, at least one in ``SPARSEST`` is stored; else the metadata are made up."""
 CHUNK_NUMBER = re.compile(r"\d{1,18}")
 AGAIN = " It is damaged: write it again, or restore it from its source."
 
@@ -106,10 +104,10 @@ class ZarrGroupRows(Dataset):
 
     def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
         """Refuse missing chunks, which Zarr silently reads as fill values; ``what`` they hold, such as rows."""
-        chunks = StoredChunks.of(self.table, name, array)
         if self.missing_chunks == "fill":
-            chunks.refuse_made_up(f"{self.uri}/{name}")
-        elif chunks.n_missing:
+            return
+        chunks = StoredChunks.of(self.table, name, array)
+        if chunks.n_missing:
             first, size = chunks.first_missing, chunks.shape[0]
             start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
@@ -125,7 +123,6 @@ class ZarrGroupRows(Dataset):
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
         if not chunks.n_missing:
             return None
-        chunks.refuse_made_up(f"{self.uri}/{labels.path}")
         stretches = chunks.missing_rows(self.n_rows)
         n_rows = sum(stop - start for start, stop in stretches)
         return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
@@ -211,15 +208,6 @@ class StoredChunks:
             number, within = divmod(number, size)
             index.append(within)
         return tuple(reversed(index))
-
-    def refuse_made_up(self, where: str) -> None:
-        """Refuse an array of which next to nothing is stored."""
-        total = math.prod(self.grid)
-        if total > FEWEST_CHUNKS and len(self.stored) * SPARSEST < total:
-            raise InputError(
-                f"{where} declares {total:,} chunks, of which {len(self.stored):,} are stored: next to nothing is "
-                "there. Its metadata are damaged or made up, or the chunks were not copied."
-            )
 
 
 @dataclass(frozen=True)

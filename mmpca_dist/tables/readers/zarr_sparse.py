@@ -17,9 +17,9 @@ from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.dataset import Dataset, check_table, readable
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
-from mmpca_dist.tables.readers.zarr_bounds import member
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
+from mmpca_dist.tables.readers.zarr_members import member
 
 PARTS = ("data", "indices", "indptr")
 CSR, CSC = "csr_matrix", "csc_matrix"
