@@ -25,7 +25,7 @@ from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.changes import Watch, identity_of
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.mapped_rows import MappedRows, mapped
+from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.formats import open_dataset
 
 
@@ -60,7 +60,7 @@ def _open_dataset(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
             "many at most, or n_components: auto."
         )
-    stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+    stored = dataset.stored
     shape = section.image_shape or stored.image_shape
     if shape is not None and shape[0] * shape[1] != stored.n_features:
         raise InputError(

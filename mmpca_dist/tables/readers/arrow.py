@@ -14,7 +14,7 @@ import struct
 import uuid
 from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class ArrowDataset(ColumnRows):
         self._token = uuid.uuid4().hex
         schema, batches = _metadata(request.uri, self._token)
         super().__init__(request, schema)
-        self.n_rows = sum(batch.n_rows for batch in batches)
+        self.facts = replace(self.facts, n_rows=sum(batch.n_rows for batch in batches))
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
         for number, batch in enumerate(batches):
             refuse_larger(batch.n_rows * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)

@@ -6,7 +6,7 @@ import functools
 import uuid
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ class ParquetDataset(ColumnRows):
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
         self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         self._groups: list[RowGroup] = []
-        self.n_rows = 0
+        n_rows = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
@@ -58,8 +58,9 @@ class ParquetDataset(ColumnRows):
                 group = metadata.row_group(number)
                 self._refuse_oversized(group, f"Row group {number} of {file}")
                 if group.num_rows:
-                    self._groups.append(RowGroup(file, number, self.n_rows, group.num_rows))
-                self.n_rows += group.num_rows
+                    self._groups.append(RowGroup(file, number, n_rows, group.num_rows))
+                n_rows += group.num_rows
+        self.facts = replace(self.facts, n_rows=n_rows)
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
     def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:

@@ -24,7 +24,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import check_table, chunk_edges, fill
+from mmpca_dist.tables.dataset import Facts, check_table, chunk_edges, fill
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
 
 CRC_BYTES = 4
@@ -42,14 +42,14 @@ METADATA_KEYS = {
 class ZarrDataset(ZarrGroupRows):
     """Dense rows of a Zarr group, in one array (n, d), chunked along rows or along both axes."""
 
-    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        rows = array_of(group, self.features, self.uri)
-        check_table(self._where, rows.shape, rows.dtype, n_labels)
-        self.n_rows, self.n_features = rows.shape
-        self.dtype = rows.dtype
+    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+        rows = array_of(group, self.features, self._address)
+        check_table(where, rows.shape, rows.dtype, n_labels)
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
-        self.read_overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
         self._refuse_missing(self.features, rows, "rows")
+        n_rows, n_features = rows.shape
+        overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
+        return Facts(self._address, n_rows, n_features, rows.dtype, read_overhead=overhead)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
