@@ -34,7 +34,7 @@ def test_a_blosc_chunk_that_is_cut_short_is_damage(version, tmp_path):
     assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
     for path in chunk_files(tmp_path / "a.zarr" / "X"):
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="ends early"):
+    with pytest.raises((ValueError, RuntimeError), match=r"ends early|encoded value is invalid"):
         open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS)
 
 

@@ -100,7 +100,7 @@ def test_a_journal_of_another_program_is_none(tmp_path):
     work = tmp_path / "a.zarr.partial"
     mine = [put(work / name) for name in ("old/a", "new/b")]
     (work / "ingest.json").write_text('{"job": 7}')
-    with pytest.raises(OutputError, match="written by another program"):
+    with pytest.raises(DamageError, match="written by another program"):
         ingest("bundled:iris", tmp_path / "a.zarr")
     (cleaned,) = clean(str(tmp_path))
     assert "left alone" in str(cleaned)
@@ -119,7 +119,7 @@ def test_a_run_that_a_numbered_link_leads_to_keeps_its_scratch(finished, tmp_pat
 def test_a_record_of_another_program_is_no_transform(finished, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new/transform.json").write_text('{"rows": 1}')
-    with pytest.raises(OutputError, match="written by another program"):
+    with pytest.raises(DamageError, match="written by another program"):
         transform(TransformConfig(output=str(finished), dataset="bundled:iris", destination=str(tmp_path / "new")))
 
 

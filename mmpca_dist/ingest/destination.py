@@ -149,12 +149,8 @@ class Destination:
         uri = storage.join(self.work, JOURNAL)
         if not storage.exists(uri):
             return
-        journal = storage.read_json(uri)
-        if set(journal) != (set() if self.is_local else {"table", "new", "old"}):
-            raise OutputError(
-                f"{uri} was written by another program, and an ingest to {self.uri} works in the same folder. Move "
-                "that folder, or choose another destination."
-            )
+        remedy = f"An ingest to {self.uri} works there: move it, or choose another destination."
+        journal = storage.read_json(uri, remedy)
         if self.is_local:
             self._tidy_folders(Path(self.work, NEW), Path(self.work, OLD))
         else:

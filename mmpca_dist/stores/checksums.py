@@ -51,7 +51,9 @@ def from_json(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("it holds no JSON object")
-    if value.pop(CHECKSUM, None) != _digest(value):
+    if CHECKSUM not in value:
+        raise ValueError("it has no checksum, and may be written by another program")
+    if value.pop(CHECKSUM) != _digest(value):
         raise ValueError("its checksum does not match")
     return value
 
