@@ -23,7 +23,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.tables import memory_limits
-from mmpca_dist.tables.changes import Watch, identity_of
+from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.formats import open_dataset
@@ -103,7 +103,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     if not run.exists:
         refuse_inside(config.output, (dataset.uri,))
     watch = Watch.of(watched)
-    identity = Identity(identity_of(dataset), purpose, digest_of_parts(config, dataset, purpose))
+    identity = Identity(dataset.fingerprint(), purpose, digest_of_parts(config, dataset, purpose))
     run.check(config, identity)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists

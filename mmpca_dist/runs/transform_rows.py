@@ -29,7 +29,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.stores.zarr_stores import reading_own
-from mmpca_dist.tables.changes import Watch, identity_of
+from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels
 
@@ -169,7 +169,7 @@ class _Task:
         outputs = [uri for projector in projectors for uri in projector.uris]
         run_key, watch = run.header()["key"], Watch.of(dataset.addresses)
         names = (config.features, config.label, outputs)
-        key = storage.digest(run_key, identity_of(dataset), *names)
+        key = storage.digest(run_key, dataset.fingerprint(), *names)
         done = _record(destination)
         if done is None or done["key"] != key:
             _refuse_content(destination)

@@ -30,9 +30,9 @@ from mmpca_dist.tables.times import as_times
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
 ARRAYS = "mmpca-arrays"
-"""Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
+"""Attribute of a group: the names of the arrays that an ingest wrote."""
 ROWS = "mmpca-rows"
-"""Attribute of a group: the number of rows and columns written, and their type; earlier versions record nothing."""
+"""Attribute of a group: the number of rows and columns that an ingest wrote, and their type."""
 TOKEN = re.compile("[0-9a-f]{32}")
 """The name of a sub-group that holds a table."""
 CHUNK_NUMBER = re.compile(r"\d{1,18}")
