@@ -100,8 +100,8 @@ class Destination:
     def _others(self) -> list[str]:
         """Return what lies in a group beside the arrays that an ingest wrote."""
         attributes = self._attributes()
-        token = attributes.get(TABLE)
-        written = attributes.get(ARRAYS, []) if token is None else [token]
+        token, arrays = attributes.get(TABLE), attributes.get(ARRAYS)
+        written = [token] if token is not None else arrays if isinstance(arrays, list) else []
         others = [name for name in storage.names_in(self.uri) if name != METADATA and name not in written]
         return others + (Destination(storage.join(self.uri, token))._others() if isinstance(token, str) else [])
 
