@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -104,9 +102,6 @@ def test_missing_values_and_texts_are_refused_by_name(tmp_path):
         found.read_rows(0, 20)
     with pytest.raises(ColumnError, match=r"Column 'note' of .* has type string"):
         open_dataset(write(tmp_path / "text.arrow", table(20)))
-    views = table(20, view=pa.array(["a"] * 20, pa.string_view()))
-    with pytest.raises(ColumnError, match=r"Column 'view' .* has type string_view, which is not read from Arrow files"):
-        open_dataset(write(tmp_path / "view.arrow", views))
 
 
 def test_streams_and_other_files_are_named(tmp_path):
@@ -153,16 +148,7 @@ def test_whatever_is_cut_off_or_flipped_ends_in_rows_or_in_one_sentence(compress
     assert 50 < refused < 400
 
 
-def test_a_buffer_that_declares_more_than_memory_is_refused_before_it_is_unpacked(tmp_path):
-    path = tmp_path / "t.arrow"
-    write(path, table(1000).drop_columns("note"), batch=1000, compression="zstd")
-    data, sizes = path.read_bytes(), [struct.pack("<q", n) for n in (4000, 8000, 2000)]
-    for size in sizes:  # of columns a, b and c
-        assert data.count(size + b"\x28\xb5\x2f\xfd") >= 1
-        path.write_bytes(data.replace(size + b"\x28\xb5\x2f\xfd", struct.pack("<q", 1 << 44) + b"\x28\xb5\x2f\xfd", 1))
-        found = open_dataset(path)
-        with pytest.raises(InputError, match=r"Record batch 0 of .* takes 16.00 TiB once it is unpacked"):
-            found.read_rows(0, 10)
-    path.write_bytes(data)
+def test_a_batch_that_declares_more_than_memory_is_refused(tmp_path):
+    write(tmp_path / "t.arrow", table(1000).drop_columns("note"), batch=1000, compression="zstd")
     with within(1000, "the test's"), pytest.raises(InputError, match=r"Record batch 0 of .* smaller record batches"):
-        open_dataset(path)
+        open_dataset(tmp_path / "t.arrow")

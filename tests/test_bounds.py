@@ -1,4 +1,4 @@
-"""What Zarr declares, and what it unpacks to, is bounded before it takes memory; no code in data is run."""
+"""What Zarr declares is bounded before it takes memory; damaged metadata are named; no code in data is run."""
 
 from __future__ import annotations
 
@@ -13,126 +13,28 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.table_files import COLUMNS, ROWS, X, Y, change, store
-from hypothesis import given
-from hypothesis import strategies as st
-from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
+from zarr.codecs import BloscCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.tables import memory_limits
-
-BOMB = bytes(50 << 20)
-
-
-def streamed(raw):
-    """Return a zstd frame that does not say how long it is."""
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as file:
-        file.write(raw)
-        file.flush()
-    return sink.getvalue().to_pybytes()
-
-
-def skipped(raw):
-    """Return zstd frames, of which the first is small, and the second is to be skipped."""
-    zstd = numcodecs.Zstd()
-    return zstd.encode(bytes(8)) + b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd" + zstd.encode(raw)
-
-
-V3 = {
-    "zstd": (ZstdCodec(), numcodecs.Zstd().encode),
-    "zstd, streamed": (ZstdCodec(), streamed),
-    "zstd, in frames": (ZstdCodec(), skipped),
-    "blosc": (BloscCodec(), numcodecs.Blosc().encode),
-    "gzip": (GzipCodec(), numcodecs.GZip().encode),
-}
-V2 = {
-    **{name: encode for name, (_, encode) in V3.items()},
-    "lz4": numcodecs.LZ4().encode,
-    "zlib": numcodecs.Zlib().encode,
-    "bz2": numcodecs.BZ2().encode,
-    "lzma": numcodecs.LZMA().encode,
-}
 
 
 def chunk_files(folder):
     return [path for path in Path(folder).rglob("*") if path.is_file() and path.name.split(".")[0].isdigit()]
 
 
-@pytest.mark.parametrize("array", ["X", "y"])
-@pytest.mark.parametrize("shards", [None, (20, COLUMNS)])
-@pytest.mark.parametrize("name", V3)
-def test_a_chunk_of_zarr_3_that_unpacks_to_more_is_refused(name, shards, array, tmp_path, monkeypatch):
-    codec, encode = V3[name]
-    store(tmp_path / "a.zarr", compressors=codec)
-    assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
-    if shards is not None:
-        if array == "y" or name.startswith("zstd,"):
-            pytest.skip("shards hold what their codec writes")
-        bomb_in_shard(tmp_path / "a.zarr", codec, shards)
-    else:
-        for path in chunk_files(tmp_path / "a.zarr" / array):
-            path.write_bytes(encode(BOMB))
-    refused_as_it_is_read(open_dataset(tmp_path / "a.zarr"), array)
-
-
-def bomb_in_shard(folder, codec, shards):
-    """Declare chunks smaller than those that are in the shard."""
-    rows = np.zeros((ROWS, 1 << 20))
-    zarr.open_group(folder, mode="a").create_array(
-        "X", data=rows, chunks=(10, 1 << 20), shards=(20, 1 << 20), compressors=codec, overwrite=True,
-        config={"write_empty_chunks": True},
-    )  # fmt: skip
-    path = folder / "X" / "zarr.json"
-    found = json.loads(path.read_text())
-    found["shape"] = [ROWS, COLUMNS]
-    found["chunk_grid"]["configuration"]["chunk_shape"] = [20, COLUMNS]
-    found["codecs"][0]["configuration"]["chunk_shape"] = [10, COLUMNS]
-    path.write_text(json.dumps(found))
-
-
-@pytest.mark.parametrize("array", ["X", "y"])
-@pytest.mark.parametrize("name", V2)
-def test_a_chunk_of_zarr_2_that_unpacks_to_more_is_refused(name, array, tmp_path):
-    codec = numcodecs.get_codec({"id": name.partition(",")[0]})
-    store(tmp_path / "a.zarr", 2, compressors=codec)
-    assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
-    for path in chunk_files(tmp_path / "a.zarr" / array):
-        path.write_bytes(V2[name](BOMB))
-    refused_as_it_is_read(open_dataset(tmp_path / "a.zarr"), array)
-
-
-def refused_as_it_is_read(dataset, array):
-    with pytest.raises((ValueError, RuntimeError), match=r"unpacks to more than the|Destination buffer is too small"):
-        if array == "X":
-            dataset.read_rows(0, ROWS)
-        else:
-            dataset.read_labels(0, ROWS)
-
-
-@pytest.mark.parametrize("name", V2)
-@given(size=st.integers(0, 3000), seed=st.integers(0, 5), share=st.floats(0, 1))
-def test_whatever_fits_is_unpacked_as_ever(name, size, seed, share):
-    from mmpca_dist.tables.readers import zarr_bounds
-
-    rng = np.random.default_rng(seed)
-    raw = rng.integers(0, 256, size, np.uint8)
-    raw[rng.random(size) < share] = 0
-    codec = numcodecs.get_codec({"id": name.partition(",")[0]})
-    encoded = np.frombuffer(V2[name](raw.tobytes() or b"\0"), np.uint8)
-    expected = bytes(codec.decode(encoded))
-    assert bytes(zarr_bounds._unpacked(codec, len(expected), encoded)) == expected
-
-
-def test_a_blosc_chunk_of_zarr_2_that_is_cut_short_is_damage(tmp_path):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_blosc_chunk_that_is_cut_short_is_damage(version, tmp_path):
     """numcodecs reads on beyond its end."""
-    store(tmp_path / "a.zarr", 2, compressors=numcodecs.Blosc())
+    codec = numcodecs.Blosc() if version == 2 else BloscCodec()
+    store(tmp_path / "a.zarr", version, compressors=codec)
+    assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
     for path in chunk_files(tmp_path / "a.zarr" / "X"):
-        path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(ValueError, match="ends early"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises((ValueError, RuntimeError), match=r"ends early|encoded value is invalid"):
         open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS)
 
 
@@ -190,17 +92,7 @@ def test_absurd_shapes_of_zarr_are_one_sentence(size, missing, tmp_path):
     except InputError as error:
         assert "\n" not in str(error)
     else:
-        assert size == 20.0 and found.n_rows == ROWS
-
-
-@pytest.mark.parametrize("missing", ["refuse", "fill"])
-def test_labels_that_are_only_declared(missing, tmp_path):
-    """The rows are few and wide, the labels as many as rows are said to be."""
-    folder = store(tmp_path / "a.zarr", rows=np.ones((ROWS, COLUMNS)))
-    change(folder, "X", shape=[10**10, COLUMNS], chunk=[10**9, COLUMNS])
-    change(folder, "y", shape=[10**10], chunk=[10])
-    with memory_limits.within(1 << 40, "the test"), pytest.raises(InputError, match=r"lacks|next to nothing is there"):
-        open_dataset(folder, missing_chunks=missing)
+        assert found.n_rows == ROWS if size == 20.0 else missing == "fill"
 
 
 def test_a_sparse_grid_of_chunks_is_filled_as_before(tmp_path):
@@ -274,17 +166,6 @@ def test_labels_of_objects_are_one_sentence(tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "dtype": "|O", "fill_value": None}))
     with pytest.raises(MmpcaError):
         open_dataset(folder).read_labels(0, ROWS)
-
-
-def test_texts_that_are_only_declared(tmp_path):
-    """Forty gigabytes of references for a chunk of four bytes."""
-    group = zarr.open_group(store(tmp_path / "a.zarr"), mode="a")
-    names = group.create_array("names", shape=(ROWS,), chunks=(ROWS,), dtype=str, compressors=None)
-    names[:] = np.asarray(["a"] * ROWS, object)
-    (path,) = chunk_files(tmp_path / "a.zarr" / "names")
-    path.write_bytes((2**32 - 1).to_bytes(4, "little"))
-    with pytest.raises(MmpcaError, match="declares 4,294,967,295 texts where 20 belong"):
-        open_dataset(tmp_path / "a.zarr", label="names").read_labels(0, ROWS)
 
 
 @pytest.mark.parametrize("size", ABSURD, ids=str)

@@ -1,6 +1,5 @@
 """Rows that change while they are read: the command ends with what changed, and nothing is recorded of them."""
 
-import itertools
 import os
 import shutil
 from pathlib import Path
@@ -19,7 +18,6 @@ from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.checksums import from_json, to_json
-from mmpca_dist.tables import changes
 from mmpca_dist.tables.changes import Watch
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -41,14 +39,6 @@ def rewritten(path):
     os.utime(path, (1, 1))
 
 
-def in_secret(path):
-    """Change a value, and neither the size nor the modification time."""
-    before, data = path.stat(), bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
 def removed(path):
     path.unlink()
 
@@ -56,7 +46,6 @@ def removed(path):
 CHANGES = {
     longer: r"it has \d+ bytes, and had \d+",
     rewritten: r"it was modified at 1970-01-01 .*, and before that at 20",
-    in_secret: "its content is another, with the same size and modification time",
     removed: "it was removed",
 }
 
@@ -106,24 +95,24 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
 
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
-    changing(monkeypatch, score_stage, "score_splits", in_secret, Path(uri))
-    with pytest.raises(InputError, match="its content is another"):
+    changing(monkeypatch, score_stage, "score_splits", rewritten, Path(uri))
+    with pytest.raises(InputError, match="it was modified at 1970"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))
 
 
 def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
-    changing(monkeypatch, projection, "project_rows", in_secret, Path(new))
-    with pytest.raises(InputError, match=r"new.parquet changed while it was read: its content"):
+    changing(monkeypatch, projection, "project_rows", rewritten, Path(new))
+    with pytest.raises(InputError, match=r"new.parquet changed while it was read: it was modified"):
         transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
     assert not (tmp_path / "to").exists()
 
 
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
-    changing(monkeypatch, extend, "take_moments", in_secret, tmp_path / "inbox" / "a.npz")
-    with pytest.raises(InputError, match=r"a.npz changed while it was read: its content"):
+    changing(monkeypatch, extend, "take_moments", rewritten, tmp_path / "inbox" / "a.npz")
+    with pytest.raises(InputError, match=r"a.npz changed while it was read: it was modified"):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live" / "records").exists()
 
@@ -142,7 +131,7 @@ def put_back(path):
     path.with_name("restored").replace(path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["zarr", "npz"])
 @pytest.mark.parametrize("change", [mode_changed, put_back, linked])
 def test_changes_of_inodes_are_no_changes_of_content(change, kind, tmp_path, monkeypatch):
     uri = write(kind, tmp_path / "rows", X, Y)
@@ -157,10 +146,9 @@ def test_changes_of_inodes_are_no_changes_of_content(change, kind, tmp_path, mon
     assert results_hash(tmp_path / "run") == results_hash(tmp_path / "quiet" / "run")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", [mode_changed, put_back])
-def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, kind, tmp_path, monkeypatch):
-    uri, recorder = write(kind, tmp_path / "rows", X, Y), Recorder()
+def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, tmp_path, monkeypatch):
+    uri, recorder = write("zarr", tmp_path / "rows", X, Y), Recorder()
     with monkeypatch.context() as patch:
         patch.setattr(projection, "project_rows", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -170,7 +158,7 @@ def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, kind,
     assert recorder.ended["reduce"] and recorder.ended["solve"] and not recorder.ended["project"]
 
 
-@pytest.mark.parametrize("change", [longer, rewritten, in_secret])
+@pytest.mark.parametrize("change", [longer, rewritten])
 def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypatch):
     """The error says what changed; what was made of the rows as they were is kept."""
     uri, recorder = write("zarr", tmp_path / "rows", X, Y), Recorder()
@@ -185,35 +173,6 @@ def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypat
     )
     with pytest.raises(OutputError, match="its input has changed since"):
         run(config)
-
-
-def test_of_large_input_blocks_that_are_spread_over_all_files_have_checksums(tmp_path, monkeypatch):
-    """Of 540 bytes in six files, 20 blocks of three bytes have one, every 27 bytes."""
-    monkeypatch.setattr(changes, "CHECKED_BYTES", 60)
-    monkeypatch.setattr(changes, "CHECKED_BLOCK", 3)
-    for number in range(6):
-        (tmp_path / f"{number}").write_bytes(bytes(90))
-    watch, found = Watch.of([str(tmp_path)]), set()
-    for number, at in itertools.product(range(6), range(90)):
-        path = tmp_path / f"{number}"
-        for content in (bytes(at) + b"1" + bytes(89 - at), bytes(90)):
-            path.write_bytes(content)
-            os.utime(path, ns=(1, int(watch.states[str(path)].stamp)))
-            try:
-                watch.refuse_change([str(tmp_path)])
-            except InputError as error:
-                assert str(error).startswith(f"{path} changed") and any(content)
-                found.add(90 * number + at)
-    assert found == {at for at in range(540) if at % 27 < 3}
-
-
-@pytest.mark.parametrize("kind", ["zarr", "parquet", "csr"])  # others have checksums
-def test_rows_that_changed_in_secret_are_another_input(kind, tmp_path):
-    uri = write(kind, tmp_path / "rows", X, Y)
-    run(config_of(tmp_path, uri))
-    in_secret(first_file(uri))
-    with pytest.raises(OutputError, match="its input has changed since"):
-        run(config_of(tmp_path, uri))
 
 
 def test_object_stores_tell_versions_apart(bucket):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import dask.array as da
 import naive_row_maps as naive
@@ -261,7 +262,7 @@ def test_bad_rows_are_named_as_they_are_stored():
     bad = X.copy()
     bad[130, 4] = np.nan
     rows = rows_in_memory(bad, Y, "X")
-    rows.feature_names = list("abcdefg")
+    rows.facts = replace(rows.facts, feature_names=list("abcdefg"))
     maps = [UnitLength(), Fourier(n_components=3, gamma=1)]
     table = MappedRows(rows, maps, [{}, maps[1].fit(None, 7)])
     for one in (table, mapped(rows, [UnitLength()])):

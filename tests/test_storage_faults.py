@@ -38,7 +38,7 @@ def table(bucket, tmp_path):
 def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
     expected = fit(table, f"{bucket}/calm", ["pca"])
     for offset in range(2):
-        plan = {k: FAULTS[(k // 5 + offset) % len(FAULTS)] for k in range(3 + 2 * offset, 2000, 5)}
+        plan = {k: FAULTS[(k // 4 + offset) % len(FAULTS)] for k in range(3 + 2 * offset, 2000, 4)}
         s3_proxy.reset(plan)
         assert fit(table, f"{bucket}/out{offset}", ["pca"]) == expected
         assert len(s3_proxy.applied) > 20

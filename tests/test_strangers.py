@@ -9,8 +9,6 @@ import time
 import zipfile
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.serving import serving
@@ -29,7 +27,6 @@ from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables import labels, memory_limits
-from mmpca_dist.tables.readers import parquet_pages
 from mmpca_pipelines.ingest_table import IngestConfig
 from mmpca_pipelines.options import image_shape_of
 
@@ -87,86 +84,11 @@ def test_a_computer_runs_so_many_workers(cluster, options):
         refuse_misfit(ComputeConfig(cluster=cluster, workers=workers, options=options))
 
 
-@pytest.fixture
-def pool():
-    """Return a pool of Arrow's memory that knows its peak."""
-    before = pa.default_memory_pool()
-    found = pa.proxy_memory_pool(before)
-    pa.set_memory_pool(found)
-    yield found
-    pa.set_memory_pool(before)
-
-
-@pytest.mark.parametrize("kind", ["dictionary", "category", "prefixes"])
-def test_labels_that_repeat_a_long_text(kind, pool, tmp_path):
-    """A text that is stored once takes room for every row."""
-    names, plain = pa.array(["a" * 100_000, "b" * 100_000]), {"label": "DELTA_BYTE_ARRAY", "a": "PLAIN"}
-    texts = pa.DictionaryArray.from_arrays(pa.array(np.arange(2_000) % 2, pa.int32()), names)
-    if kind == "prefixes":
-        texts = names.take(pa.array(np.arange(2_000) // 1_000))
-    options = {"use_dictionary": False, "column_encoding": plain} if kind == "prefixes" else {}
-    table = pa.table({"a": np.arange(2_000) * 1.0, "label": texts})
-    pq.write_table(table, tmp_path / "a.parquet", store_schema=kind == "category", **options)
-    del table, texts
-    with memory_limits.within(8 * MIB, "the test"):
-        pool = pa.proxy_memory_pool(pool)
-        pa.set_memory_pool(pool)
-        with pytest.raises(InputError, match="hold one of 100000 characters"):
-            open_dataset(tmp_path / "a.parquet").read_labels(0, 2_000)
-    assert pool.max_memory() < 40 * MIB
-
-
-@pytest.mark.parametrize("features", ["columns", "list"])
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
-def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.tables.readers.parquet.unpacks_little", lambda *_: False)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((500, 4)).astype("f4"), [f"class {i % 7}" for i in range(500)]
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 4)
-    columns = {"x": lists} if features == "list" else {f"x{i}": X[:, i] for i in range(4)}
-    pq.write_table(
-        pa.table({**columns, "label": y}), tmp_path / "a.parquet", compression=compression, row_group_size=130,
-        data_page_version="2.0" if compression == "gzip" else "1.0", write_page_checksum=True,
-    )  # fmt: skip
-    for allowed in (1 << 30, 20_000):  # of which the second takes labels in batches
-        with memory_limits.within(allowed, "the test"):
-            dataset = open_dataset(tmp_path / "a.parquet")
-        assert np.array_equal(dataset.read_rows(0, 500), X)
-        assert dataset.read_labels(0, 500).tolist() == y
-
-
-@pytest.mark.parametrize("name", ["a", "a.b"])
-def test_a_page_that_declares_more_than_its_values(name, tmp_path):
-    path, n_rows = tmp_path / "a.parquet", 20_000
-    table = pa.table({name: np.zeros(n_rows), "label": np.arange(n_rows) % 2})
-    pq.write_table(table, path, compression="zstd", use_dictionary=False)
-    open_dataset(path).read_rows(0, n_rows)
-    data = bytearray(path.read_bytes())
-    at = pq.read_metadata(path).row_group(0).column(0).data_page_offset + 3
-    assert data[at - 1] == 0x15 and data[at + 2] < 128 <= data[at + 1]  # a number of three bytes
-    data[at : at + 3] = b"\xfe\xff\x7f"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"pages of column '{name}' of row group 0 .* declare 1,048,\d+ bytes"):
-        open_dataset(path).read_rows(0, n_rows)
-
-
-def test_pages_of_more_values_than_lists_have(tmp_path):
-    pq.write_table(pa.table({"a": np.zeros(100)}), tmp_path / "a.parquet")
-    column = pq.read_metadata(tmp_path / "a.parquet").row_group(0).column(0)
-    with (tmp_path / "a.parquet").open("rb") as file, pytest.raises(InputError, match="and 100 values, which is more"):
-        parquet_pages.CheckedColumns(file, [column], 99, "the test")
-
-
 @pytest.mark.parametrize("array", ["X", "y"])
-def test_empty_chunks_and_codecs_without_end(array, tmp_path):
+def test_empty_chunks(array, tmp_path):
     folder = store(tmp_path / "a.zarr")
     change(folder, array, chunk=[0, COLUMNS][: 2 if array == "X" else 1])
     with pytest.raises(InputError, match=r"which is empty|metadata are damaged"):
-        open_dataset(folder)
-    folder = store(tmp_path / "b.zarr")
-    squeeze = {"name": "gzip", "configuration": {"level": 5}}
-    change(folder, array, codecs=[{"name": "bytes", "configuration": {"endian": "little"}}, *[squeeze] * 1_000])
-    with pytest.raises(InputError, match="declares 1,001 codecs"):
         open_dataset(folder)
 
 

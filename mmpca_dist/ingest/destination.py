@@ -101,7 +101,7 @@ class Destination:
         """Return what lies in a group beside the arrays that an ingest wrote."""
         attributes = self._attributes()
         token, arrays = attributes.get(TABLE), attributes.get(ARRAYS)
-        written = arrays if isinstance(arrays, list) else ["X", "y"] if token is None else [token]
+        written = [token] if token is not None else arrays if isinstance(arrays, list) else []
         others = [name for name in storage.names_in(self.uri) if name != METADATA and name not in written]
         return others + (Destination(storage.join(self.uri, token))._others() if isinstance(token, str) else [])
 
@@ -149,12 +149,8 @@ class Destination:
         uri = storage.join(self.work, JOURNAL)
         if not storage.exists(uri):
             return
-        journal = storage.read_json(uri)
-        if set(journal) != (set() if self.is_local else {"table", "new", "old"}):
-            raise OutputError(
-                f"{uri} was written by another program, and an ingest to {self.uri} works in the same folder. Move "
-                "that folder, or choose another destination."
-            )
+        remedy = f"An ingest to {self.uri} works there: move it, or choose another destination."
+        journal = storage.read_json(uri, remedy)
         if self.is_local:
             self._tidy_folders(Path(self.work, NEW), Path(self.work, OLD))
         else:

@@ -21,7 +21,7 @@ from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, check_table, fill, readable, unit_edges
+from mmpca_dist.tables.dataset import Dataset, Facts, check_table, fill, readable, unit_edges
 from mmpca_dist.tables.labels import check_label_type, notes_on_missing_labels, refuse_made_up
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
@@ -200,7 +200,6 @@ class CsrStream(SparseRows):
     """
 
     def __init__(self, open_member: Callable[[str], NpyStream], names: list[str], label: str, uri: str) -> None:
-        self.uri = uri
         form = open_member("format") if "format" in names else None
         shape = open_member("shape")
         size = csr_shape(shape.read_all(), None if form is None else form.read_all(), uri)
@@ -210,10 +209,8 @@ class CsrStream(SparseRows):
         check_index_type(self._indices.dtype, uri)
         ends = open_member("indptr").read_all()
         check_row_ends(ends, size[0], len(self._data), len(self._indices), uri)
-        self._ends = ends.astype(np.int64)
-        self.n_rows, self.n_features = size
-        self.dtype = value_type(self._data.dtype)
-        self.resident_bytes = self._ends.nbytes
+        self._ends, dtype = ends.astype(np.int64), value_type(self._data.dtype)
+        self.facts = Facts(uri, *size, dtype, sparse=True, resident_bytes=self._ends.nbytes)
 
     def fingerprint(self) -> str:
         return ""

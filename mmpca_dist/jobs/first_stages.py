@@ -31,11 +31,11 @@ def _count(job: Job) -> CountRecord:
         "counts": census.counts.tolist(),
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
-        "image_shape": None if dataset.own_columns else job.config.dataset.image_shape or dataset.image_shape,
+        "image_shape": job.config.dataset.image_shape or dataset.image_shape,
         "notes": notes,
     }
     if isinstance(dataset, MappedRows) and dataset.own_columns:
-        source = dataset.source
+        record["image_shape"], source = None, dataset.source
         record["stored"] = {
             "n_features": source.n_features,
             "feature_names": source.feature_names,

@@ -15,7 +15,6 @@ from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables import memory_limits
-from mmpca_dist.tables.changes import identity_of
 from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
 from mmpca_dist.tables.readers.formats import open_dataset
@@ -70,7 +69,7 @@ class Inputs:
         """Return what makes this the same job as another."""
         parts = self.held_out.digest(Threads(self.config.compute.n_threads))
         models = None if self.fitted is None else self.fitted.header()["key"]
-        return Identity(self.asked, identity_of(self.dataset), self.purpose, parts, models)
+        return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
 
 def _opened(config: RunConfig, purpose: Purpose) -> Dataset:

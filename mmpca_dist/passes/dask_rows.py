@@ -23,6 +23,7 @@ from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, 
 from mmpca_dist.passes.tree_reduction import joined, merge_leaf
 from mmpca_dist.tables.dataset import (
     Dataset,
+    Facts,
     Span,
     Table,
     check_table,
@@ -49,11 +50,9 @@ class DaskRows(Table):
     """
 
     def __init__(self, X: da.Array) -> None:
-        self.uri = NAME
-        self.n_rows, self.n_features = X.shape
-        self.sparse = issparse(X._meta)
-        self.in_memory = not self.sparse
-        self.dtype = value_type(X.dtype) if self.sparse else X.dtype
+        sparse = issparse(X._meta)
+        dtype = value_type(X.dtype) if sparse else X.dtype
+        self.facts = Facts(NAME, X.shape[0], X.shape[1], dtype, sparse=sparse, kind="memory")
         self._edges = _block_edges(X)
         if self.sparse:
             self._edges = np.union1d(self._edges, grain_edges(self.n_rows, self.row_bytes))
@@ -67,7 +66,7 @@ class _TaskRows(Dataset):
     """Rows of one task under their row numbers in the whole array, with labels or targets from blocks."""
 
     def __init__(self, y: NDArray, start: int) -> None:
-        self.uri, self._y, self._start = NAME, y, start
+        self._y, self._start = y, start
 
     def fingerprint(self) -> str:
         return ""
@@ -83,14 +82,11 @@ class _TaskRows(Dataset):
 class _Blocks(_TaskRows):
     """The blocks of a task."""
 
-    in_memory = True
-
     def __init__(self, X: NDArray, y: NDArray, edges: NDArray[np.int64]) -> None:
         super().__init__(y, int(edges[0]))
         check_table(NAME, X.shape, X.dtype, len(y))
         self._X, self._edges = X, edges
-        self.n_rows, self.n_features = X.shape
-        self.dtype = X.dtype
+        self.facts = Facts(NAME, X.shape[0], X.shape[1], X.dtype, kind="memory")
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -107,7 +103,7 @@ class _SparseBlocks(_TaskRows, SparseRows):
         super().__init__(y, int(edges[0]))
         check_table(NAME, X.shape, X.dtype, len(y))
         self._X = SparseArray(X, None, NAME)
-        self.n_rows, self.n_features, self.dtype = X.shape[0], X.shape[1], self._X.dtype
+        self.facts = replace(self._X.facts, has_labels=True)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         return self._X._stored(start - self._start, stop - self._start)
@@ -122,8 +118,8 @@ class _StoredRows(_TaskRows):
     def __init__(self, reader: ZarrReader, y: NDArray, start: int) -> None:
         super().__init__(y, start)
         self._reader = reader
-        self.n_rows, self.n_features = reader.array.shape
-        self.dtype = reader.array.dtype
+        n_rows, n_features = reader.array.shape
+        self.facts = Facts(NAME, n_rows, n_features, reader.array.dtype)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

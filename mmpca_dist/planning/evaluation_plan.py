@@ -129,8 +129,7 @@ class _SomeRows(Relabelled):
     """So many rows of a data set, taken into memory: what plans ask for, and nothing to read."""
 
     def __init__(self, rows: Dataset, n_rows: int) -> None:
-        super().__init__(rows)
-        self.n_rows, self.resident_bytes = n_rows, 0
+        super().__init__(rows, n_rows=n_rows, resident_bytes=0)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

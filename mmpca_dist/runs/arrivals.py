@@ -13,7 +13,6 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import ReduceRecord
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
-from mmpca_dist.tables.changes import identity_of
 from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.formats import FORMATS, open_dataset
 from mmpca_dist.tables.readers.parquet_folders import has_log, holds_parquet
@@ -30,7 +29,7 @@ OPENED = {"uri", "features", "label", "drop", "missing_chunks"}
 class Arrival:
     """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times.
 
-    The fingerprint omits the times of inodes, which change when an inbox is copied or restored.
+    The fingerprint is that of names, sizes and modification times: an inbox may be copied or restored.
     """
 
     name: str
@@ -79,7 +78,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
         dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
-        if run.header()["fingerprint"] == identity_of(dataset):
+        if run.header()["fingerprint"] == dataset.fingerprint():
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
     return [entry]

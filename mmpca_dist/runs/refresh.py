@@ -44,7 +44,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.changes import Watch
-from mmpca_dist.tables.dataset import Dataset, Table, make_spans
+from mmpca_dist.tables.dataset import Dataset, Facts, Table, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels, unite
 
 
@@ -327,5 +327,4 @@ class _MergedTable(Table):
     """All rows of a refreshed run, for its report, without access to them."""
 
     def __init__(self, count: CountRecord) -> None:
-        self.uri, self.n_rows, self.n_features = count["uri"], count["n_rows"], count["n_features"]
-        self.dtype = np.dtype(count["dtype"])
+        self.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))

@@ -21,24 +21,15 @@ ALLOWED_PROTOCOLS = "MMPCA_PROTOCOLS"
 """The environment variable by which a machine allows others of fsspec's protocols, separated by commas."""
 ONE_VERSION = re.compile(r"\?(versionid|generation)=", re.IGNORECASE)
 
-SECRET_NAME = re.compile(
-    r"(token|key(_?id)?|secret|sig|signature|auth|sas|code|passw(or)?d|passphrase|pwd|credentials?|authorization|"
-    r"googleaccessid)$|^pass$|^x-(amz|goog)-",
+SECRET_PARAMETER = re.compile(
+    r"[?#](.*[?&;#])?(([^=?&;#]*[-_.])?(access|account|api|auth|session|shared)?"
+    r"(token|key|secret|sig|signature|auth|sas|passw(or)?d|credentials?)=|x-(amz|goog)-|\w*accesskeyid=)",
     re.IGNORECASE,
 )
-HARMLESS = re.compile(
-    r"monkey|turkey|(bar|country|error|geo|lang(uage)?|post(al)?|status|uni|zip)[_-]?code", re.IGNORECASE
-)
-"""Names of other things that end alike."""
-PARAMETER = re.compile(r"(?:^|[?&;#,\s])([^?&;#,\s=]*?)[\s\[\]]*=")
-"""The name of a parameter of a query, a fragment or a segment of the path."""
-PROTOCOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-BUCKET_ALONE = (*S3, *GCS)
-"""Before the path these have the name of a bucket and nothing else."""
-CONTAINER_AT_ACCOUNT = (*AZURE, "wasb", "wasbs")
-"""These may have a container and the host of an account, ``container@account.dfs.core.windows.net``."""
-MAX_DECODINGS = 7
-"""No tool encodes an address more often, except to hide what it says."""
+"""A parameter of a query or a fragment that holds a credential: its name ends with one of these words."""
+HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#;]*)")
+WITHOUT_USER = (*S3, *GCS, "http", "https")
+"""Before ``@`` these can only have credentials."""
 
 
 def is_local(uri: str) -> bool:
@@ -136,15 +127,13 @@ def join(uri: str, *parts: str) -> str:
 
 
 def refuse_secrets(uri: str) -> None:
-    """Raise an ``InputError`` for a URL that holds a password, a key or a signature; the message does not repeat it."""
-    if "://" not in uri:
-        return
-    readings = [uri]
-    while len(readings) <= MAX_DECODINGS + 1 and (decoded := unquote(readings[-1])) != readings[-1]:
-        readings.append(decoded)
-    if len(readings) > MAX_DECODINGS + 1 or any(map(_has_secret, readings)):
-        protocol = uri.partition("://")[0]
-        which = f"that begins with {protocol}:// " if PROTOCOL_NAME.fullmatch(protocol) else ""
+    """Raise an ``InputError`` for a URL with a password, a key or a signature, as it stands or once decoded.
+
+    The message does not repeat the address.
+    """
+    if "://" in uri and (_has_secret(uri) or _has_secret(unquote(uri))):
+        protocol = HOST.match(uri)
+        which = f"that begins with {protocol[1]}:// " if protocol else ""
         raise InputError(
             f"An address {which}carries credentials (a user and password, a key, a token or a signature); it is not "
             "repeated here. Credentials come from the environment only, as the store's own tools read them: take them "
@@ -153,23 +142,12 @@ def refuse_secrets(uri: str) -> None:
 
 
 def _has_secret(uri: str) -> bool:
-    tail = re.split(r"[?;#]", uri, maxsplit=1)[1:]
-    names = PARAMETER.findall(tail[0]) if tail else []
-    if any(SECRET_NAME.search(name) and not HARMLESS.fullmatch(name) for name in names):
-        return True
-    parts = (part.partition("://") for part in uri.split("::"))  # as fsspec chains them
-    return any(separator and _has_user(protocol.lower(), rest) for protocol, separator, rest in parts)
+    return bool(SECRET_PARAMETER.search(uri)) or any(_has_user(*match.groups()) for match in HOST.finditer(uri))
 
 
-def _has_user(protocol: str, rest: str) -> bool:
-    host_part = re.split(r"[/?#;]", rest, maxsplit=1)[0]
+def _has_user(protocol: str, host_part: str) -> bool:
     user, at, host = host_part.rpartition("@")
-    if at and (":" in user or protocol in (*BUCKET_ALONE, "http", "https")):
-        return True
-    if at and protocol in CONTAINER_AT_ACCOUNT and "." not in host:
-        return True
-    if at or ":" not in host_part:
-        return False
+    if at:
+        return ":" in user or protocol.lower() in WITHOUT_USER or (protocol.lower() in AZURE and "." not in host)
     # A secret may hold a slash, so that its "@" is further on.
-    port = host_part.rpartition(":")[2]
-    return protocol in (*BUCKET_ALONE, *CONTAINER_AT_ACCOUNT) or not (port.isdigit() or host_part.endswith("]"))
+    return ":" in host_part and not re.search(r"(:\d*|\])$", host_part)

@@ -38,7 +38,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def from_json(data: bytes) -> dict[str, Any]:
-    """Read what ``to_json`` wrote; files of earlier versions have no checksum and are accepted.
+    """Read what ``to_json`` wrote.
 
     Raises
     ------
@@ -51,16 +51,11 @@ def from_json(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("it holds no JSON object")
-    stated = value.pop(CHECKSUM, None)
-    if stated != _digest(value) if stated is not None else _is_misnamed(value):
+    if CHECKSUM not in value:
+        raise ValueError("it has no checksum, and may be written by another program")
+    if value.pop(CHECKSUM) != _digest(value):
         raise ValueError("its checksum does not match")
     return value
-
-
-def _is_misnamed(value: dict[str, Any]) -> bool:
-    """Tell whether some key holds the checksum of all others: then the name of that key was damaged."""
-    candidates = [key for key, text in value.items() if isinstance(text, str) and len(text) == DIGITS]
-    return any(_digest({k: v for k, v in value.items() if k != key}) == value[key] for key in candidates)
 
 
 def _digest(value: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import sys
-import time
 import zipfile
 import zlib
 from collections.abc import Awaitable, Callable
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 import tenacity
 from tenacity.wait import wait_base
 
-from mmpca_dist.errors import AccessError, ConfigError, MmpcaError
+from mmpca_dist.errors import ConfigError, MmpcaError
 from mmpca_dist.limits import LIMITS
 
 T = TypeVar("T")
@@ -147,50 +146,6 @@ def _policy(action: str) -> dict[str, Any]:
 
 def _error(state: tenacity.RetryCallState) -> BaseException:
     return (state.outcome.exception() if state.outcome is not None else None) or RuntimeError()
-
-
-def agreed(action: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
-    """Read until two results in a row are equal, for data without a checksum and without an encrypted connection.
-
-    ``is_plain`` tells, after a reading, whether the connection is not encrypted; otherwise one reading is enough.
-
-    Raises
-    ------
-    AccessError
-        Where readings differ for longer than the patience lasts: another process may be changing what is read.
-    """
-    refuse_endless, reading = _disagreement(action), read()
-    while is_plain() and (again := read()) != reading:
-        refuse_endless()
-        reading = again
-    return reading
-
-
-async def agreed_async(action: str, read: Callable[[], Awaitable[T]], is_plain: Callable[[], bool]) -> T:
-    """Do as ``agreed`` does, in an event loop."""
-    refuse_endless, reading = _disagreement(action), await read()
-    while is_plain() and (again := await read()) != reading:
-        refuse_endless()
-        reading = again
-    return reading
-
-
-def _disagreement(action: str) -> Callable[[], None]:
-    """Return a function to call whenever two readings differ, which raises once that has gone on for too long."""
-    n_differences, begin = 0, time.monotonic()
-
-    def refuse_endless() -> None:
-        nonlocal n_differences
-        n_differences += 1
-        seconds = time.monotonic() - begin
-        if n_differences >= READINGS and seconds >= patience():
-            raise AccessError(
-                f"Cannot {action}: in {seconds:.0f} s no two answers in a row were alike. Something goes on writing "
-                "there, or the connection, which is not encrypted, damages what it carries. Try again later, or reach "
-                "the store by https."
-            )
-
-    return refuse_endless
 
 
 def undamaged(is_remote: bool, action: str, read: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import suppress
@@ -72,10 +73,10 @@ def refuse_inside(uri: str, inputs: tuple[str, ...] = ()) -> None:
             raise OutputError(f"{uri} lies inside {source}, which is read. Choose another place for the output.")
     for folder in _parents(resolved(uri)):
         for name, (key, what) in MARKERS.items():
-            content: dict[str, Any] = {}
-            with suppress(MmpcaError):  # it is not there, not JSON, or not ours to read
-                content = storage.read_json(storage.join(folder, name))
-            if key in content:
+            content: Any = None
+            with suppress(MmpcaError, ValueError, RecursionError):  # it is not there, not JSON, or not ours to read
+                content = json.loads(storage.read_bytes(storage.join(folder, name)))
+            if isinstance(content, dict) and key in content:
                 raise OutputError(f"{uri} lies inside {folder}, which is {what}. Choose another place for the output.")
 
 

@@ -32,7 +32,6 @@ SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "MMPCA_STORAGE
 """Environment variables that a client depends on begin with these."""
 GCS_KEYS = ("client_email", "private_key", "private_key_id")
 """What the key of a service account must have, even one that signs nothing."""
-LISTINGS = ("find", "ls")
 PATTERNS = frozenset(["cat", "copy", "cp", "delete", "expand_path", "get", "glob", "move", "mv", "put", "rm"])
 """Operations of fsspec that take names for patterns, which may match the objects of others."""
 
@@ -62,17 +61,14 @@ class Bucket:
             )
         return cls(protocol, name, account), f"{name}{slash}{key}"
 
-    def connect(self) -> tuple[Any, bool]:
-        """Return this process's obstore client, with the credentials of the environment, and whether it is plain.
-
-        Over a plain connection, which is not encrypted, only checksums notice a bit that flips on the way.
-        """
+    def connect(self) -> Any:
+        """Return this process's obstore client, with the credentials of the environment."""
         return _client(self, frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS)))
 
 
 @functools.lru_cache(maxsize=64)
-def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> tuple[Any, bool]:
-    """Return an obstore client and whether its connection is plain; ``settings`` only tells clients apart."""
+def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> Any:
+    """Return an obstore client; ``settings`` only tells clients apart."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
     options: dict[str, Any]
@@ -88,11 +84,10 @@ def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> tuple[Any, 
         endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT", "")
         options = {"account_name": bucket.account}
         kind = AzureStore
-    is_plain = endpoint.startswith("http:")
-    client = kind(
+    return kind(
         bucket.name,
         client_options={
-            "allow_http": is_plain,
+            "allow_http": endpoint.startswith("http:"),
             "connect_timeout": timedelta(seconds=min(failures.timeout(), 10.0)),
             "read_timeout": timedelta(seconds=failures.timeout()),
             "timeout": timedelta(seconds=max(failures.patience(), failures.timeout())),
@@ -108,7 +103,6 @@ def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> tuple[Any, 
         },
         **options,
     )
-    return client, is_plain
 
 
 def _s3_options() -> tuple[str, dict[str, Any]]:
@@ -152,16 +146,11 @@ class BucketFileSystem:
         self.protocol = next(names for names in (S3, GCS, AZURE) if bucket.protocol in names)
         self.account_name = bucket.account
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the connection is not encrypted."""
-        return self.bucket.connect()[1]
-
     def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
         """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
         key = path.partition("/")[2]
         action = f"{verb} {self.bucket.protocol}://{path}"
-        return failures.patiently(action, lambda: operation(self.bucket.connect()[0], key))
+        return failures.patiently(action, lambda: operation(self.bucket.connect(), key))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return the bytes of an object, or of a range of it."""
@@ -234,10 +223,9 @@ class BucketFileSystem:
         }
 
     def _listed(self, path: str, operation: Callable[[Any, str], list[Any]]) -> list[Any] | None:
-        """Return a listing, read until two agree where the connection is plain; None without a bucket."""
+        """Return a listing; None without a bucket."""
         try:
-            read = functools.partial(self._call, "list", path.rstrip("/"), operation)
-            return failures.agreed(f"list {self.bucket.protocol}://{path}", read, lambda: self.is_plain)
+            return self._call("list", path.rstrip("/"), operation)
         except Exception as error:
             if failures.status(error) == 404:
                 return None
@@ -289,18 +277,10 @@ class _RangeFile(AbstractBufferedFile):
 
 
 class PatientFileSystem:
-    """An fsspec file system that retries operations while they fail for reasons that pass.
-
-    Without encryption it lists until two listings agree.
-    """
+    """An fsspec file system that retries operations while they fail for reasons that pass."""
 
     def __init__(self, fs: Any, protocol: str) -> None:
         self._fs, self._protocol = fs, protocol
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the connection is not encrypted."""
-        return self._protocol == "http"
 
     def __getattr__(self, name: str) -> Any:
         if name in PATTERNS:
@@ -309,6 +289,5 @@ class PatientFileSystem:
         return functools.partial(self._patiently, name, attribute) if callable(attribute) else attribute
 
     def _patiently(self, name: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        action = f"{'list' if name in LISTINGS else name} {self._protocol}://{args[0]}" if args else name
-        attempt = functools.partial(failures.patiently, action, functools.partial(method, *args, **options))
-        return failures.agreed(action, attempt, lambda: self.is_plain) if name in LISTINGS else attempt()
+        action = f"{name} {self._protocol}://{args[0]}" if args else name
+        return failures.patiently(action, functools.partial(method, *args, **options))

@@ -92,12 +92,6 @@ def reached(uri: str, doing: str = "read") -> Iterator[tuple[Any, str]]:
         yield filesystem(uri)
 
 
-def agreed(uri: str, read: Callable[[], T]) -> T:
-    """Return the result of ``read``, confirmed by a second reading if the connection to ``uri`` is not encrypted."""
-    fs, _ = filesystem(uri)
-    return failures.agreed(f"read {uri}", read, lambda: getattr(fs, "is_plain", False))
-
-
 def undamaged(uri: str, read: Callable[[], T]) -> T:
     """Return the result of ``read``; remote data that fail their checksum are read again."""
     return failures.undamaged(is_remote(uri), f"read {uri}", read)
@@ -130,7 +124,7 @@ def read_bytes(uri: str) -> bytes:
     """Read a whole object."""
     with reached(uri) as (fs, path):
         refuse_pipe(uri)
-        return agreed(uri, lambda: bytes(fs.cat_file(path)))
+        return bytes(fs.cat_file(path))
 
 
 def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:

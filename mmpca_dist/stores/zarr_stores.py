@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +24,6 @@ from mmpca_dist.stores.remote_files import Bucket
 
 T = TypeVar("T")
 DELETED_AT_ONCE = 64
-METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 ABSENT_OR_INVALID = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 """Reasons why an object that was written cannot be read, other than an address that is out of reach."""
 
@@ -65,10 +63,9 @@ def zarr_location(uri: str, read_only: bool = False) -> Any:
     if is_bucket(uri):
         with storage.explained(uri, "reach"):
             bucket, path = Bucket.of(uri)
-            client, is_plain = bucket.connect()
-            return PatientStore(ObjectStore(client, read_only=read_only), uri, path.partition("/")[2] + "/", is_plain)
+            return PatientStore(ObjectStore(bucket.connect(), read_only=read_only), uri, path.partition("/")[2] + "/")
     fsspec_store = FsspecStore.from_url(uri, storage_options={"use_listings_cache": False}, read_only=read_only)
-    return PatientStore(fsspec_store, uri, "", uri.startswith("http://"))
+    return PatientStore(fsspec_store, uri, "")
 
 
 def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDArray:
@@ -149,41 +146,27 @@ def read_chunks(uri: str, array: zarr.Array, remedy: str = storage.RESTORE) -> N
 class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
     """A store that retries operations while they fail for reasons that pass.
 
-    Chunks have checksums, where they are Zarr's own. Metadata and lists have none: over a connection that is not
-    encrypted they are read until two readings agree.
-
     ``address`` is the URL of the group, for messages; ``prefix`` is what the names of its objects begin with in
-    ``store``; ``is_plain`` says that the connection is not encrypted.
+    ``store``.
     """
 
-    def __init__(self, store: ObjectStore | FsspecStore, address: str, prefix: str, is_plain: bool) -> None:
+    def __init__(self, store: ObjectStore | FsspecStore, address: str, prefix: str) -> None:
         super().__init__(store)
-        self._address, self._prefix, self._is_plain = address, prefix, is_plain
+        self._address, self._prefix = address, prefix
 
     def _with_store(self, store: ObjectStore | FsspecStore) -> PatientStore:
-        return type(self)(store, self._address, self._prefix, self._is_plain)
+        return type(self)(store, self._address, self._prefix)
 
     def __eq__(self, value: object) -> bool:
         return super().__eq__(value) and isinstance(value, PatientStore) and self._prefix == value._prefix
 
     __hash__ = None  # type: ignore[assignment]  # as Zarr's stores have it
 
-    async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]], agree: bool = False) -> Any:
-        action = f"{name} {self._address}/{key}".rstrip("/")
-        read = functools.partial(failures.patiently_async, action, call)
-        if agree:  # of readings that are each tried again, so that one fault costs one reading
-            return await failures.agreed_async(action, read, lambda: self._is_plain)
-        return await read()
+    async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        return await failures.patiently_async(f"{name} {self._address}/{key}".rstrip("/"), call)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        is_metadata = key.rpartition("/")[2] in METADATA
-
-        async def read() -> Buffer | bytes | None:
-            buffer = await self._store.get(self._prefix + key, prototype, byte_range)
-            return buffer.to_bytes() if buffer is not None and is_metadata else buffer
-
-        data = await self._patiently("read", key, read, agree=is_metadata)
-        return prototype.buffer.from_bytes(data) if data is not None and is_metadata else data
+        return await self._patiently("read", key, lambda: self._store.get(self._prefix + key, prototype, byte_range))
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -245,5 +228,5 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
         async def read() -> Any:
             return sorted([name[skipped:] async for name in names()])
 
-        for name in await self._patiently("list", prefix, read, agree=True):
+        for name in await self._patiently("list", prefix, read):
             yield name

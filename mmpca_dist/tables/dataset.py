@@ -7,7 +7,8 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -68,42 +69,68 @@ class MissingLabels:
     fill: Any
 
 
-class Table:
-    """What a table is: its name, size, columns and labels, and what reading it costs."""
+@dataclass(frozen=True)
+class Facts:
+    """What a table is, and what reading it costs. A table made of another one replaces some of these."""
 
     uri: str
     n_rows: int
     n_features: int
     dtype: np.dtype
     feature_names: list[str] | None = None
-    named_columns = False
-    """Whether rows are read from named columns, rather than from an array with names beside it."""
     image_shape: tuple[int, int] | None = None
+    has_labels: bool = True
+    """False only for rows to be transformed, whose labels are never read."""
+    sparse: bool = False
+    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    kind: str = "local"
+    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
+    read_overhead: float = 1.0
+    """Copies of a unit held while it is read, besides the caller's buffer."""
+    resident_bytes: int = 0
+    """Bytes of the data that each process holds while the data set is in use."""
+    row_operations: int = 0
+    """Multiply-adds that row maps take for a row as it is read."""
+
+
+def _fact(name: str) -> Any:
+    """Return an attribute of a table that is one of its facts."""
+    return property(attrgetter(f"facts.{name}"))
+
+
+class Table:
+    """What a table is: its facts, columns and labels, and what reading it costs."""
+
+    facts: Facts
+    uri: str = _fact("uri")
+    n_rows: int = _fact("n_rows")
+    n_features: int = _fact("n_features")
+    dtype: np.dtype = _fact("dtype")
+    feature_names: list[str] | None = _fact("feature_names")
+    image_shape: tuple[int, int] | None = _fact("image_shape")
+    has_labels: bool = _fact("has_labels")
+    sparse: bool = _fact("sparse")
+    kind: str = _fact("kind")
+    read_overhead: float = _fact("read_overhead")
+    resident_bytes: int = _fact("resident_bytes")
+    row_operations: int = _fact("row_operations")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
-    has_labels = True
-    """False only for rows to be transformed, whose labels are never read."""
-    features: str | None = None
-    """The array or column that the rows are read from, where there may be several."""
-    label: str | None = None
-    """The array, column or file that the labels are read from."""
-    missing_chunks: str | None = None
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
-    missing_labels: MissingLabels | None = None
-    sparse = False
-    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
-    own_columns = False
-    """Whether row maps make the columns, so that they are none of the stored table."""
-    row_operations = 0
-    """Multiply-adds that row maps take for a row as it is read."""
-    in_memory = False
-    """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
-    kind = "local"
-    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
-    read_overhead = 1.0
-    """Copies of a unit held while it is read, besides the caller's buffer."""
-    resident_bytes = 0
-    """Bytes of the data that each process holds while the data set is in use."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
+        return self.kind == "memory" and not self.sparse
+
+    @property
+    def named_columns(self) -> bool:
+        """Whether rows are read from named columns, rather than from an array with names beside it."""
+        return False
+
+    @property
+    def missing_labels(self) -> MissingLabels | None:
+        """The rows whose labels are not stored, but read as fill values."""
+        return None
 
     def fingerprint(self) -> str:
         """Identify the content without reading rows: metadata, object names, sizes, etags or times.
@@ -175,6 +202,18 @@ class Dataset(RowReader, Table):
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
     """
 
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
+    missing_chunks: str | None = None
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
+
+    @property
+    def stored(self) -> Dataset:
+        """The table as it was opened, before row maps."""
+        return self
+
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
@@ -201,18 +240,22 @@ class Dataset(RowReader, Table):
 
 
 class DatasetProxy(Dataset):
-    """Base of data sets that read the rows of another one, ``_rows``, whose attributes ``__init__`` copies."""
+    """Base of data sets that read the rows of another one, ``_rows``, and have its facts but for some ``changes``."""
 
-    def __init__(self, rows: Dataset) -> None:
-        for name in (
-            "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse",
-             "own_columns", "row_operations", "in_memory", "kind", "read_overhead", "resident_bytes",
-        ):  # fmt: skip
-            setattr(self, name, getattr(rows, name))
+    def __init__(self, rows: Dataset, **changes: Any) -> None:
+        self.facts = replace(rows.facts, **changes)
 
     @property
     @abstractmethod
     def _rows(self) -> Dataset: ...
+
+    @property
+    def in_memory(self) -> bool:
+        return self._rows.in_memory
+
+    @property
+    def named_columns(self) -> bool:
+        return self._rows.named_columns
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -248,8 +291,8 @@ class DatasetProxy(Dataset):
 class Relabelled(DatasetProxy):
     """Base of data sets that read the rows of another, and have labels of their own."""
 
-    def __init__(self, rows: Dataset) -> None:
-        super().__init__(rows)
+    def __init__(self, rows: Dataset, **changes: Any) -> None:
+        super().__init__(rows, **{"has_labels": True, **changes})
         self._source = rows
 
     @property

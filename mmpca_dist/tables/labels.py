@@ -190,4 +190,4 @@ def warn_of_missing_labels(dataset: Dataset) -> None:
 def _lacking(dataset: Dataset, missing: MissingLabels) -> str:
     *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
     rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
-    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.label!r} (rows {rows})"
+    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.stored.label!r} (rows {rows})"

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, not_finite
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, MissingLabels, not_finite
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 
 BLOCK_ROWS = 256
@@ -51,28 +51,42 @@ class MappedRows(DatasetProxy):
     """
 
     def __init__(self, rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> None:
-        super().__init__(rows)
         self.source, self.maps, self.fits = rows, tuple(maps), fits
-        self.dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float32 if _is_narrow(rows.dtype) else "f8")
-        self.in_memory = False  # rows are new ones
-        for name in ("has_labels", "features", "label", "missing_chunks", "missing_labels"):
-            setattr(self, name, getattr(rows, name))
-        width, self.row_operations, self._block_bytes = rows.n_features, rows.row_operations, 0
+        width, operations, resident, self._block_bytes = rows.n_features, rows.row_operations, rows.resident_bytes, 0
         for row_map in self.maps:
-            self.row_operations += row_map.row_operations(width)
+            operations += row_map.row_operations(width)
             self._block_bytes += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
-            self.resident_bytes += row_map.fitted_bytes(width)
+            resident += row_map.fitted_bytes(width)
             width = row_map.n_columns(width)
-        own = [i for i, row_map in enumerate(self.maps) if row_map.own_columns]
+        dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float32 if _is_narrow(rows.dtype) else "f8")
+        changes: dict[str, Any] = {"dtype": dtype, "row_operations": operations, "resident_bytes": resident}
+        own = [row_map for row_map in self.maps if row_map.own_columns]
         self.own_columns = bool(own)
         if own:
-            self.sparse, self.named_columns, self.image_shape = False, False, None
-            self.n_features = width
-            self.dtype = np.result_type(self.dtype, np.float32)  # half precision would lose what kernels tell apart
-            self._prefix = name_of(self.maps[own[-1]])
-            self.feature_names = [f"{self._prefix}{column}" for column in range(self.n_features)]
-            self.read_overhead = 0.0
+            self._prefix = name_of(own[-1])
+            changes |= {
+                "n_features": width, "feature_names": [f"{self._prefix}{column}" for column in range(width)],
+                "dtype": np.result_type(dtype, np.float32),  # half precision would lose what kernels tell apart
+                "sparse": False, "image_shape": None, "read_overhead": 0.0,
+            }  # fmt: skip
+        super().__init__(rows, **changes)
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
+
+    @property
+    def stored(self) -> Dataset:
+        return self.source.stored
+
+    @property
+    def in_memory(self) -> bool:
+        return False  # rows are new ones
+
+    @property
+    def named_columns(self) -> bool:
+        return self.source.named_columns and not self.own_columns
+
+    @property
+    def missing_labels(self) -> MissingLabels | None:
+        return self.source.missing_labels
 
     @property
     def needs_fit(self) -> bool:

@@ -20,7 +20,7 @@ FAULTS = ("slowdown", "throttled", "reset", "lost", "slow", "truncated", "flippe
 
 slowdown and throttled: the answers 503 and 429; reset: the connection, before the call is done; lost: the same after
 it is done, so that only its answer is lost; slow: no answer before the time-out; truncated: half of the answer's body;
-flipped: a bit of the answer's body; upload: a bit of the body that is sent.
+flipped: a bit of a chunk or of this project's JSON, which have checksums; upload: a bit of the body that is sent.
 """
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-real-secret", "AWS_REGION": "us-east-1"}
 XML = [("Content-Type", "application/xml")]
@@ -96,7 +96,7 @@ class FaultyS3:
         if fault == "slow":
             self.applied.append(fault)
             time.sleep(self.delay)
-        if found and request.command != "HEAD" and fault == "flipped":
+        if found and fault == "flipped" and request.command == "GET" and has_checksum(request.path):
             self.applied.append(fault)
             found = flip(found, number)
         cut = bool(found) and request.command != "HEAD" and fault == "truncated"
@@ -144,6 +144,12 @@ def flip(body, number):
     """Return bytes with one bit flipped, another one at every call: no line damages what it carries twice alike."""
     place = number * 2654435761 % (8 * len(body))
     return body[: place // 8] + bytes([body[place // 8] ^ 1 << place % 8]) + body[place // 8 + 1 :]
+
+
+def has_checksum(path):
+    """Tell whether an object is a chunk, or JSON of this project; Zarr's metadata and listings are guarded by TLS."""
+    is_json = path.endswith(".json") and not path.endswith("zarr.json")
+    return "?" not in path and ("/c/" in path or is_json)
 
 
 def intact(headers, body):

@@ -1,7 +1,7 @@
 """Rows in Arrow IPC files; Feather files (version 2) are such files.
 
-The footer lists the record batches. The flatbuffer metadata of a batch declare its rows and the unpacked size of every
-buffer. They are read here before pyarrow unpacks anything, as pyarrow does not expose them.
+The footer lists the record batches, and the flatbuffer metadata of a batch declare its rows. They are read here, as
+pyarrow does not expose them without the batch.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format".
 """
@@ -9,18 +9,19 @@ Source: https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format".
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 import uuid
 from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
@@ -30,26 +31,14 @@ MAGIC, STREAM, FEATHER_1 = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 MAX_METADATA = 256 << 20
 """Bytes of a footer, or of the metadata of a batch; ten million buffers take less."""
 SMALLER = "Write it again with smaller record batches"
-N_BUFFERS = {
-    "null": 0, "dictionary": 2, "primitive": 2, "fixed_size_binary": 2, "decimal": 2, "string": 3, "large_string": 3,
-    "binary": 3, "large_binary": 3,
-}  # fmt: skip
-"""Buffers of a column, by ``pyarrow.types``, for types without children."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the metadata of a record batch declare."""
+    """A record batch: its first row in the data set, and its rows."""
 
     start: int
-    """First row in the data set."""
     n_rows: int
-    body: int
-    """Offset of the buffers in the file."""
-    buffers: list[tuple[int, ...]]
-    """(Offset, length) of the buffers of all columns, in order."""
-    packed: bool
-    """Whether buffers are compressed; each then begins with its unpacked size."""
 
 
 class ArrowDataset(ColumnRows):
@@ -59,7 +48,7 @@ class ArrowDataset(ColumnRows):
         self._token = uuid.uuid4().hex
         schema, batches = _metadata(request.uri, self._token)
         super().__init__(request, schema)
-        self.n_rows = sum(batch.n_rows for batch in batches)
+        self.facts = replace(self.facts, n_rows=sum(batch.n_rows for batch in batches))
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
         for number, batch in enumerate(batches):
             refuse_larger(batch.n_rows * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
@@ -75,7 +64,6 @@ class ArrowDataset(ColumnRows):
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         schema, batches = _metadata(self.uri, self._token)
         fields = sorted(schema.get_field_index(name) for name in columns)
-        ends = np.cumsum([0, *(_n_buffers(field.type, field.name, self.uri) for field in schema)]).tolist()
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         with storage.explained(self.uri), _opened(self.uri) as file:
             reader = None
@@ -87,10 +75,6 @@ class ArrowDataset(ColumnRows):
                 if first >= last:
                     continue
                 where = f"Record batch {number} of {self.uri}"
-                if ends[-1] != len(batch.buffers):
-                    raise InputError(f"{where} has {len(batch.buffers)} buffers, and its columns need {ends[-1]}.")
-                buffers = [buffer for i in fields for buffer in batch.buffers[ends[i] : ends[i + 1]]]
-                _refuse_larger_buffers(file, batch, buffers, where)
                 try:
                     reader = reader or pa.ipc.open_file(file, options=options)
                     rows = reader.get_batch(number)
@@ -123,14 +107,9 @@ def _opened(uri: str) -> pa.NativeFile:
 @functools.lru_cache(maxsize=64)
 def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
     """Return the columns and the batches of a file, once for each ``token``."""
-
-    def read() -> tuple[pa.Schema, tuple[Batch, ...]]:
-        with _opened(uri) as file:
-            return _read_metadata(file, uri)
-
-    with storage.explained(uri):
+    with storage.explained(uri), _opened(uri) as file:
         try:
-            return storage.agreed(uri, read)
+            return _read_metadata(file, uri)
         except (pa.ArrowException, struct.error, IndexError, OverflowError, UnicodeError) as error:
             raise InputError(
                 f"{uri} is not a readable Arrow file; it may be cut short ({str(error).rstrip('.')}). Write or copy it "
@@ -151,15 +130,9 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batc
     length = struct.unpack("<i", end[:4])[0]
     footer = _Flatbuffer(_at(file, size - 10 - length, length))
     schema = pa.ipc.open_file(file).schema
-    for field in schema:
-        _n_buffers(field.type, field.name, uri)
-    for block in footer.structs(footer.root, 2, "<qi4xq"):
-        batch = _read_batch(file, block, 0)
-        _refuse_larger_buffers(file, batch, batch.buffers, f"The dictionary of a column of {uri}")
-    batches: list[Batch] = []
-    for block in footer.structs(footer.root, 3, "<qi4xq"):
-        batches.append(_read_batch(file, block, batches[-1].start + batches[-1].n_rows if batches else 0))
-    return schema, tuple(batches)
+    _ = schema.names  # raises where one is no text
+    n_rows = [_rows_of_batch(file, block) for block in footer.structs(footer.root, 3, "<qi4xq")]
+    return schema, tuple(map(Batch, itertools.accumulate(n_rows, initial=0), n_rows))
 
 
 def _at(file: pa.NativeFile, offset: int, n_bytes: int) -> bytes:
@@ -172,45 +145,16 @@ def _at(file: pa.NativeFile, offset: int, n_bytes: int) -> bytes:
     return data
 
 
-def _read_batch(file: pa.NativeFile, block: tuple[int, ...], start: int) -> Batch:
-    """Read a batch from its block in the footer: offset, bytes of metadata, bytes of the body."""
+def _rows_of_batch(file: pa.NativeFile, block: tuple[int, ...]) -> int:
+    """Return the rows of a batch from its block in the footer: offset, bytes of metadata, bytes of the body."""
     offset, n_metadata, n_body = block
     if offset < 0 or n_body < 0 or offset + n_metadata + n_body > file.size():
         raise IndexError(f"a record batch at {offset} lies beyond the end")
     message = _Flatbuffer(_at(file, offset + 8, n_metadata - 8))
-    header = message.table(message.root, 2)
-    if message.number(message.root, 1, "<B") == 2:  # of a dictionary, which holds a batch
-        header = message.table(header, 1)
-    n_rows = message.number(header, 0, "<q")
-    buffers = message.structs(header, 2, "<qq")
-    if n_rows < 0 or any(o < 0 or n < 0 or o + n > n_body for o, n in buffers):
-        raise IndexError(f"the record batch at {offset} declares what it cannot hold")
-    return Batch(start, n_rows, offset + n_metadata, buffers, packed=message.field(header, 3) is not None)
-
-
-def _refuse_larger_buffers(file: pa.NativeFile, batch: Batch, buffers: list[tuple[int, ...]], where: str) -> None:
-    total = 0
-    for offset, length in buffers:
-        is_packed = batch.packed and length >= 8
-        declared = struct.unpack("<q", _at(file, batch.body + offset, 8))[0] if is_packed else 0
-        total += max(declared, length)  # -1 says that this buffer is not compressed
-    refuse_larger(total, where, SMALLER)
-
-
-def _n_buffers(kind: pa.DataType, name: str, uri: str) -> int:
-    """Return how many buffers a column has; refuse types for which that varies."""
-    for test, n_buffers in N_BUFFERS.items():
-        if getattr(pa.types, f"is_{test}")(kind):
-            return n_buffers
-    if pa.types.is_fixed_size_list(kind):
-        return 1 + _n_buffers(kind.value_type, name, uri)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return 2 + _n_buffers(kind.value_type, name, uri)
-    if pa.types.is_struct(kind):
-        return 1 + sum(_n_buffers(field.type, name, uri) for field in kind)
-    raise ColumnError(
-        f"Column {name!r} of {uri} has type {kind}, which is not read from Arrow files. Write the file without it.", []
-    )
+    n_rows = message.number(message.table(message.root, 2), 0, "<q")
+    if n_rows < 0:
+        raise IndexError(f"the record batch at {offset} declares {n_rows} rows")
+    return n_rows
 
 
 class _Flatbuffer:

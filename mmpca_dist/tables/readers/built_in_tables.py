@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, chunk_edges, default_chunk_rows
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, Facts, chunk_edges, default_chunk_rows
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format
 from mmpca_dist.tables.readers.memory import ArrayDataset
@@ -33,13 +33,10 @@ LABELS, ROWS, GEOMETRY = range(3)
 class BundledDataset(DatasetProxy):
     """A table of scikit-learn, which each process loads whole."""
 
-    kind = "memory"
-
     def __init__(self, uri: str) -> None:
         rows, names = _load(uri)
-        super().__init__(rows)
-        self.feature_names, self.resident_bytes = names, 2 * self.n_bytes
-        self.image_shape = (8, 8) if _parse(uri)[0] == "digits" else None
+        shape = (8, 8) if _parse(uri)[0] == "digits" else None
+        super().__init__(rows, feature_names=names, image_shape=shape, resident_bytes=2 * rows.n_bytes)
 
     @property
     def _rows(self) -> ArrayDataset:
@@ -99,15 +96,14 @@ class SyntheticDataset(Dataset):
     """Base of the generators; a subclass draws the labels and rows of one chunk."""
 
     defaults: ClassVar[dict[str, Any]]
-    kind = "synthetic"
-    read_overhead = 0.1
 
     def __init__(self, uri: str, options: dict[str, Any]) -> None:
-        self.uri, self.options = uri, options
-        self.n_rows, self.n_features = options["n"], options["d"]
+        self.options = options
         if options["dtype"] not in ("float32", "float64"):
             raise InputError(f"dtype={options['dtype']} in {uri}: synthetic rows are float32 or float64.")
-        self.dtype = np.dtype(options["dtype"])
+        self.facts = Facts(
+            uri, options["n"], options["d"], np.dtype(options["dtype"]), kind="synthetic", read_overhead=0.1
+        )
         if options["seed"] < 0:
             raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:

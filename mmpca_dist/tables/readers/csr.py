@@ -23,8 +23,6 @@ class SparseRows(Dataset):
     float64, whatever is stored.
     """
 
-    sparse = True
-
     @abstractmethod
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         """Return values, column numbers and row ends (from 0) of rows as they are stored."""

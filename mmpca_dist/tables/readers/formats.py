@@ -203,10 +203,11 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
     """
     if dataset.uri.startswith(storage.NAMED):
         raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
-    names = dataset.feature_names if dataset.named_columns else None
+    stored = dataset.stored
+    names = stored.feature_names if stored.named_columns else None
     with settings_named(as_named(setting)):
         return open_rows(
-            dataset.uri, features=dataset.features, label=name, names=names, missing_chunks=dataset.missing_chunks
+            stored.uri, features=stored.features, label=name, names=names, missing_chunks=stored.missing_chunks
         )
 
 

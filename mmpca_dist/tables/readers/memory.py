@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, check_table, grain_edges
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, Facts, check_table, grain_edges
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
@@ -30,14 +30,15 @@ CSR_PARTS = ("data", "indices", "indptr", "shape")
 class _InMemory(Dataset):
     """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
 
-    kind = "memory"
-
     def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
-        self.uri, self.has_labels = uri, y is not None
         self._y = None if y is None else normalize_labels(y, uri)
-        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=self.sparse)
-        self._X = X
-        self.n_rows, self.n_features = X.shape
+        sparse = issparse(X)
+        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=sparse)
+        self._X, dtype = X, value_type(X.dtype) if sparse else X.dtype
+        self.facts = Facts(
+            uri, X.shape[0], X.shape[1], dtype, has_labels=y is not None, sparse=sparse, kind="memory",
+            read_overhead=1.0 if sparse else 0.0,
+        )  # fmt: skip
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         assert self._y is not None  # noqa: S101  (has_labels says so)
@@ -47,12 +48,8 @@ class _InMemory(Dataset):
 class ArrayDataset(_InMemory):
     """Rows ``X`` of shape (n, d) that are in memory, and labels ``y`` of shape (n,), or None."""
 
-    in_memory = True
-    read_overhead = 0.0
-
     def __init__(self, X: NDArray, y: NDArray | None, uri: str = "the array in memory") -> None:
         super().__init__(np.asarray(X), y, uri)
-        self.dtype = self._X.dtype
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -76,7 +73,6 @@ class SparseArray(_InMemory, SparseRows):
         self, X: Any, y: NDArray | None, uri: str = "the matrix in memory", *, sum_duplicates: bool = True
     ) -> None:
         super().__init__(X, y, uri)
-        self.dtype = value_type(X.dtype)
         rows = csr_array(X)
         if sum_duplicates and not rows.has_canonical_format:
             rows = rows.copy()
@@ -113,18 +109,15 @@ class NpzDataset(DatasetProxy):
     """A small ``.npz`` file, which each process loads whole."""
 
     features: str
-    kind = "memory"
 
     def __init__(self, request: Request) -> None:
-        self.uri, self.features, self._label = request.uri, request.features or "X", request.label or "y"
+        self._address, self.features, self._label = request.uri, request.features or "X", request.label or "y"
         self._label_required, self._token = request.label_required, uuid.uuid4().hex
-        super().__init__(self._rows)
-        self.has_labels = self._rows.has_labels
-        self.resident_bytes = 2 * self.n_bytes
+        super().__init__(self._rows, resident_bytes=2 * self._rows.n_bytes)
 
     @property
     def _rows(self) -> ArrayDataset | SparseArray:
-        return _load(self.uri, self.features, self._label, self._label_required, self._token)
+        return _load(self._address, self.features, self._label, self._label_required, self._token)
 
     @property
     def addresses(self) -> list[str]:

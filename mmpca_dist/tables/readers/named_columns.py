@@ -14,7 +14,7 @@ from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean,
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault, Gaps
-from mmpca_dist.tables.dataset import Dataset, readable
+from mmpca_dist.tables.dataset import Dataset, Facts, readable
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 from mmpca_dist.tables.times import as_times
@@ -25,39 +25,42 @@ TRANSPOSE_ROWS = 256
 
 
 class ColumnRows(Dataset):
-    """Base of the formats whose columns have names; a subclass reads Arrow tables.
+    """Base of the formats whose columns have names; a subclass counts the rows, and reads Arrow tables.
 
     ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows.
     Columns in ``drop`` are no features; nor are those in ``beside``, which must exist, unless one is ``features`` or
     the label.
     """
 
-    read_overhead = 2.5
-
     def __init__(self, request: Request, schema: pa.Schema) -> None:
-        self.uri, drop = request.uri, list(request.drop)
-        self.kind = "local" if storage.is_local(self.uri) else "remote"
+        uri, drop = request.uri, list(request.drop)
         name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
         if times > 1:
-            raise InputError(f"{self.uri} has {times} columns called {name!r}. Rename all but one.")
+            raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
         self.label = _label_column(schema, request)
-        self.has_labels = self.label is not None
         for name, setting in request.beside.items():
             if name not in schema.names:
-                raise InputError(f"{self.uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
+                raise InputError(f"{uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
         fields = [schema.field(name) for name in self.columns]
-        _refuse_other_types(fields, self.uri)
+        _refuse_other_types(fields, uri)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
-            self.n_features, self.dtype = kind.list_size, _numpy_type(kind.value_type)
-            if not self.n_features:
-                raise InputError(f"The lists in column {self.features!r} of {self.uri} have no values.")
+            n_features, dtype = kind.list_size, _numpy_type(kind.value_type)
+            if not n_features:
+                raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
-            self.n_features, self.dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
-            self.feature_names, self.named_columns = list(self.columns), True
+            n_features, dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
+        self.facts = Facts(
+            uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
+            has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
+        )  # fmt: skip
+
+    @property
+    def named_columns(self) -> bool:
+        return not self._is_list
 
     def gaps(self, beside: Sequence[str] = ()) -> Gaps:
         """Return which features, labels and columns ``beside`` have missing values, by the metadata."""

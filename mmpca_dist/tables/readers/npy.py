@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import Dataset, Facts, check_table, chunk_edges, default_chunk_rows, readable
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.readers.formats import Format, Request
 
@@ -87,8 +87,7 @@ class NpyDataset(Dataset):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
     def __init__(self, uri: str, label: str | None) -> None:
-        self.uri, self.label = uri, label
-        self._token = uuid.uuid4().hex
+        self.label, self._token = label, uuid.uuid4().hex
         rows = _header(uri, self._token)
         n_labels = None if label is None else _n_labels(label, self._token)
         check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
@@ -101,10 +100,8 @@ class NpyDataset(Dataset):
                 f"{uri} is stored column by column, so that its rows cannot be read from object storage piece by "
                 f"piece. Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr"
             )
-        self.n_rows, self.n_features = rows.shape
-        self.dtype = rows.dtype
-        self.has_labels = label is not None
-        self.kind = "local" if local else "remote"
+        kind = "local" if local else "remote"
+        self.facts = Facts(uri, rows.shape[0], rows.shape[1], rows.dtype, has_labels=label is not None, kind=kind)
         for file in self.addresses if local else ():
             _map(file, self._token)  # so that a file that replaces it meanwhile is not read by this one's header
 

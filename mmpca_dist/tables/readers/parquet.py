@@ -6,28 +6,23 @@ import functools
 import uuid
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault, Gaps
-from mmpca_dist.tables.labels import NAME_CHARACTERS, refuse_texts
-from mmpca_dist.tables.memory_limits import allowed_bytes, refuse_absurd, refuse_larger
+from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
-from mmpca_dist.tables.readers.parquet_pages import CheckedColumns, columns_of, unpacks_little
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,7 @@ class ParquetDataset(ColumnRows):
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
         self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         self._groups: list[RowGroup] = []
-        self._allowed = allowed_bytes()
-        self.n_rows = 0
+        n_rows = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
@@ -64,8 +58,9 @@ class ParquetDataset(ColumnRows):
                 group = metadata.row_group(number)
                 self._refuse_oversized(group, f"Row group {number} of {file}")
                 if group.num_rows:
-                    self._groups.append(RowGroup(file, number, self.n_rows, group.num_rows))
-                self.n_rows += group.num_rows
+                    self._groups.append(RowGroup(file, number, n_rows, group.num_rows))
+                n_rows += group.num_rows
+        self.facts = replace(self.facts, n_rows=n_rows)
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
     def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
@@ -94,36 +89,9 @@ class ParquetDataset(ColumnRows):
 
     def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
         metadata = _metadata(group.file, self._token)
-        chunks = columns_of(metadata.row_group(group.number), set(columns))
-        are_texts = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
-        source, batch_rows = _source(group.file), group.n_rows
-        checks = are_texts or self._is_list or not unpacks_little(chunks, self._allowed)
-        if checks:
-            n_values = None if are_texts else group.n_rows * (self.n_features if self._is_list else 1)
-            with Path(source).open("rb") if isinstance(source, str) else source as raw:
-                source = CheckedColumns(raw, chunks, n_values, f"row group {group.number} of {group.file}")
-            if are_texts:
-                longest = max(pages.n_bytes if pages.repeats else 1 for pages in source.pages)
-                batch_rows = min(max(self._allowed // max(longest, 1), 1), group.n_rows)
-        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=not checks) as file:
-            if batch_rows == group.n_rows:
-                return file.read_row_group(group.number, columns=columns, use_threads=False)
-            return pa.Table.from_batches(self._names(file.iter_batches(batch_rows, [group.number], columns)))
-
-    def _names(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Refuse texts that are too long for names, or do not fit into memory, before all are read."""
-        n_bytes = 0
-        for batch in batches:
-            (column,) = batch.columns
-            texts = column.dictionary if pa.types.is_dictionary(column.type) else column
-            n_bytes += batch.nbytes
-            if n_bytes > self._allowed or (pc.max(pc.binary_length(texts)).as_py() or 0) > 4 * NAME_CHARACTERS:
-                refuse_texts(texts.to_pylist(), f"Labels in column {self.label!r} of {self.uri}")
-                raise InputError(
-                    f"The labels of a row group of {self.uri} take more than {format_bytes(self._allowed)}. Write it "
-                    "again with smaller row groups, or allow more memory."
-                )
-            yield batch
+        source = _source(group.file)
+        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=True) as file:
+            return file.read_row_group(group.number, columns=columns, use_threads=False)
 
     def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
         """Add the columns that are in the names of folders."""
@@ -157,7 +125,7 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
     storage.refuse_pipe(file)
     with storage.explained(file):
         try:
-            return storage.undamaged(file, lambda: storage.agreed(file, lambda: pq.read_metadata(_source(file))))
+            return storage.undamaged(file, lambda: pq.read_metadata(_source(file)))
         except (pa.ArrowInvalid, UnicodeError) as error:
             raise InputError(
                 f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "

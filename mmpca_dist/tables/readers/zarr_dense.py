@@ -3,14 +3,15 @@
 Zarr reads a chunk into new memory and copies it from there: 1.7 GiB/s on two cores, most of it page faults. Reading
 into a reused buffer does 6 GiB/s (3 with the checksum, which covers every byte). Bytes and checksums are the same; a
 test compares the two paths. ``PlainChunks`` compares metadata with Zarr's specification, not with the classes of one
-version of the library. Whatever is not certainly a plain local chunk goes through Zarr. ``benchmarks/reading.py``
-measures the speeds.
+version of the library. Whatever is not certainly a plain local chunk goes through Zarr; compressed local chunks through
+zarrs, where it is installed. ``benchmarks/reading.py`` measures the speeds.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import check_table, chunk_edges, fill
+from mmpca_dist.tables.dataset import Facts, check_table, chunk_edges, fill
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
 
 CRC_BYTES = 4
@@ -42,14 +43,14 @@ METADATA_KEYS = {
 class ZarrDataset(ZarrGroupRows):
     """Dense rows of a Zarr group, in one array (n, d), chunked along rows or along both axes."""
 
-    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        rows = array_of(group, self.features, self.uri)
-        check_table(self._where, rows.shape, rows.dtype, n_labels)
-        self.n_rows, self.n_features = rows.shape
-        self.dtype = rows.dtype
+    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+        rows = array_of(group, self.features, self._address)
+        check_table(where, rows.shape, rows.dtype, n_labels)
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
-        self.read_overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
         self._refuse_missing(self.features, rows, "rows")
+        n_rows, n_features = rows.shape
+        overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
+        return Facts(self._address, n_rows, n_features, rows.dtype, read_overhead=overhead)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -84,13 +85,25 @@ class ZarrReader:
             root = Path(store.root)
         elif isinstance(store, FsspecStore) and isinstance(getattr(store.fs, "sync_fs", store.fs), LocalFileSystem):
             root = Path(store.path)
-        return cls(array, None if root is None else PlainChunks.of(array, root / array.path))
+        plain = None if root is None else PlainChunks.of(array, root / array.path)
+        if plain is None and isinstance(store, LocalStore) and array.metadata.zarr_format == 3:
+            _decode_with_zarrs(array)
+        return cls(array, plain)
 
     def read(self, start: int, stop: int, out: NDArray) -> NDArray:
         """Fill ``out``, shape (stop - start, d) and of the array's type, and return it."""
         if self.plain is None or not self.plain.read(start, stop, out):
             fill_from(self.array, start, stop, out)
         return out
+
+
+def _decode_with_zarrs(array: zarr.Array) -> None:
+    """Let zarrs decode the chunks of an array, where it is installed; it leaves what it does not know to Zarr."""
+    with suppress(Exception):  # it is not installed, or belongs to another version of Zarr
+        from zarrs import ZarrsCodecPipeline
+
+        pipeline = ZarrsCodecPipeline.from_array_metadata_and_store(array.metadata, array.store)
+        object.__setattr__(array._async_array, "codec_pipeline", pipeline)
 
 
 @dataclass(frozen=True)

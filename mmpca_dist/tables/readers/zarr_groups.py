@@ -8,7 +8,7 @@ import math
 import re
 import uuid
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,21 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
-from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, Facts, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
-from mmpca_dist.tables.readers.zarr_bounds import member
+from mmpca_dist.tables.readers.zarr_members import member
 from mmpca_dist.tables.times import as_times
 
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
 ARRAYS = "mmpca-arrays"
-"""Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
+"""Attribute of a group: the names of the arrays that an ingest wrote."""
 ROWS = "mmpca-rows"
-"""Attribute of a group: the number of rows and columns written, and their type; earlier versions record nothing."""
+"""Attribute of a group: the number of rows and columns that an ingest wrote, and their type."""
 TOKEN = re.compile("[0-9a-f]{32}")
 """The name of a sub-group that holds a table."""
-SPARSEST, FEWEST_CHUNKS = 1000, 10_000
-"""Of more chunks than ``FEWEST_CHUNKS``, at least one in ``SPARSEST`` is stored; else the metadata are made up."""
 CHUNK_NUMBER = re.compile(r"\d{1,18}")
 AGAIN = " It is damaged: write it again, or restore it from its source."
 
@@ -63,25 +61,32 @@ class ZarrGroupRows(Dataset):
     label: str
 
     def __init__(self, request: Request, table: str) -> None:
-        self.uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
+        uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
         self.features, self.label = request.features or "X", request.label or "y"
-        self.kind = "local" if storage.is_local(self.uri) else "remote"
-        self._token = uuid.uuid4().hex
+        self._token, self._address = uuid.uuid4().hex, uri
         group = zarr_stores.open_group(table)
-        self.has_labels = request.label_required or member(group, self.label, self.uri) is not None
-        labels = ZarrLabels.of(group, self.label, self.uri) if self.has_labels else None
-        self._where = f"{self.uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
-        self._open(group, None if labels is None else labels.array.shape[0])
+        has_labels = request.label_required or member(group, self.label, uri) is not None
+        labels = ZarrLabels.of(group, self.label, uri) if has_labels else None
+        where = f"{uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
+        facts = self._open(group, where, None if labels is None else labels.array.shape[0])
+        names, shape = _feature_names(group, uri, facts.n_features), _image_shape(group, facts.n_features)
+        kind = "local" if storage.is_local(uri) else "remote"
+        self.facts = replace(facts, has_labels=has_labels, feature_names=names, image_shape=shape, kind=kind)
+        self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
         self._refuse_other_rows(group)
-        self._attributes(group)
+        self._missing_labels: MissingLabels | None = None
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
-            check_label_type(labels.array.dtype, n_rows, f"{self.uri}/{self.label}")
-            self.missing_labels = self._missing_labels(labels)
+            check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
+            self._missing_labels = self._find_missing_labels(labels)
 
     @abstractmethod
-    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        """Set the shape and the type of the rows, and refuse what is no table."""
+    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+        """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
+
+    @property
+    def missing_labels(self) -> MissingLabels | None:
+        return self._missing_labels
 
     def _refuse_other_rows(self, group: zarr.Group) -> None:
         """Compare the shape with the recorded one: metadata have no checksum, and one wrong digit shifts columns."""
@@ -95,37 +100,27 @@ class ZarrGroupRows(Dataset):
                 f"and was written with {str(written)[:60]}. Its metadata are damaged: restore them, or write it again."
             )
 
-    def _attributes(self, group: zarr.Group) -> None:
-        names = group.attrs.get("feature_names", _column_names(group, self.uri))
-        if isinstance(names, list) and len(names) == self.n_features:
-            self.feature_names = [str(name) for name in names]
-        self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
-        match group.attrs.get("image_shape"):
-            case [int(height), int(width)] if height * width == self.n_features:
-                self.image_shape = (height, width)
-
     def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
         """Refuse missing chunks, which Zarr silently reads as fill values; ``what`` they hold, such as rows."""
-        chunks = StoredChunks.of(self.table, name, array)
         if self.missing_chunks == "fill":
-            chunks.refuse_made_up(f"{self.uri}/{name}")
-        elif chunks.n_missing:
+            return
+        chunks = StoredChunks.of(self.table, name, array)
+        if chunks.n_missing:
             first, size = chunks.first_missing, chunks.shape[0]
             start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
-                f"{self.uri} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
+                f"{self._address} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
                 f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks', 'fill')} to take its "
                 f"{what} as {array.fill_value}."
             )
 
-    def _missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+    def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
         """Return what is missing; whether fill values are labels is known only once all labels are counted."""
         if self.missing_chunks == "refuse":
             self._refuse_missing(labels.path, labels.array, "labels")
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
         if not chunks.n_missing:
             return None
-        chunks.refuse_made_up(f"{self.uri}/{labels.path}")
         stretches = chunks.missing_rows(self.n_rows)
         n_rows = sum(stop - start for start, stop in stretches)
         return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
@@ -149,6 +144,18 @@ class ZarrGroupRows(Dataset):
     def fingerprint(self) -> str:
         objects = [storage.list_objects(address) for address in self.addresses]
         return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
+
+
+def _feature_names(group: zarr.Group, uri: str, n_features: int) -> list[str] | None:
+    names = group.attrs.get("feature_names", _column_names(group, uri))
+    return [str(name) for name in names] if isinstance(names, list) and len(names) == n_features else None
+
+
+def _image_shape(group: zarr.Group, n_features: int) -> tuple[int, int] | None:
+    match group.attrs.get("image_shape"):
+        case [int(height), int(width)] if height * width == n_features:
+            return height, width
+    return None
 
 
 def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
@@ -211,15 +218,6 @@ class StoredChunks:
             number, within = divmod(number, size)
             index.append(within)
         return tuple(reversed(index))
-
-    def refuse_made_up(self, where: str) -> None:
-        """Refuse an array of which next to nothing is stored."""
-        total = math.prod(self.grid)
-        if total > FEWEST_CHUNKS and len(self.stored) * SPARSEST < total:
-            raise InputError(
-                f"{where} declares {total:,} chunks, of which {len(self.stored):,} are stored: next to nothing is "
-                "there. Its metadata are damaged or made up, or the chunks were not copied."
-            )
 
 
 @dataclass(frozen=True)

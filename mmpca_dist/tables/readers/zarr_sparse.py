@@ -14,12 +14,12 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
-from mmpca_dist.tables.dataset import Dataset, check_table, readable
+from mmpca_dist.tables.dataset import Dataset, Facts, check_table, readable
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
-from mmpca_dist.tables.readers.zarr_bounds import member
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
+from mmpca_dist.tables.readers.zarr_members import member
 
 PARTS = ("data", "indices", "indptr")
 CSR, CSC = "csr_matrix", "csc_matrix"
@@ -46,19 +46,19 @@ FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
 class SparseZarrDataset(SparseRows, ZarrGroupRows):
     """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
-    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        arrays, shape = _parts(group, self.features, self.uri)
-        check_table(self._where, shape, arrays["data"].dtype, n_labels, sparse=True)
-        self.n_rows, self.n_features = shape
-        self.dtype = value_type(arrays["data"].dtype)
-        check_index_type(arrays["indices"].dtype, f"{self.uri}/{self.features}/indices")
+    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+        arrays, shape = _parts(group, self.features, self._address)
+        check_table(where, shape, arrays["data"].dtype, n_labels, sparse=True)
+        n_rows, n_features = shape
+        check_index_type(arrays["indices"].dtype, f"{self._address}/{self.features}/indices")
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
         self._nnz = int(self._matrix.row_ends[-1])
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
         self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
-        self._row_ends_bytes = (self.n_rows + 1) * arrays["indptr"].dtype.itemsize
-        self.resident_bytes = (self.n_rows + 1) * 8
+        self._row_ends_bytes = (n_rows + 1) * arrays["indptr"].dtype.itemsize
+        dtype = value_type(arrays["data"].dtype)
+        return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
     @property
     def _matrix(self) -> _Matrix:
