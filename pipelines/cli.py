@@ -168,7 +168,7 @@ def methods() -> None:
     from mmpca_dist.configuration.reference import methods_rows
 
     for name, keeps, limit in methods_rows():
-        click.echo(f"{name:<19}{keeps}; at most {limit}")
+        click.echo(f"{name:<23}{keeps}; at most {limit}")
 
 
 @cli.command(short_help="Print the summary of a run.")

@@ -284,7 +284,7 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
     words = ["Found inf in row 25, column 1", "chunk 2", "new.zarr"]
     assert_refused_by_the_command(arguments, words, capfd)
     assert contents(tmp_path) == before, "something was left half-written"
-    assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["exists already"], capfd)
+    assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["new.zarr, which is read"], capfd)
 
 
 def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
@@ -298,8 +298,8 @@ def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, c
     monkeypatch.setattr("sys.argv", ["mmpca", "transform", "out", "new.zarr", "dest", "--method", "pca"])
     main()
     out = capfd.readouterr().out
-    assert f"40 rows, without labels, as there are none, projected into {tmp_path}/dest: pca.zarr" in out
-    assert "peak memory" in out and not (tmp_path / "dest" / "m-pca1b.zarr").exists()
+    assert f"40 rows, without labels, as there are none, projected into {tmp_path}/dest: projected/pca.zarr" in out
+    assert "peak memory" in out and not (tmp_path / "dest" / "projected" / "m-pca1b.zarr").exists()
 
 
 def test_missing_row_chunks_are_read_as_fill_values_where_that_is_asked_for(tmp_path):

@@ -179,7 +179,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
 
     code, _, errors = mmpca("evaluate", "my.yaml", "--set", "evaluation.folds=4")
     assert code == 2 and "already holds a different run: its evaluation.folds is 3, here it is 4. Choose" in errors
-    with pytest.raises(InputError, match="holds an evaluation, which keeps no models: fit them with 'mmpca run'"):
+    with pytest.raises(InputError, match="holds an evaluation, and no models: fit them with 'mmpca run'"):
         load_model("out/evaluation", "pca")
 
     (tmp_path / "out" / "evaluation" / "records" / "score.json").unlink()

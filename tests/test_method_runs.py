@@ -25,11 +25,17 @@ from mmpca_dist.runs.summary import components
 NO_REPORT = pytest.mark.usefixtures("no_report")
 
 NEW = ["pls", "ridge", "lasso", "fisher-score", "random-projection"]
+SETTINGS = {"ridge": {"alpha": 3.0}, "random-projection": {"seed": 4}}
 FORMED = ["pls", "ridge", "lasso"]
 
 
 def config_of(output, uri, **changes):
-    content = {"dataset": {"uri": str(uri)}, "methods": NEW, "n_components": [2, 5], "precision": "double"}
+    content = {
+        "dataset": {"uri": str(uri)},
+        "methods": [{"name": name, **SETTINGS.get(name, {})} for name in NEW],
+        "n_components": [2, 5],
+        "precision": "double",
+    }
     return parse_config({**content, "output": str(output), **changes}, "the test")
 
 
@@ -51,7 +57,7 @@ def fitted(method, config, n_components, X, y):
 )
 def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_path):
     X, y = load(return_X_y=True)
-    config = config_of(tmp_path / "out", f"bundled:{name}", standardize=standardize, alpha=3.0, seed=4)
+    config = config_of(tmp_path / "out", f"bundled:{name}", standardize=standardize)
     results = run(config)
     for method in NEW:
         for k in (2, 5):

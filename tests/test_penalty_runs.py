@@ -250,7 +250,7 @@ def test_the_plan_holds_the_states_of_rows(alpha, reduction, tmp_path):
     compute = {"cluster": "local", "workers": 2, "threads_per_worker": 1}
     method = {"name": "projection-penalty", "alpha": alpha, "loss": "hinge", "reduction": reduction}
     plan = preview(config_of(tmp_path / "out", "bundled:wine", methods=[method], compute=compute))
-    assert plan.states >= 2 * 178 * 3 * 4 * 8
+    assert plan.kept >= 2 * 178 * 3 * 4 * 8
 
 
 @pytest.mark.parametrize(("option", "message"), [

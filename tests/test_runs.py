@@ -23,18 +23,19 @@ from mmpca_dist.runs.stages import preview
 from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
+SWEEPS = ["sweep", "sweep-2", "sweep-3"]
+"""Of the methods that are fitted by sweeps."""
 
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "search", "sweep", "sweep-2", "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
         "reduce",
         "search",
-        "sweep",
-        "sweep-2",
+        *SWEEPS,
         "solve",
         "project",
     }
@@ -96,7 +97,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "search", "sweep", "sweep-2", "solve", "project", "report",
+        "count", "reduce", "search", *SWEEPS, "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
@@ -280,8 +281,14 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *["sweep"] * 30, "project"]  # of two methods
-    assert plan.bytes == (4 + 30) * 1797 * 64 * 8
+    assert [p.name for p in plan.passes] == [
+        "moments",
+        "sample",
+        "cells",
+        *["sweep"] * 40,
+        "project",
+    ]  # of three methods
+    assert plan.bytes == (4 + 40) * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 
 

@@ -228,7 +228,13 @@ def _difference(stored: dict[str, Any], identity: Identity) -> str:
     now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        what = "input has" if stored["fingerprint"] != identity.fingerprint else "parts or models have"
+        what = (
+            "input has"
+            if stored["fingerprint"] != identity.fingerprint
+            else "models have"
+            if identity.models
+            else "parts have"
+        )
         return f"its {what} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:

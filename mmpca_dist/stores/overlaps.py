@@ -70,7 +70,8 @@ def refuse_inside(uri: str, inputs: tuple[str, ...] = ()) -> None:
     """Raise an ``OutputError`` for an output inside a run, the output of a transform, a data set, or an input."""
     for source in inputs:
         if not source.startswith(storage.NAMED) and lies_within(uri, source):
-            raise OutputError(f"{uri} lies inside {source}, which is read. Choose another place for the output.")
+            where = "is" if resolved(uri) == resolved(source) else "lies inside"
+            raise OutputError(f"{uri} {where} {source}, which is read. Choose another place for the output.")
     for folder in _parents(resolved(uri)):
         for name, (key, what) in MARKERS.items():
             content: Any = None
