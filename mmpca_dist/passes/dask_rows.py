@@ -23,7 +23,6 @@ from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, 
 from mmpca_dist.passes.tree_reduction import joined, merge_leaf
 from mmpca_dist.tables.dataset import (
     Dataset,
-    Facts,
     Span,
     Table,
     check_table,
@@ -32,6 +31,7 @@ from mmpca_dist.tables.dataset import (
     grain_edges,
     make_spans,
 )
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.given_labels import GivenLabels, as_targets
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.csr import SparseRows, value_type

@@ -44,7 +44,8 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.changes import Watch
-from mmpca_dist.tables.dataset import Dataset, Facts, Table, make_spans
+from mmpca_dist.tables.dataset import Dataset, Table, make_spans
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import notes_on_missing_labels, unite
 
 

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.tables.facts import Facts, fact
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.times import as_times
 
@@ -69,51 +69,22 @@ class MissingLabels:
     fill: Any
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a table is, and what reading it costs. A table made of another one replaces some of these."""
-
-    uri: str
-    n_rows: int
-    n_features: int
-    dtype: np.dtype
-    feature_names: list[str] | None = None
-    image_shape: tuple[int, int] | None = None
-    has_labels: bool = True
-    """False only for rows to be transformed, whose labels are never read."""
-    sparse: bool = False
-    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
-    kind: str = "local"
-    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
-    read_overhead: float = 1.0
-    """Copies of a unit held while it is read, besides the caller's buffer."""
-    resident_bytes: int = 0
-    """Bytes of the data that each process holds while the data set is in use."""
-    row_operations: int = 0
-    """Multiply-adds that row maps take for a row as it is read."""
-
-
-def _fact(name: str) -> Any:
-    """Return an attribute of a table that is one of its facts."""
-    return property(attrgetter(f"facts.{name}"))
-
-
 class Table:
     """What a table is: its facts, columns and labels, and what reading it costs."""
 
     facts: Facts
-    uri: str = _fact("uri")
-    n_rows: int = _fact("n_rows")
-    n_features: int = _fact("n_features")
-    dtype: np.dtype = _fact("dtype")
-    feature_names: list[str] | None = _fact("feature_names")
-    image_shape: tuple[int, int] | None = _fact("image_shape")
-    has_labels: bool = _fact("has_labels")
-    sparse: bool = _fact("sparse")
-    kind: str = _fact("kind")
-    read_overhead: float = _fact("read_overhead")
-    resident_bytes: int = _fact("resident_bytes")
-    row_operations: int = _fact("row_operations")
+    uri: str = fact("uri")
+    n_rows: int = fact("n_rows")
+    n_features: int = fact("n_features")
+    dtype: np.dtype = fact("dtype")
+    feature_names: list[str] | None = fact("feature_names")
+    image_shape: tuple[int, int] | None = fact("image_shape")
+    has_labels: bool = fact("has_labels")
+    sparse: bool = fact("sparse")
+    kind: str = fact("kind")
+    read_overhead: float = fact("read_overhead")
+    resident_bytes: int = fact("resident_bytes")
+    row_operations: int = fact("row_operations")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
 

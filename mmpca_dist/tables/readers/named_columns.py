@@ -14,7 +14,8 @@ from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean,
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault, Gaps
-from mmpca_dist.tables.dataset import Dataset, Facts, readable
+from mmpca_dist.tables.dataset import Dataset, readable
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 from mmpca_dist.tables.times import as_times

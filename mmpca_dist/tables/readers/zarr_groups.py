@@ -20,7 +20,8 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
-from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, Facts, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request

@@ -14,7 +14,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
-from mmpca_dist.tables.dataset import Dataset, Facts, check_table, readable
+from mmpca_dist.tables.dataset import Dataset, check_table, readable
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset

@@ -1,0 +1,38 @@
+"""The facts of a table: its sizes and columns, and what reading it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a table is, and what reading it costs. A table made of another one replaces some of these."""
+
+    uri: str
+    n_rows: int
+    n_features: int
+    dtype: np.dtype
+    feature_names: list[str] | None = None
+    image_shape: tuple[int, int] | None = None
+    has_labels: bool = True
+    """False only for rows to be transformed, whose labels are never read."""
+    sparse: bool = False
+    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    kind: str = "local"
+    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
+    read_overhead: float = 1.0
+    """Copies of a unit held while it is read, besides the caller's buffer."""
+    resident_bytes: int = 0
+    """Bytes of the data that each process holds while the data set is in use."""
+    row_operations: int = 0
+    """Multiply-adds that row maps take for a row as it is read."""
+
+
+def fact(name: str) -> Any:
+    """Return an attribute of a table that is one of its facts."""
+    return property(attrgetter(f"facts.{name}"))
