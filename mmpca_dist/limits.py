@@ -56,7 +56,7 @@ class Limits:
     piece_rows: int = 4096
     """Rows of a piece of a cell, at most: it bounds the results of matrix products."""
     smallest_piece: int = 256
-    """Wide rows make smaller pieces, lest one be more than a segment, but none smaller than this."""
+    """Wide rows make smaller pieces, so that none exceeds a segment, but none smaller than this."""
     segment_bytes: int = 32 << 20
     """Rows of a segment of the search, at most: what a task reads at a time."""
     layout_block_rows: int = 8192

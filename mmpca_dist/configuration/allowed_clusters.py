@@ -96,7 +96,7 @@ def _refuse_strange_address(address: str) -> None:
         raise ConfigError(f"compute.cluster is {address!r}, which is no address. Write tcp://HOST:PORT.") from error
     if not _is_near(host) and not {address, host} & _allowed(CLUSTERS):
         raise ConfigError(
-            f"compute.cluster: {address} is beyond this network, and whoever answers there can run code here. If it is "
+            f"compute.cluster: {address} is beyond this network, and what answers there can run code here. If it is "
             f"to be allowed, set {CLUSTERS}={address} in the environment."
         )
 

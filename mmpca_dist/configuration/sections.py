@@ -221,7 +221,7 @@ class EvaluationConfig(Section):
         True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
     )
     published: str | None = setting(
-        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
+        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown next to these"
     )
 
     @field_validator("train")

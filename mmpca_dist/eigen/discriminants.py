@@ -110,7 +110,7 @@ def discriminants(
     if not within.trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
     problem = _Problem(factor, shrinkage, shrinkage * within.trace / statistics.n_features)
-    # Of the factor, too, of which little may be left beside the rounding of means.
+    # Also of the factor: little of it may be left next to the rounding of means.
     off, size = statistics.means_error, float(np.linalg.norm(factor))
     epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
     pairs = problem.solve(within.inside, n_components, epsilon)
@@ -168,7 +168,7 @@ def _in_basis(
 
 
 def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Return the Nystroem approximation in the basis and what is beside it, shape (r + s, r + s).
+    """Return the Nystroem approximation in the basis and outside of it, shape (r + s, r + s).
 
     Without eigenvectors below ``floor``, that of rounding, it is the approximation from fewer vectors: no larger.
     """

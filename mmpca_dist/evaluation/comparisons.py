@@ -133,7 +133,7 @@ class CorrectedTest:
     """Two-sided. 1 where all splits are tied; None of a single split, and where the methods differ by the same number
     of rows in every split: neither tells how much the difference would vary."""
     adjusted: float | None = None
-    """The p-value after Holm's correction for all tests that were made beside this one."""
+    """The p-value after Holm's correction for all tests that were made along with this one."""
     tests: int = 1
     """How many these are, this one included."""
 

@@ -57,7 +57,7 @@ class HeldOut:
     def digest(self, scheduler: Scheduler) -> str | None:
         """Return a digest of the parts of the rows, from a pass over their column alone; None where there is none.
 
-        Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
+        Neither a file of its own nor an array of a Zarr group enters the fingerprint of the data set.
         """
         if self.column is None:
             return None

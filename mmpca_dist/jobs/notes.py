@@ -127,7 +127,7 @@ def certificates_of(results: Results) -> dict[str, Certificate]:
     for method, model in solved["models"].items() if solved else ():
         certificate = model.get("certificate") or {}
         solver = certificate.get("solver")
-        certificate = solver if isinstance(solver, dict) else certificate  # beside that of a search, or alone
+        certificate = solver if isinstance(solver, dict) else certificate  # next to that of a search, or alone
         if certificate.get("solver"):
             certificates[method] = certificate
     return certificates

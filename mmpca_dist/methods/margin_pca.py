@@ -268,7 +268,7 @@ def margin_scatter(
     if variant == "m-pca1a":
         return _from_means(moments, pairing)
     if medians is None:
-        raise InputError("m-pca1b needs the medians of the other classes beside the class moments.")
+        raise InputError("m-pca1b needs the medians of the other classes in addition to the class moments.")
     return _from_medians(moments, medians, pairing)
 
 

@@ -75,7 +75,7 @@ class MaximumMarginCriterion(MomentReducer):
                 "component is the least bad one."
             ]
         return [
-            f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} beside "
+            f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} against "
             f"{self.total_:.3g} of the positive ones."
         ]
 

@@ -1,6 +1,6 @@
 """The scatter of M-PCA2 for each held-out fold, from one search.
 
-Beside the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
+With the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
 part of the nearest is held out the second takes its place; while any other is, the nearest stays. So nothing held out
 is a neighbour, and the queries that are held out do not count.
 """

@@ -147,7 +147,7 @@ class Squares:
 
         Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
         directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
-        scatter a smaller a serves, for a single step: nothing of S would be left beside alpha in free directions.
+        scatter a smaller a serves, for a single step: nothing of S would be left next to alpha in free directions.
         """
         spread = np.diagonal(self.scatter)
         size = float(spread.max(initial=0.0))

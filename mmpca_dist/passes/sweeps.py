@@ -115,7 +115,7 @@ class OnePass(Sweep[S | None, S]):
 
 @dataclass(frozen=True)
 class SweepsTogether(Sweep[Together, Together]):
-    """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all.
+    """Sweeps with states, if any, of one shape up to the length of the last axis; the rows are read once for all.
 
     What is fitted and what rows leave has an item a sweep, the latter None for those that are done. Fits tell which of
     their models are done, and how far these may be from their minima, by ``is_done`` and ``gaps`` (m,).
@@ -220,7 +220,7 @@ def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -
 
 
 def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
-    """Return the spans of sweeps: their reading units hold states beside the rows."""
+    """Return the spans of sweeps: their reading units hold states in addition to the rows."""
     return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes + state_bytes))
 
 
@@ -249,7 +249,7 @@ class _SweepSpan(Generic[S]):
 
 @dataclass(frozen=True)
 class SweepRound:
-    """Sweeps of one kind, and what one of them costs beside reading the rows.
+    """Sweeps of one kind, and what one of them costs in addition to reading the rows.
 
     Attributes
     ----------
@@ -260,11 +260,11 @@ class SweepRound:
     state_bytes : int
         Of a row.
     sum_bytes : int
-        Of what a task leaves, beside sums of rows with weights.
+        What a task leaves, in addition to sums of rows with weights.
     block_bytes : int
-        Of what a task works with, beside rows and states.
+        What a task works with, in addition to rows and states.
     row_operations : float
-        A row, beside those products.
+        For a row, in addition to those products.
     update_operations : float
         After the pass, in one process.
     """

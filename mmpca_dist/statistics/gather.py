@@ -146,7 +146,7 @@ def gather_statistics(
     columns : bool
         Whether means and variances of single columns are needed.
     weightings : collection of ClassWeighting
-        Weighted sums of class scatters that are needed beside that of equal weights.
+        Weighted sums of class scatters that are needed in addition to that of equal weights.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):

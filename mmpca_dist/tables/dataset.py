@@ -124,7 +124,7 @@ class Table:
 
     @property
     def named_columns(self) -> bool:
-        """Whether rows are read from named columns, rather than from an array with names beside it."""
+        """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
         return False
 
     @property

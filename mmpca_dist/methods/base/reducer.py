@@ -63,7 +63,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     _nested: ClassVar[bool] = True
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
-    """Attributes, arrays and finite scalars, that models keep beside those of all reducers."""
+    """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 

@@ -74,7 +74,7 @@ class Posterior(_Contiguous):
     def start(cls, loadings: Array, noise: Array, n_features: int, prior: Prior = PRIOR) -> Posterior:
         """Return the factors before the first sweep: loadings and noise as given, weights of mean zero.
 
-        The relevance is that of the loadings, lest components of rows in large units die before they are seen.
+        The relevance is that of the loadings: components of rows in large units would die before they are seen.
         """
         m, d, k = loadings.shape
         squares = np.einsum("mdk,mdk->mk", loadings, loadings)
