@@ -18,7 +18,7 @@ from mmpca_dist.settings import Section, setting
 from .console import ConsoleCallback
 
 NUMBER = re.compile(r"-?[0-9]{1,9}")
-"""Of a column; longer ones are names."""
+"""Number of a column; longer ones are names."""
 
 
 class IngestConfig(Section):

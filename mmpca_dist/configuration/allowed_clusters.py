@@ -45,7 +45,7 @@ PLAIN_TEXT = re.compile(r"[\d.]+ [A-Za-z]+|[\w./][\w./:@,+=-]*|")
 NEAR_NAME = re.compile(r"[A-Za-z][\w-]*|.*\.(local|localhost|internal|lan|svc)", re.I | re.ASCII)
 """Names that only this network resolves: without a dot (numbers are addresses), or of reserved domains.
 
-Of other letters some stand for a dot: the resolver takes ``a\u2488com`` for ``a1.com``."""
+Some other letters stand for a dot: the resolver takes ``a\u2488com`` for ``a1.com``."""
 
 
 def refuse_strange_cluster(compute: ComputeConfig) -> None:

@@ -41,7 +41,7 @@ def statistics_in_passes(
     needs : Needs
         The scatter of pairs is not made here.
     solver : SolverOptions
-        Of a kind that is one of `BLOCK_SOLVERS`.
+        Its kind is one of `BLOCK_SOLVERS`.
 
     Notes
     -----
@@ -147,9 +147,9 @@ class BlockIteration:
     Parameters
     ----------
     solver : SolverOptions
-        Of a kind that is one of `BLOCK_SOLVERS`.
+        Its kind is one of `BLOCK_SOLVERS`.
     seed : int
-        Of the probes.
+        Seed of the probes.
     start, image, probed : arrays of shape (d, b), (d, b) and (d, p)
         The first block, and what the first pass makes of it and of the probes.
     others : array of shape (d, m)

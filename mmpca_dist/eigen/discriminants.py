@@ -30,7 +30,7 @@ class _Within:
     inside : array of shape (r, r)
         In working coordinates.
     trace : float
-        Of the whole.
+        Trace of the whole.
     outside : array of shape (s, r) or None
         What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
     error : float
@@ -132,7 +132,7 @@ def discriminants(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Of the K leading values of Fisher's criterion.
+    """Bounds on the K leading values of Fisher's criterion.
 
     ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``upper``, shape
     (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.

@@ -99,7 +99,7 @@ class Verdict:
     """Which cell has the lowest mean error, and how it compares."""
 
     best: Cell
-    """Of equal means the one with the fewest components, then the first."""
+    """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
     """The others with the same mean."""
     smallest: Cell

@@ -27,7 +27,7 @@ from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
 
 SUM_BYTES = 4 * 8
-"""Of a column: mean and squares, of a block and of all rows."""
+"""Bytes for each column: mean and squares, of a block and of all rows."""
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 

@@ -44,7 +44,7 @@ class Identity:
 
     config: RunConfig
     fingerprint: str
-    """Of the data set."""
+    """Fingerprint of the data set."""
     purpose: Purpose = "run"
     parts: str | None = None
     """Digest of the parts of the rows, where a column names them."""

@@ -186,7 +186,7 @@ def load_maps(output: str) -> StoredRowMaps:
     Returns
     -------
     StoredRowMaps
-        Its ``transform`` takes what that of a model takes. Of a run without row maps it returns rows as they are.
+        Its ``transform`` takes what that of a model takes. For a run without row maps it returns rows as they are.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
 
 SHARE = "4/5"
-"""Of the rows of each class that train in shares."""
+"""Share of the rows of each class that train, by default."""
 MANY = 100
 """More fits of every method than this are pointed out before they begin."""
 

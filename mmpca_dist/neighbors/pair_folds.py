@@ -143,7 +143,7 @@ def with_pairs_by_part(
     Parameters
     ----------
     statistics : iterable of Statistics
-        Of the rows that train while each part in ``parts.held_out`` is held out, in that order; taken one at a time.
+        Statistics of the rows that train while each part in ``parts.held_out`` is held out, in order, one at a time.
     open_tables : callable
         Opens a new scratch whenever it is called, such as a partial `open_scratch` that is not resumable.
 

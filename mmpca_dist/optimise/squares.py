@@ -18,7 +18,7 @@ from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.statistics.coordinates import EPS
 
 LEAST_PIVOT = 1e-12
-"""Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
+"""Least pivot of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
 MOST_STEPS = 5
 STRIDE, STRIDES = 100.0, 40
 """Between weights of the penalty that are tried in turn, and the largest number of them."""
@@ -69,13 +69,13 @@ class Squares:
     ----------
     n_rows : float
     scatter : array of shape (r, r)
-        Of x x^T.
+        Sum of x x^T.
     total : array of shape (r,)
-        Of x.
+        Sum of x.
     cross : array of shape (m, r)
-        Of y x.
+        Sums of y x.
     moves, squares : arrays of shape (m,)
-        Of y and y^2.
+        Sums of y and y^2.
     """
 
     n_rows: float

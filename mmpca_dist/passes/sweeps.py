@@ -68,9 +68,9 @@ class Sweep(ABC, Generic[F, S]):
     """A fit by sweeps: what a pass does, and what follows from it."""
 
     name: str
-    """Of its passes, and of its tables."""
+    """Name of its passes, and of its tables."""
     state_bytes: int
-    """Of a row's state; 0 where rows have none."""
+    """Bytes of a row's state; 0 where rows have none."""
     keeps_sparse = False
     """Whether rows in CSR form are read as they are; else they are made dense."""
 
@@ -178,7 +178,7 @@ class Sweeper:
     rows: Rows
     tables: Scratch
     prefix: str = ""
-    """Of the names of tables, where several fits share them."""
+    """Prefix of the names of tables, where several fits share them."""
 
     def run(self, sweep: Sweep[F, S], fitted: F) -> F:
         """Return what is fitted after as many sweeps as it takes; it goes on where an earlier attempt ended."""
@@ -258,7 +258,7 @@ class SweepRound:
     columns : int
         Vectors that rows are multiplied by, and summed with the products as weights.
     state_bytes : int
-        Of a row.
+        Bytes of the state of a row.
     sum_bytes : int
         What a task leaves, in addition to sums of rows with weights.
     block_bytes : int

@@ -31,7 +31,7 @@ FONT = "DejaVu Sans"  # comes with matplotlib, so pictures look the same everywh
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 9.5, 8.5, 8
 INK, FAINT = "#222222", "#8a8a8a"
 BEFORE = "#c9ced4"
-"""Of distances before projection, which outlines of those after it are compared with."""
+"""Colour of distances before projection, which outlines of those after it are compared with."""
 
 MOST_COLOURS = 20
 """Beyond so many classes a legend helps nobody and colour follows a continuous map."""

@@ -65,7 +65,7 @@ def published_words(evaluation: Evaluation) -> str:
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
         f"{opening}Of the {all_means.compared} means{about}, {all_means.within} ({all_means.share:.0%}) are "
-        f"within two combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, "
-        f"{certain.within} are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them "
+        f"within two combined standard errors{undecided}. Among the {certain.compared} in columns that are certain, "
+        f"{certain.within} are. {len(missed)} of all {len(evaluation.compared)} cells miss by more, {unknown} of them "
         "for no reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
     )

@@ -56,7 +56,7 @@ def reducing(
     Parameters
     ----------
     scatters : int
-        Of moments: one of each class, or fewer that are weighted sums.
+        Scatters that moments keep: one of each class, or fewer that are weighted sums.
     item : int
         Bytes of a number in products.
     threads : int

@@ -141,7 +141,7 @@ class ClassMoments:
         Parameters
         ----------
         weights : array of shape (k, C), for pooled scatters
-            Of all these classes.
+            Weights of all these classes.
         """
         if len(classes) == len(self.classes):
             return replace(self, classes=classes)

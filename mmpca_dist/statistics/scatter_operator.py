@@ -226,9 +226,9 @@ class ScatterOperator:
     centres : array of shape (C, d)
         Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
     work : dtype
-        Of the products.
+        Type of the products.
     sums : dtype
-        Of the sums of products: double, or single for sparse rows, compared with which sums are large.
+        Type of the sums of products: double, or single for sparse rows, compared with which sums are large.
     offsets : array of shape (C, d)
         Class means less ``centres``, from the first pass on.
     squares : array of shape (C, d)

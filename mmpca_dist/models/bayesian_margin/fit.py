@@ -49,10 +49,10 @@ class MarginModels:
     Attributes
     ----------
     posterior : Posterior
-        Of rows less ``centre``.
+        The posterior of rows less ``centre``.
     centre : array of shape (d,)
     choice : Choice
-        Of C, with what ``auto`` tried in this order.
+        The choice of C, with what ``auto`` tried in this order.
     bounds : array of shape (sweeps, m)
         The evidence bound after every sweep, in nats.
     converged : bool

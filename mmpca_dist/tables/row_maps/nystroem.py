@@ -180,7 +180,7 @@ class NystroemBlock:
 def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the symmetric K^(-1/2) of a positive semidefinite matrix, and its rank.
 
-    Of a singular matrix it is that of its range, and 0 outside.
+    For a singular matrix it is that of its range, and 0 outside.
 
     Eigenvalues up to m x eps times the largest are rounding (m is the order): their inverse roots would be noise.
 
