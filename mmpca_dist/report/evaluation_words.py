@@ -184,8 +184,8 @@ def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list
         return [] if test.is_significant else [advice]
     if evaluation.dataset["n_rows"] < FEW_ROWS and overlap < 1:
         return [
-            f"Of fewer than {FEW_ROWS} rows, tests at the 5% level reject too often: equal methods differ in 7 to 10% "
-            "of tables."
+            f"With fewer than {FEW_ROWS} rows, tests at the 5% level reject too often: equal methods differ in 7 to 10 "
+            "percent of tables."
         ]
     return []
 

@@ -42,7 +42,7 @@ class BayesianMargin(SweptReducer):
         "start": Option(
             example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
         ),
-        "seed": Option(ge=0, example=1, description="Of random loadings"),
+        "seed": Option(ge=0, example=1, description="Seed of random loadings"),
         "prior": Option(
             values="a mapping of names and numbers",
             example={"noise_rate": 0.01},
