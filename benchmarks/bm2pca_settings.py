@@ -1,4 +1,4 @@
-"""Accuracy of BM2PCA by setting, beside others: ``python benchmarks/bm2pca_settings.py [orl] [yale] [newsgroups]``.
+"""Accuracy of BM2PCA by setting, with others: ``python benchmarks/bm2pca_settings.py [orl] [yale] [newsgroups]``.
 
 Prints a Markdown table for each data set of the folder ``MMPCA_DATA``: mean accuracy in percent and its standard
 deviation over 20 splits, on the rows held out. On the faces the splits are those of ``conf/paper/bm2pca-orl.yaml`` and

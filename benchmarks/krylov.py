@@ -174,12 +174,12 @@ def _all_methods(path: Path, folder: Path) -> None:
 
 
 def scaling(folder: Path) -> None:
-    """Fit n x d and doubles of either, print a table, and draw time and memory beside straight lines."""
+    """Fit n x d and doubles of either, print a table, and draw time and memory with straight lines."""
     from matplotlib.figure import Figure
 
     sizes = {"rows": [(12_500 * 2**i, 8_000) for i in range(4)], "columns": [(12_500, 8_000 * 2**i) for i in range(4)]}
     sheet = Figure(figsize=(8, 3.2), layout="constrained")
-    print("\n| rows | columns | seconds | MiB beside the library |\n| --- | --- | --- | --- |")
+    print("\n| rows | columns | seconds | MiB beyond the library |\n| --- | --- | --- | --- |")
     for axes, (name, shapes) in zip(sheet.subplots(1, 2), sizes.items(), strict=True):
         found = []
         for n, d in shapes:

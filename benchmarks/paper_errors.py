@@ -35,7 +35,7 @@ Tables = dict[str, dict[Key, Pair]]
 
 
 def compared(name: str, seed: int, results: Path) -> dict[Key, Pair]:
-    """Return the PCA and M-PCA cells of a configuration beside the published ones, in published order."""
+    """Return the PCA and M-PCA cells of a configuration with the published ones, in published order."""
     output = results / f"paper-{name}-{seed}"
     config = load_config(
         FOLDER.parent / "conf" / "paper" / f"{name}.yaml", {"evaluation.seed": seed, "output": str(output)}

@@ -1,4 +1,4 @@
-"""Projection penalties beside one pass and dask-ml: ``python benchmarks/projection_penalty.py [--rows N]``.
+"""Projection penalties compared with one pass and dask-ml: ``python benchmarks/projection_penalty.py [--rows N]``.
 
 The store of ``moments.py``: N x 256 float32 rows in two classes. The reduction has 16 components of M-PCA2, found by a
 search for some of the rows and the same for all cases. Cases run in processes of their own, one after the other, on the

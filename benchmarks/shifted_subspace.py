@@ -1,8 +1,8 @@
-"""Is shifted subspace iteration worth a place beside block Krylov? ``python benchmarks/shifted_subspace.py``.
+"""Is shifted subspace iteration worth a place next to block Krylov? ``python benchmarks/shifted_subspace.py``.
 
 Subspace iteration with dynamic shifts (Feng, Yu, Xie & Tang 2024, "Algorithm 1043: Faster randomized SVD with dynamic
 shifts", ACM TOMS 50) keeps one block where block Krylov keeps those of all passes. It is written here as a solver of
-the library, in one file, and measured beside block Krylov: passes over the rows, the largest ||S v - l v|| / l of
+the library, in one file, and compared with block Krylov: passes over the rows, the largest ||S v - l v|| / l of
 ``pca``, seconds, and peak memory above that before the fit. Each fit runs in a process of its own. docs/design.md has
 the decision.
 """

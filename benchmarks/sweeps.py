@@ -1,4 +1,4 @@
-"""A sweep of BM2PCA beside a pass for moments, and row by row: ``python benchmarks/sweeps.py [--rows N]``.
+"""A sweep of BM2PCA compared with a pass for moments, and row by row: ``python benchmarks/sweeps.py [--rows N]``.
 
 The store of ``moments.py``: N x 256 float32 rows in two classes, ten components. Every case runs in a process of its
 own, on the same number of cores, and reports its time and its peak memory above what its imports took. ``row by row``

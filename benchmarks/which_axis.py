@@ -2,7 +2,7 @@
 
 Two Gaussian classes (``synthetic:gaussian``), variance 0.25 along the axis of their means and 4 along every other:
 the angle between that axis and the first component of each method as the means part, for several imbalances; and the
-distance from which on it stays below 45 degrees, beside ``threshold_distance``. See docs/theory.md.
+distance from which on it stays below 45 degrees, and ``threshold_distance``. See docs/theory.md.
 """
 
 from __future__ import annotations

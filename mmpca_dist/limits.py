@@ -56,7 +56,7 @@ class Limits:
     piece_rows: int = 4096
     """Rows of a piece of a cell, at most: it bounds the results of matrix products."""
     smallest_piece: int = 256
-    """Wide rows make smaller pieces, lest one be more than a segment, but none smaller than this."""
+    """Wide rows make smaller pieces, so that none exceeds a segment, but none smaller than this."""
     segment_bytes: int = 32 << 20
     """Rows of a segment of the search, at most: what a task reads at a time."""
     layout_block_rows: int = 8192
@@ -93,12 +93,12 @@ class Limits:
     gathered_bytes: int = 1 << 30
     """Reduced rows that are held at once for classifiers that are fitted to rows."""
     split_count_bytes: int = 8 << 20
-    """Of the counts that a span leaves while splits are drawn: for 50 splits of two classes 2^13 bins each, hence two
+    """Bytes of counts that a span leaves while splits are drawn: for 50 splits of two classes 2^13 bins each, hence two
     passes over the labels of a million rows and three over those of a billion. Merging holds a few such arrays."""
     hashed_rows: int = 1 << 17
     """Rows hashed at once while splits are drawn: some megabytes of temporary arrays."""
     score_bytes: int = 64 << 20
-    """Scores that classifiers hold at once: of as many rows as this allows, for all classes. Of 20,000
+    """Scores that classifiers hold at once: for as many rows as this allows, for all classes. With 20,000
     classes 139 rows: products of so few are as fast as of thousands, and naive Bayes takes less than twice as long."""
     margin_rows: int = 4096
     """Rows of each held-out part that margins are measured on, about."""
@@ -144,4 +144,4 @@ class Limits:
 LIMITS = Limits()
 COMPONENT_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of components that are tried: neighbours differ by a third to a half, as errors hardly do within that."""
-"""Those in use."""
+"""The limits in use."""

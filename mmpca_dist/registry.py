@@ -23,11 +23,11 @@ class Registry(Mapping[str, T], Generic[T]):
     Parameters
     ----------
     kind : type
-        Of the objects.
+        Type of the objects.
     packages : sequence of str
         Packages of the built-in ones; none where all come by entry points.
     group : str, optional
-        Of entry points; by default the name of the first package.
+        Group of entry points; by default the name of the first package.
     order : callable, optional
         Key to sort them by; by default the order of modules.
     """

@@ -62,7 +62,7 @@ def as_list(value: Any) -> Any:
 
 
 Values = str | Sequence[str] | None
-"""Of a setting, in a message: one, several, or none named."""
+"""Values of a setting, in a message: one, several, or none named."""
 
 
 def _as_key(setting: str, values: Values) -> str:

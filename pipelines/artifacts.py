@@ -136,7 +136,7 @@ def publish_report(
             create_table_artifact,
             [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
             key="plan-and-measured",
-            description="The plan beside what was used",
+            description="The plan and what was used",
         )
     outbox.send(create_table_artifact, spectra, key="components", description=meaning)
     if search:

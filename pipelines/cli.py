@@ -97,7 +97,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
     """Fit every method of CONFIG to some of the rows and score it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
-    classifiers are fitted. Results go to the folder `evaluation` below the output, beside those of a run. The same
+    classifiers are fitted. Results go to the folder `evaluation` below the output, next to those of a run. The same
     command again goes on from the splits that are done.
 
     \b
@@ -264,7 +264,7 @@ def refresh(prefect: bool, **options: Any) -> None:
 @cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
 @click.argument("source")
 @click.argument("destination")
-@click.option("--features", help="Array or list column of the rows; by default X, or all columns beside the label.")
+@click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")
 @click.option(
     "--label",
     help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
@@ -280,7 +280,7 @@ def refresh(prefect: bool, **options: Any) -> None:
     "--keep",
     multiple=True,
     metavar="NAME",
-    help="Keep this column of names or whole numbers, such as the patient of a row, as an array beside the labels, for "
+    help="Keep this column of names or whole numbers, such as the patient of a row, as an array next to labels, for "
     "evaluation.column. May be repeated.",
 )
 @click.option(

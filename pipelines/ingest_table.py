@@ -18,7 +18,7 @@ from mmpca_dist.settings import Section, setting
 from .console import ConsoleCallback
 
 NUMBER = re.compile(r"-?[0-9]{1,9}")
-"""Of a column; longer ones are names."""
+"""Number of a column; longer ones are names."""
 
 
 class IngestConfig(Section):
@@ -29,7 +29,7 @@ class IngestConfig(Section):
     )
     destination: str = setting(example="table.zarr", description="Path or fsspec URL of the Zarr group to write")
     features: str | None = setting(
-        None, example="X", description="Array or list column of the rows; by default X, or all columns beside the label"
+        None, example="X", description="Array or list column of the rows; by default X, or all columns but the label"
     )
     label: str | None = setting(
         None,
@@ -47,7 +47,7 @@ class IngestConfig(Section):
         [],
         values="names of columns",
         example=["patient"],
-        description="Columns of names that are no features and become arrays beside the labels, such as the parts of "
+        description="Columns of names that are no features and become arrays next to the labels, such as the parts of "
         "an evaluation",
     )
     unlabelled: bool = setting(

@@ -59,7 +59,7 @@ REFUSED = {
     "tol of dask-logistic must be a number, zero or more": {"name": "dask-logistic", "options": {"tol": "small"}},
     "dask-logistic has no option 'solver'": {"name": "dask-logistic", "options": {"solver": "newton"}},
     "SVC has no option 'gama'. Did you mean 'gamma'": {"name": "sklearn.svm.SVC", "options": {"gama": 1}},
-    "C of sklearn.svm.SVC stands beside its options": {"name": "sklearn.svm.SVC", "options": {"C": 1}},
+    "C of sklearn.svm.SVC is a setting of its own": {"name": "sklearn.svm.SVC", "options": {"C": 1}},
     "'sklearn.svm.SVM' is no class of classifiers .* Did you mean 'SVC'": "sklearn.svm.SVM",
     "'sklearn.svm.SVR' is no class of classifiers": "sklearn.svm.SVR",
     "'sklearn.base.clone' is no class of classifiers": "sklearn.base.clone",

@@ -160,7 +160,7 @@ def test_sound_tables_pass_and_columns_that_count_are_noted(tmp_path, blocks):
     [
         ("city", "text: 'Rome' in row 0 (line 2). Encode it as numbers, or leave it out with --drop city, or keep it"),
         ("age", "infinite or too large, the first in row 7 (line 9). Fill or drop these rows, or leave it out with"),
-        ("my id", "--drop 'my id', or keep it beside the rows with --keep 'my id'."),
+        ("my id", "--drop 'my id', or keep it with the rows by --keep 'my id'."),
     ],
 )
 def test_a_single_column_takes_a_sentence(name, message, tmp_path):

@@ -106,14 +106,14 @@ OPENING = {
         "lacks 1 of the chunks of 'X'", r"\(1, 0\): rows 20 to 39", "missing_chunks: fill"]),
     "Parquet without label": (lambda f: parquet(f, f0=X[:, 0], lable=Y), {}, [
         "no column 'label' or 'y' .dataset.label.", "Did you mean 'lable'"]),
-    "Parquet without features": (lambda f: parquet(f, label=Y), {}, ["no columns beside the label"]),
+    "Parquet without features": (lambda f: parquet(f, label=Y), {}, ["no columns other than the label"]),
     "empty lists": (lambda f: parquet(f, rows=pa.array([[]] * 60, pa.list_(pa.float64(), 0)), label=Y), {}, [
         "lists in column 'rows'", "have no values"]),
     "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
         "Column 'city'", "string", "Encode it"]),
     "list column and others": (lists, {}, ["list column 'rows' and others", "dataset.features"]),
-    "columns that differ": (columns_differ, {}, ["b.parquet lacks 'f1' of the columns of", "alike"]),
+    "columns that differ": (columns_differ, {}, ["b.parquet lacks 'f1' of the columns of", "in the same way"]),
     "Parquet cut short": (lambda f: cut(f, "a.parquet", -50), {}, [
         "a.parquet is not a readable", "cut short", "again"]),
     "not Parquet": (lambda f: raw(f, "a.parquet", b"hello"), {}, ["a.parquet is not a readable Parquet"]),

@@ -223,7 +223,7 @@ def test_the_table_of_margins_has_means_over_splits() -> None:
 def test_published_figures_are_counted_in_words() -> None:
     made = evaluation(sizes=(5, 11), classifiers=FOUR, published="ionosphere")
     missed = [row for row in made.compared if row.within is False]
-    assert f"Of all {len(made.compared)} cells, {len(missed)} miss by more" in published_words(made)
+    assert f"{len(missed)} of all {len(made.compared)} cells miss by more" in published_words(made)
     page = check_page(render_evaluation(made, parts(made)))
     assert next(row.reason for row in missed if row.reason)[:60] in page.text
     alone = evaluation(sizes=(5,), classifiers=FOUR, published="ionosphere", splits=1)

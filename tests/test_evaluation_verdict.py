@@ -71,7 +71,7 @@ def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them() -> None
 
 def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ() -> None:
     made = evaluation()
-    warning = "Of fewer than 40 rows, tests at the 5% level reject too often"
+    warning = "With fewer than 40 rows, tests at the 5% level reject too often"
     assert warning not in " ".join(words(made))
     few = dataclasses.replace(made, dataset={**made.dataset, "n_rows": 39})
     assert warning in " ".join(words(few))

@@ -115,12 +115,12 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
         (table, {"keep": ["patient"], **both}, "--keep and --drop both name 'patient'"),
         (parquet, {"keep": ["patient"], **both}, "--keep and --drop both name 'patient'"),
         (table, {"keep": ["patient", "2", "batch"], "label": "label"}, "--keep names 'label', which is the label of"),
-        (table, {"keep": [*NAMES, "patient", "batch"]}, "no columns beside the label and those dropped or kept"),
+        (table, {"keep": [*NAMES, "patient", "batch"]}, "no columns other than the label and those dropped or kept"),
         *(
             (
                 table,
                 {"keep": [name]},
-                f"--keep names '{name}', which cannot be an array beside X and y: rename it first",
+                f"--keep names '{name}', which cannot be an array next to X and y: rename it first",
             )
             for name in ("y", "X", "", "a/b", ".zattrs", "zarr.json", "__index_level_0__")
         ),

@@ -298,11 +298,9 @@ def test_labels_are_by_default_those_of_the_run(named, tmp_path):
 def test_features_that_are_too_many_are_named(fitted, tmp_path):
     X, _ = table()
     rows = write_zarr(tmp_path / "more.zarr", np.c_[X, X[:, :1]], names=[*NAMES, "my id"])
-    with pytest.raises(
-        InputError, match=r"It has 'my id' beside them: leave them out as it is ingested, with --drop '"
-    ):
+    with pytest.raises(InputError, match=r"It has 'my id' as well: leave them out as it is ingested, with --drop '"):
         transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))
     names = [*NAMES[1:], "a", "b"]
     rows = write_zarr(tmp_path / "other.zarr", np.c_[X, X[:, :1]], names=names)
-    with pytest.raises(InputError, match=rf"It lacks '{NAMES[0]}'\. It has 'a', 'b' beside them"):
+    with pytest.raises(InputError, match=rf"It lacks '{NAMES[0]}'\. It has 'a', 'b' as well"):
         transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))

@@ -25,7 +25,7 @@ def cells() -> tuple[PublishedCell, ...]:
 
 @lru_cache(maxsize=1)
 def reasons() -> tuple[Reason, ...]:
-    """Return the reasons for differences, as far as they were measured; docs/bm2pca.md says what is likely beside."""
+    """Return the reasons for differences, as far as they were measured; docs/bm2pca.md says what else is likely."""
     return read_reasons("du_2015_reasons.yaml")
 
 

@@ -45,7 +45,7 @@ PLAIN_TEXT = re.compile(r"[\d.]+ [A-Za-z]+|[\w./][\w./:@,+=-]*|")
 NEAR_NAME = re.compile(r"[A-Za-z][\w-]*|.*\.(local|localhost|internal|lan|svc)", re.I | re.ASCII)
 """Names that only this network resolves: without a dot (numbers are addresses), or of reserved domains.
 
-Of other letters some stand for a dot: the resolver takes ``a\u2488com`` for ``a1.com``."""
+Some other letters stand for a dot: the resolver takes ``a\u2488com`` for ``a1.com``."""
 
 
 def refuse_strange_cluster(compute: ComputeConfig) -> None:
@@ -96,7 +96,7 @@ def _refuse_strange_address(address: str) -> None:
         raise ConfigError(f"compute.cluster is {address!r}, which is no address. Write tcp://HOST:PORT.") from error
     if not _is_near(host) and not {address, host} & _allowed(CLUSTERS):
         raise ConfigError(
-            f"compute.cluster: {address} is beyond this network, and whoever answers there can run code here. If it is "
+            f"compute.cluster: {address} is beyond this network, and what answers there can run code here. If it is "
             f"to be allowed, set {CLUSTERS}={address} in the environment."
         )
 

@@ -11,7 +11,7 @@ TABLES = tuple(f"paper/zhang-schneider-{data}" for data in ("boston", "newsgroup
 
 
 def folder() -> Path:
-    """Return the folder of the files: within the installed package, or ``conf`` of the checkout beside it."""
+    """Return the folder of the files: within the installed package, or ``conf`` of the checkout that it is in."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "conf"
     return installed if installed.is_dir() else package.parent / "conf"

@@ -23,7 +23,7 @@ PLAIN_TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
 class _Loader(yaml.SafeLoader):
     """Refuses aliases, which can stand for more than memory holds, and a key that is there twice.
 
-    Of such keys YAML takes the last without a word. Dates are text, as they are in JSON.
+    From such keys YAML takes the last without a word. Dates are text, as they are in JSON.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:

@@ -55,7 +55,7 @@ def page() -> str:
                 default = "must be given" if setting.required else f"`{as_yaml(setting.default)}`"
                 lines.append(f"| `{setting.key}` | {_with_example(setting)} | {default} | {setting.description} |")
         lines.append("")
-    lines += ["## Methods", "", "Of n rows with d features.", "", "| method | what its components keep | limit |"]
+    lines += ["## Methods", "", "For n rows with d features:", "", "| method | what its components keep | limit |"]
     lines.append("| --- | --- | --- |")
     lines += [f"| `{name}` | {keeps} | {limit} |" for name, keeps, limit in methods_rows()]
     lines += ["", "## Options of methods", "", "| method | option | values | default | meaning |"]

@@ -171,7 +171,7 @@ class EvaluationConfig(Section):
         None,
         values="a number between 0 and 1, or a fraction",
         example="4/5",
-        description="Of shares: how much of each class trains, 4/5 by default; of groups: which share of the groups "
+        description="For shares: how much of each class trains, 4/5 by default; for groups: which share of the groups "
         "trains, by default all but one of the folds",
     )
     folds: int = setting(5, ge=2, example=10, description="Number of folds, also of groups, and for n_components: auto")
@@ -185,22 +185,22 @@ class EvaluationConfig(Section):
         None,
         ge=1,
         example=5,
-        description="Of time: how many windows of later and later rows are held out in turn, while all rows before "
+        description="For time: how many windows of later and later rows are held out in turn, while all rows before "
         "them train",
     )
     boundary: str | int | float | None = setting(
         None,
         values="a number, date or time",
         example="2024-01-31",
-        description="Of time: rows before it train; those at it and after it are held out",
+        description="For time: rows before it train; those at it and after it are held out",
     )
     held_out: bool | str | int | None = setting(
         None,
         values="a name or number",
         example="test",
-        description="Of given parts: the one that is held out while the others train; by default each in turn",
+        description="For given parts: the one that is held out while the others train; by default each in turn",
     )
-    seed: int = setting(0, ge=0, example=1, description="Of shares, folds and groups: another number gives other ones")
+    seed: int = setting(0, ge=0, example=1, description="For shares, folds and groups: another number gives other ones")
     classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
         ["fisher", "naive-bayes"],
         min_length=1,
@@ -221,7 +221,7 @@ class EvaluationConfig(Section):
         True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
     )
     published: str | None = setting(
-        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
+        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown next to these"
     )
 
     @field_validator("train")

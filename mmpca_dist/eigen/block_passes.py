@@ -41,7 +41,7 @@ def statistics_in_passes(
     needs : Needs
         The scatter of pairs is not made here.
     solver : SolverOptions
-        Of a kind that is one of `BLOCK_SOLVERS`.
+        Its kind is one of `BLOCK_SOLVERS`.
 
     Notes
     -----
@@ -113,7 +113,7 @@ def kept_type(precision: str) -> np.dtype:
 def leading_start(
     sample: NDArray, scale: NDArray[np.float64] | None, size: int, dtype: np.dtype, centre: bool = True
 ) -> NDArray:
-    """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size).
+    """Return the leading directions of sampled rows, together with random ones, orthonormal: shape (d, size).
 
     ``dtype`` is that of the basis they begin.
     """
@@ -132,7 +132,7 @@ def leading_start(
 
 
 def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
-    """Return rows divided by their largest value, lest their squares overflow or vanish; zero where not finite."""
+    """Return rows divided by their largest value, so that squares do not overflow; zero where not finite."""
     with np.errstate(invalid="ignore"):
         values = rows.view(np.uint8) if rows.dtype == bool else rows
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
@@ -147,9 +147,9 @@ class BlockIteration:
     Parameters
     ----------
     solver : SolverOptions
-        Of a kind that is one of `BLOCK_SOLVERS`.
+        Its kind is one of `BLOCK_SOLVERS`.
     seed : int
-        Of the probes.
+        Seed of the probes.
     start, image, probed : arrays of shape (d, b), (d, b) and (d, p)
         The first block, and what the first pass makes of it and of the probes.
     others : array of shape (d, m)

@@ -97,7 +97,7 @@ def passes_costs(
 
 
 def growing_bytes(n_features: int, width: int, item: int) -> int:
-    """Return the bytes a solver needs beside a basis, of numbers of ``item`` bytes, while the basis grows."""
+    """Return the bytes a solver needs in addition to a basis, of numbers of ``item`` bytes, while the basis grows."""
     return n_features * width * (item * 5 + 8)
 
 

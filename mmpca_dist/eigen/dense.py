@@ -72,7 +72,7 @@ def leading_eigenpairs(
 
 def leading_low_rank(A: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d)."""
-    # Of more rows than columns the triangle of a QR decomposition has the same singular values and vectors.
+    # With more rows than columns, the triangle of a QR decomposition has the same singular values and vectors.
     triangle = scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1]] if len(A) > A.shape[1] else A
     _, singular, rows = scipy.linalg.svd(triangle, full_matrices=False, check_finite=False)
     total = float(np.sum(singular**2))

@@ -30,7 +30,7 @@ class _Within:
     inside : array of shape (r, r)
         In working coordinates.
     trace : float
-        Of the whole.
+        Trace of the whole.
     outside : array of shape (s, r) or None
         What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
     error : float
@@ -110,7 +110,7 @@ def discriminants(
     if not within.trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
     problem = _Problem(factor, shrinkage, shrinkage * within.trace / statistics.n_features)
-    # Of the factor, too, of which little may be left beside the rounding of means.
+    # Also of the factor: little of it may be left next to the rounding of means.
     off, size = statistics.means_error, float(np.linalg.norm(factor))
     epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
     pairs = problem.solve(within.inside, n_components, epsilon)
@@ -132,7 +132,7 @@ def discriminants(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Of the K leading values of Fisher's criterion.
+    """Bounds on the K leading values of Fisher's criterion.
 
     ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``upper``, shape
     (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.
@@ -168,7 +168,7 @@ def _in_basis(
 
 
 def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Return the Nystroem approximation in the basis and what is beside it, shape (r + s, r + s).
+    """Return the Nystroem approximation in the basis and outside of it, shape (r + s, r + s).
 
     Without eigenvectors below ``floor``, that of rounding, it is the approximation from fewer vectors: no larger.
     """

@@ -12,7 +12,7 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 
 @dataclass(frozen=True)
 class Needs:
-    """What methods need to know of the rows beside the counts and means of the classes.
+    """What methods need to know of the rows in addition to the counts and means of the classes.
 
     Attributes
     ----------

@@ -27,8 +27,8 @@ def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None, *, outside: bool = False) -> NDArray:
     """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k), in the latter's type.
 
-    What they add is left out where it is rounding beside ``size``, by default the length of the longest of them;
-    ``outside`` says that what they have in the basis was taken out before. Beside a basis in single precision products
+    What they add is left out where it is rounding compared with ``size``, by default the length of the longest of them;
+    ``outside`` says that what they have in the basis was taken out before. With a basis in single precision, products
     of columns decide (Stathopoulos & Wu 2002), which is several times faster than a factorisation with pivoting, and
     loses what is 10^-6 of the columns' lengths.
     """

@@ -128,12 +128,12 @@ class CorrectedTest:
     difference: float
     """Mean over the splits, in percent of the rows held out: the first method's errors less the second's."""
     standard_error: float
-    """Of the difference, paired and corrected for the overlap of the splits; NaN of a single split."""
+    """Standard error of the difference, paired and corrected for the overlap of the splits; NaN of a single split."""
     p_value: float | None
     """Two-sided. 1 where all splits are tied; None of a single split, and where the methods differ by the same number
     of rows in every split: neither tells how much the difference would vary."""
     adjusted: float | None = None
-    """The p-value after Holm's correction for all tests that were made beside this one."""
+    """The p-value after Holm's correction for all tests that were made along with this one."""
     tests: int = 1
     """How many these are, this one included."""
 
@@ -149,7 +149,7 @@ def corrected_t_test(
     """Test whether two methods differ, by the corrected resampled t-test.
 
     With d_j the difference of the shares of errors in split j of J, t is mean(d) over its corrected standard error
-    (`Summary`), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is the mean over the splits. Repeated
+    (`Summary`), on J - 1 degrees of freedom. For unequal splits, n_test / n_train is the mean over the splits. Repeated
     folds are as many splits as there are folds in all. Where fewer rows train than are held out, the row variance is
     the sum of those of both methods, as if they erred independently: methods that err on the same rows vary less.
 

@@ -69,11 +69,11 @@ class SplitMoments:
     splits : Splits
         One split of P parts, H of which are held out in turn.
     parts : list of ClassMoments
-        Of each part.
+        Moments of each part.
     counted : array of shape (H, d, d) or None
-        Of pooled moments for m-pca0, sums of class scatters as of `weights_of_parts`.
+        With pooled moments, for m-pca0: sums of class scatters as of `weights_of_parts`.
     medians : array of shape (H, T, d) or None
-        Of T sets of classes, of the rows that train while each of the H parts is held out.
+        Medians of T sets of classes, of the rows that train while each of the H parts is held out.
     """
 
     splits: Splits

@@ -72,7 +72,7 @@ class Head:
     scored: Sequence[tuple[Reduction, ClassifierSection]]
     """R of them."""
     of_reduced: Sequence[OfReduced]
-    """Those that take reduced rows, ``projected(x, matrix, mean)``."""
+    """The classifiers that take reduced rows, ``projected(x, matrix, mean)``."""
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
     classes: NDArray

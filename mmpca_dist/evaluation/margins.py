@@ -39,7 +39,7 @@ TAIL = 0.5
 def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
     """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
 
-    Of two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; of more, the smallest over
+    For two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; for more, the smallest over
     the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
 
     Raises InputError for labels that the classifier does not know.

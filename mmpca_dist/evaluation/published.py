@@ -1,4 +1,4 @@
-"""Published test errors beside own ones: how far apart they are, and why.
+"""Published test errors compared with own ones: how far apart they are, and why.
 
 The figures come from installed packages, by entry points of the group ``mmpca_dist.published``; those of Luo & Durrant
 2017 are in ``benchmarks/paper``, installed as ``mmpca_paper``.
@@ -81,7 +81,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Compared:
-    """An own cell beside the published one."""
+    """An own cell and the published one."""
 
     own: Cell
     published: PublishedCell

@@ -39,16 +39,16 @@ class Classifiers:
     penalties: Mapping[str, float] = field(default_factory=dict)
     """C by the classifier's label, where one was chosen for all splits."""
     seed: int = 0
-    """Of the folds by which C is chosen within the rows that train."""
+    """Seed of the folds by which C is chosen within the rows that train."""
 
     @property
     def from_moments(self) -> list[ClassifierSection]:
-        """Those that need no rows to be fitted."""
+        """The classifiers that need no rows to be fitted."""
         return [spec for spec in self.specs if is_from_moments(spec)]
 
     @property
     def from_rows(self) -> list[ClassifierSection]:
-        """Those that are fitted to reduced rows."""
+        """The classifiers that are fitted to reduced rows."""
         return [spec for spec in self.specs if not is_from_moments(spec)]
 
     @property
@@ -88,7 +88,7 @@ class EvaluationRequest:
     sizes: Sequence[int]
     """Numbers of components of each method, ascending."""
     needs: Needs
-    """Of all methods together."""
+    """Needs of all methods together."""
     classifiers: Classifiers
     parts: PartSizes
     merged: bool

@@ -37,7 +37,7 @@ class Evaluation:
     bytes_read: dict[str, int] = field(default_factory=dict)
     """Likewise."""
     published: str | None = None
-    """Data set whose published figures the report shows beside the own ones."""
+    """Data set whose published figures the report shows next to the own ones."""
     baselines: list[float] = field(default_factory=list)
     """For each split, percent of errors of always naming the largest class of the training rows."""
     notes: list[str] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Evaluation:
 
     @cached_property
     def compared(self) -> list[Compared]:
-        """Own cells beside published ones; none where nothing is published."""
+        """Own cells with the published ones; none where nothing is published."""
         return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
 
 
@@ -99,7 +99,7 @@ class Verdict:
     """Which cell has the lowest mean error, and how it compares."""
 
     best: Cell
-    """Of equal means the one with the fewest components, then the first."""
+    """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
     """The others with the same mean."""
     smallest: Cell

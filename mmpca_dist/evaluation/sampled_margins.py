@@ -1,7 +1,7 @@
 """Margins on samples of rows that do not fit in memory.
 
-A row is in a sample where the hash of its number is small enough: the same rows whatever the chunks and workers. Of few
-rows a sample is all of them.
+A row is in a sample where the hash of its number is small enough: the same rows whatever the chunks and workers. A
+sample of few rows is all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.statistics.coordinates import Statistics
 
 LEAST_ROWS = 64
-"""Of a part that is measured, and of a class that is fitted to, however wide the rows are."""
+"""Rows of a part that is measured, and of a class that is fitted to, however wide the rows are."""
 
 KEY = mix(np.full(1, 1 << 62, np.uint64))[0]
 """Neither the key of a split nor the mix of a row number."""

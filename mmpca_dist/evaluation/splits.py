@@ -22,7 +22,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
-"""Of larger exponents Python would write out every digit."""
+"""Python would write out every digit of larger exponents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class Splits(PartSizes, ABC):
     def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
         """Return which of rows ``start`` to ``stop`` train while a part (the first of ``held_out``) is held out.
 
-        Of shape (S, stop - start).
+        The shape is (S, stop - start).
         """
         index = 0 if part is None else self.held_out.index(part)
         return self.trains(self.held_out[index])[self.codes(start, stop, labels)]
@@ -183,7 +183,7 @@ def share_splits(
 ) -> HashedSplits:
     """Return stratified splits into a training part (0) and a part held out (1), from passes over the labels alone.
 
-    Of n_c rows of a class exactly round(share n_c) train, halves rounded up; a float means the decimal number it is
+    From n_c rows of a class exactly round(share n_c) train, halves rounded up; a float means the decimal number it is
     written as. The splits share the passes, and are the same for any chunks, spans and workers. Raises InputError where
     a class has no row to train on, or nothing is held out.
 

@@ -58,7 +58,7 @@ class Cell:
     """As asked for."""
     classifier: str
     summary: Summary
-    """Of the errors in percent of the rows held out."""
+    """Summary of the errors in percent of the rows held out."""
     test: SignTest | None = None
     """Whether the method errs less than the reference with as many components under the same classifier, on counts of
     errors; None of the reference itself, and where no method is the reference."""
@@ -86,7 +86,7 @@ class Cell:
 
 
 class Counts(NamedTuple):
-    """Of a method with so many components under one classifier: arrays of shape (S,), in the order of the splits."""
+    """Counts for a method, a number of components and a classifier: arrays of shape (S,), in order of the splits."""
 
     used: NDArray[np.int64]
     """Components that the method gave."""

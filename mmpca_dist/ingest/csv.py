@@ -151,7 +151,7 @@ class CsvRows(Text):
         self.features = [i for i in range(len(cells)) if i not in dropped]
         if not self.features:
             label_and = "the label and " if labelled else ""
-            raise InputError(f"{uri} has no columns beside {label_and}those dropped or kept.")
+            raise InputError(f"{uri} has no columns other than {label_and}those dropped or kept.")
         self.n_features = len(self.features)
         if names:
             self.feature_names = [names[i] or f"column {i}" for i in self.features]
@@ -213,7 +213,7 @@ class CsvRows(Text):
             self.first_row += len(table)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """Yield whole lines, and how far the file has been read; whoever takes them advances ``first_row``."""
+        """Yield whole lines, and how far the file has been read; the caller advances ``first_row``."""
         self.first_row, line = 0, self._skip + 1
         with self._open() as (raw, text):
             for number in range(self._skip):
@@ -230,7 +230,7 @@ class CsvRows(Text):
                 line += data.count(b"\n")
 
     def parse(self, data: bytes, *, use_threads: bool = True, as_text: bool = False) -> pa.Table:
-        """Return the features of whole lines, as strings if asked for, and then the columns beside them."""
+        """Return the features of whole lines, as strings if asked for, and then the other columns that are kept."""
         keys = [str(i) for i in range(self._n_columns)]
         kind = pa.string() if as_text else pa.from_numpy_dtype(self.dtype)
         types: dict[str, pa.DataType] = dict.fromkeys(keys, kind)

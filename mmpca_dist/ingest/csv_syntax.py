@@ -42,7 +42,7 @@ def label_position(
     if label is None:
         rest = [i for i in range(n_columns) if not any(i in positions for positions in others.values())]
         if not rest:
-            raise InputError(f"{uri} has no columns beside those dropped or kept.")
+            raise InputError(f"{uri} has no columns other than those dropped or kept.")
         named = {names[i]: i for i in reversed(rest)} if names else {}
         return next((named[name] for name in LABEL_NAMES if name in named), rest[-1])
     position = _position(names, n_columns, label, uri, "--label", "label column")
@@ -64,7 +64,7 @@ def dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], uri
 def kept_positions(
     names: list[str], n_columns: int, keep: Sequence[str], dropped: Collection[int], uri: str
 ) -> dict[str, int]:
-    """Return the columns to keep beside the labels, each of them once."""
+    """Return the columns to keep in addition to the labels, each of them once."""
     positions: dict[str, int] = {}
     for name in keep:
         if names.count(name) > 1:
@@ -104,7 +104,7 @@ def as_number(text: str) -> float | None:
 def whole_numbers(texts: list[str]) -> list[int] | None:
     """Return the exact whole numbers that texts spell, or None where one of them spells none.
 
-    ``1.0`` and ``+1`` are ``1``. Beside ``1``, however, ``01`` is another name, so that all of them stay texts.
+    ``1.0`` and ``+1`` are ``1``. Next to ``1``, however, ``01`` is another name, so that all of them stay texts.
     """
     numbers: list[int] = []
     digits: dict[int, str] = {}

@@ -1,7 +1,7 @@
 """Where an ingest writes: the new group is built aside, replaces the old one when it is complete, and what a killed
 ingest has left is put right by the next one.
 
-Beside the destination ``D`` lies the folder ``D.partial`` for as long as an ingest works. Its lease says who writes,
+Next to the destination ``D`` lies the folder ``D.partial`` for as long as an ingest works. Its lease says who writes,
 and ``ingest.json`` what is being written.
 
 On a local disk the new group is built in ``D.partial/new``. Then ``D`` becomes ``D.partial/old``, and ``new`` becomes
@@ -52,7 +52,7 @@ class Destination:
 
     @property
     def work(self) -> str:
-        """The folder that is beside the destination while an ingest works."""
+        """The folder that is next to the destination while an ingest works."""
         return f"{self.uri}{storage.PARTIAL}"
 
     def refuse_occupied(self, overwrite: Overwrite) -> None:
@@ -98,7 +98,7 @@ class Destination:
         return attributes if isinstance(attributes, dict) else {}
 
     def _others(self) -> list[str]:
-        """Return what lies in a group beside the arrays that an ingest wrote."""
+        """Return what lies in a group besides the arrays that an ingest wrote."""
         attributes = self._attributes()
         token, arrays = attributes.get(TABLE), attributes.get(ARRAYS)
         written = [token] if token is not None else arrays if isinstance(arrays, list) else []
@@ -117,7 +117,7 @@ class Destination:
     def claimed(self, columns: Sequence[str], overwrite: Overwrite) -> Iterator[Writing]:
         """Hold the destination against other ingests, and tidy up at the end, also after an error.
 
-        ``columns`` are the names of the arrays beside the rows. Raises an ``OutputError`` while another ingest writes
+        ``columns`` are the names of the arrays next to the rows. Raises an ``OutputError`` while another ingest writes
         there, or where something is there that may not be replaced.
         """
         with held(self.work) as lease:

@@ -61,7 +61,7 @@ class ZarrWriter:
         self.n_rows = 0
         self._overwrite, self._target = overwrite, Destination.of(destination)
         if self._target.recover(note) and note is not None:
-            note(f"What a killed ingest had left beside {self._target.uri} has been put right.")
+            note(f"What a killed ingest had left next to {self._target.uri} has been put right.")
         self._target.refuse_occupied(overwrite)
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
         self._stack = ExitStack()

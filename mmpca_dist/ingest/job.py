@@ -27,7 +27,7 @@ from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
 
 SUM_BYTES = 4 * 8
-"""Of a column: mean and squares, of a block and of all rows."""
+"""Bytes for each column: mean and squares, of a block and of all rows."""
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 
@@ -66,7 +66,7 @@ def ingest(
     drop : sequence of str
         Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
     keep : sequence of str
-        Columns of names or whole numbers that are no features and become arrays beside ``y``, such as the patient of
+        Columns of names or whole numbers that are no features and become arrays next to ``y``, such as the patient of
         a row, for ``evaluation.column``.
     unlabelled : bool
         Take no column of CSV for the labels: its rows are to be projected with an existing model.
@@ -239,7 +239,7 @@ def check_columns(
     ColumnError
         Which names every column, what is wrong with it and what to type.
     InputError
-        For what is wrong beside columns.
+        For what is wrong with anything but columns.
     """
     uri = storage.normalize(source)
     with settings_named():

@@ -22,7 +22,7 @@ SPARSE_SHARE = 0.25
 """Rows are taken as sparse where that takes at most this share of the bytes of dense ones: about a value in eight.
 Text then shrinks by orders of magnitude, while images and measurements stay dense, which is read faster."""
 MAX_DIGITS = 18
-"""Of an index; Python refuses to read numbers of thousands of digits."""
+"""Digits of an index; Python refuses to read numbers of thousands of digits."""
 
 
 class LibsvmRows(Text):

@@ -165,7 +165,7 @@ def table_faults(
 ) -> list[ColumnFault]:
     """Return all columns of CSV or Parquet that ``ingest`` would refuse, from one reading; none for other formats.
 
-    What is wrong beside columns, such as lines with too few cells, is an ``InputError``.
+    What is wrong with anything but columns, such as lines with too few cells, is an ``InputError``.
     """
     stem = stem_of(uri)
     if stem.endswith(CSV_SUFFIXES):

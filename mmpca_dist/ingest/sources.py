@@ -54,7 +54,7 @@ class Selection:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of names that are written beside the rows."""
+        """The columns of names that are written along with the rows."""
         return [*([] if self.unlabelled else [LABELS]), *self.keep]
 
     def check(self) -> None:
@@ -65,7 +65,7 @@ class Selection:
             if name in self.drop:
                 raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
             if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
-                raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
+                raise InputError(f"--keep names {name!r}, which cannot be an array next to X and y: rename it first.")
 
     def csv(self, uri: str) -> CsvRows:
         """Open CSV."""

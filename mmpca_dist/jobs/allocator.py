@@ -16,7 +16,7 @@ def return_freed_arrays() -> None:
     """Have arrays of `LARGE` bytes or more leave this process as they are freed; only glibc needs to be told.
 
     By itself glibc raises that size to that of the largest array that was freed, up to 32 MiB, and keeps twice as much
-    free in each arena, of which every thread has its own: 250 MiB were free beside 70 MiB of arrays. Dask tells its
+    free in each arena, of which every thread has its own: 250 MiB were free next to 70 MiB of arrays. Dask tells its
     workers by an environment variable.
     """
     if sys.platform == "linux":

@@ -21,7 +21,7 @@ from mmpca_dist.stores.zarr_stores import reading_own
 
 FORMAT = 1
 EVALUATION = "evaluation"
-"""Evaluations of a configuration have this folder below its output, beside what the run itself writes."""
+"""Evaluations of a configuration have this folder below its output, next to what the run itself writes."""
 ERRORS = "errors"
 """Folder within a run for the tracebacks of unforeseen errors."""
 CONTENTS = (
@@ -44,7 +44,7 @@ class Identity:
 
     config: RunConfig
     fingerprint: str
-    """Of the data set."""
+    """Fingerprint of the data set."""
     purpose: Purpose = "run"
     parts: str | None = None
     """Digest of the parts of the rows, where a column names them."""

@@ -170,7 +170,7 @@ def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
     if not more:
         return lack
     options = " ".join(f"--drop {shlex.quote(name)}" for name in more)
-    return f"{lack} It has {some_names(more)} beside them: leave them out as it is ingested, with {options}."
+    return f"{lack} It has {some_names(more)} as well: leave them out as it is ingested, with {options}."
 
 
 def load_maps(output: str) -> StoredRowMaps:
@@ -186,7 +186,7 @@ def load_maps(output: str) -> StoredRowMaps:
     Returns
     -------
     StoredRowMaps
-        Its ``transform`` takes what that of a model takes. Of a run without row maps it returns rows as they are.
+        Its ``transform`` takes what that of a model takes. For a run without row maps it returns rows as they are.
 
     Raises
     ------

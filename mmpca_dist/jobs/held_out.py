@@ -26,7 +26,7 @@ from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
 
 SHARE = "4/5"
-"""Of the rows of each class that train in shares."""
+"""Share of the rows of each class that train, by default."""
 MANY = 100
 """More fits of every method than this are pointed out before they begin."""
 
@@ -57,7 +57,7 @@ class HeldOut:
     def digest(self, scheduler: Scheduler) -> str | None:
         """Return a digest of the parts of the rows, from a pass over their column alone; None where there is none.
 
-        Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
+        Neither a file of its own nor an array of a Zarr group enters the fingerprint of the data set.
         """
         if self.column is None:
             return None

@@ -102,7 +102,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
 
 
 def _refuse_nothing_published(config: RunConfig) -> None:
-    """Refuse published figures of which none could stand beside one of the evaluation."""
+    """Refuse published figures of which none could be compared with one of the evaluation."""
     published, classifiers = config.evaluation.published, [one.label for one in config.evaluation.classifiers]
     if published is None:
         return

@@ -49,7 +49,7 @@ class Job:
     splits: Splits | None = None
     results: Results = field(default_factory=Results)
     current_checkpoint: Checkpoint | None = None
-    """Of the passes of the stage at work."""
+    """The checkpoint for the passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
     held: int = 0
     """Memory of this process that is no part of the work."""

@@ -141,7 +141,7 @@ class UnforeseenError(RuntimeError):
 def traceback_kept(output: str | None = None) -> Iterator[None]:
     """Turn an exception that is no ``MmpcaError`` into an ``UnforeseenError``, which names a file with its traceback.
 
-    Those that a limit of the process's memory explains become a ``PlanError``, which names the limit.
+    One that a limit of the process's memory explains becomes a ``PlanError``, which names the limit.
 
     The file goes into the folder ``errors`` of the run in ``output`` or, where there is none, into the folder of
     temporary files of this machine.

@@ -115,7 +115,7 @@ def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float
         return []
     between = (moments.deviations.T * counts) @ moments.deviations
     scatter = moments.scatter(np.ones(len(counts))) + between
-    # Of what a solver in passes has seen of the scatter: at least so much of it lies in each column.
+    # A solver in passes has seen a part of the scatter: at least so much of it lies in each column.
     blocks = np.array_split(basis, -(-len(basis) // BLOCK_ROWS))
     squares = np.concatenate([np.einsum("ij,ij->i", block @ scatter, block) for block in blocks])
     return heavy_columns(squares, None if approximation is None else approximation.trace + float(np.trace(between)))
@@ -127,7 +127,7 @@ def certificates_of(results: Results) -> dict[str, Certificate]:
     for method, model in solved["models"].items() if solved else ():
         certificate = model.get("certificate") or {}
         solver = certificate.get("solver")
-        certificate = solver if isinstance(solver, dict) else certificate  # beside that of a search, or alone
+        certificate = solver if isinstance(solver, dict) else certificate  # next to that of a search, or alone
         if certificate.get("solver"):
             certificates[method] = certificate
     return certificates

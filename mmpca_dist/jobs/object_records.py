@@ -19,7 +19,7 @@ from mmpca_dist.stores.zarr_stores import block_of, chunks_of, reading_own, refu
 
 AGAIN = "Give the command that wrote it again, which does that part anew, or restore it from a copy."
 CONTENT_BYTES = 1 << 30
-"""Of outputs up to this size all is read before a stage counts as done; of larger ones, metadata and sizes."""
+"""Outputs up to this size are read whole before a stage counts as done; of larger ones metadata and sizes are."""
 GROUP = "/zarr.json"
 """So end the names of outputs that are Zarr groups."""
 VALUES = "crc32c"

@@ -18,7 +18,7 @@ from mmpca_dist.statistics.scatters import class_regression
 class LassoSelection(ColumnSelection):
     """The columns that the lasso uses: those of the first point of its path with K coefficients that are not zero.
 
-    Columns are standardised, labels are -1 and +1, and the intercept is free. Of several classes, each against all
+    Columns are standardised, labels are -1 and +1, and the intercept is free. With several classes, each against all
     others has a lasso; all share one penalty, as in scikit-learn's ``Lasso`` with several targets, and a column counts
     that any of them uses. Constant columns never enter. ``standardize``, ``center``, ``precision`` and ``solver`` are
     as in ``MarginPCA``, and so are the other attributes.
@@ -37,8 +37,8 @@ class LassoSelection(ColumnSelection):
     components_ : array of shape (K, n_features)
         Unit vectors.
     columns_ : array of shape (K,)
-        The columns that these pick, in the order in which they came in. Those for a smaller K are not always the first
-        of them, because a column may leave again; ``load_model(output, "lasso", K)`` follows the path anew.
+        The columns that these pick, in the order in which they came in. For a smaller K they are not always the first
+        of these, because a column may leave again; ``load_model(output, "lasso", K)`` follows the path anew.
     eigenvalues_ : array of shape (K,)
         Penalties below which the columns came in: ``alpha`` of scikit-learn's ``Lasso``.
     path_ : array of shape (changes, 4)

@@ -83,7 +83,7 @@ class MarginPCA(BlockReducer):
     center : bool
         Subtract the mean in ``transform``. The paper does not.
     precision : {"single", "double"}
-        Of the products of rows; their sums are double either way.
+        Precision of the products of rows; their sums are double either way.
     solver : {"auto", "dense", "dual", "krylov", "nystroem"}
         How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
         from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
@@ -96,19 +96,19 @@ class MarginPCA(BlockReducer):
     components_ : array of shape (K, n_features)
         Orthonormal; the loading of largest magnitude is positive.
     eigenvalues_ : array of shape (K,)
-        Of the mean outer product of the difference rows, decreasing.
+        Eigenvalues of the mean outer product of the difference rows, decreasing.
     residuals_ : array of shape (K,)
         Norm of S v - l v.
     imprecise_ : bool array of shape (K,)
         Components within a hundredfold of the rounding floor.
     certificate_ : dict
-        Of solvers in passes: how many components are proved to be the leading ones, and bounds. For ``m-pca2``: the
+        From solvers in passes: how many components are proved to be the leading ones, and bounds. For ``m-pca2``: the
         share of neighbours proved exact, the recall measured, what the search cost, and the standard errors from
         searching for some rows only.
     mean_ : array of shape (n_features,)
     classes_ : array of shape (C,)
     moments_ : ClassMoments
-        Of all rows so far, which ``partial_fit`` extends; see ``fit`` for where they are not kept. ``m-pca1b`` has
+        Moments of rows so far; ``partial_fit`` extends them. See ``fit`` for where they are not kept. ``m-pca1b`` has
         neither: the median of two sets of rows does not follow from their medians.
     n_features_in_ : int
 
@@ -268,7 +268,7 @@ def margin_scatter(
     if variant == "m-pca1a":
         return _from_means(moments, pairing)
     if medians is None:
-        raise InputError("m-pca1b needs the medians of the other classes beside the class moments.")
+        raise InputError("m-pca1b needs the medians of the other classes in addition to the class moments.")
     return _from_medians(moments, medians, pairing)
 
 

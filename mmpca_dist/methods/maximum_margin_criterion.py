@@ -34,7 +34,7 @@ class MaximumMarginCriterion(MomentReducer):
     components_ : array of shape (K, n_features)
         Orthonormal.
     eigenvalues_ : array of shape (K,)
-        Of S_b - S_w, decreasing. ``total_`` is the sum of all positive ones, the largest value of the criterion.
+        Eigenvalues of S_b - S_w, decreasing. ``total_``, the sum of positive ones, is the criterion's maximum.
     n_negative_, negative_sum_ : int, float
         How many eigenvalues of S_b - S_w are negative, and their sum.
 
@@ -75,7 +75,7 @@ class MaximumMarginCriterion(MomentReducer):
                 "component is the least bad one."
             ]
         return [
-            f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} beside "
+            f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} against "
             f"{self.total_:.3g} of the positive ones."
         ]
 

@@ -49,7 +49,7 @@ class PLS(TargetReducer):
     classes_ : array of shape (C,)
         Only of classes.
     moments_ : ClassMoments or CrossMoments
-        Of all rows so far, which ``partial_fit`` extends.
+        Moments of all rows so far, which ``partial_fit`` extends.
 
     References
     ----------

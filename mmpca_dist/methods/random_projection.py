@@ -56,7 +56,7 @@ class RandomProjection(MomentReducer):
     (8, 64)
     """
 
-    _options: ClassVar = {"seed": Option(ge=0, example=1, description="Of the directions")}
+    _options: ClassVar = {"seed": Option(ge=0, example=1, description="Seed of the directions")}
 
     def __init__(
         self, n_components: int | None = None, *, seed: int = 0,

@@ -34,7 +34,7 @@ class RidgeDirections(MomentReducer):
     n_components : int, optional
         At most the number of classes less one, which is the default.
     alpha : float
-        Of the penalty alpha |w|^2 beside the sum of squared errors, as in scikit-learn. 0 is least squares, where
+        The penalty alpha |w|^2 is added to the sum of squared errors, as in scikit-learn. 0 is least squares, where
         columns do not depend on each other.
     solver : {"auto", "dense", "dual"}
         As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.

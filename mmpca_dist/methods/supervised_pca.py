@@ -44,11 +44,11 @@ class SupervisedPCA(TargetReducer):
     components_ : array of shape (K, n_features)
         Orthonormal.
     eigenvalues_ : array of shape (K,)
-        Of X^T H L H X, which grows with n^2.
+        Eigenvalues of X^T H L H X, which grows with n^2.
     classes_ : array of shape (C,)
         Only of classes.
     moments_ : ClassMoments or CrossMoments
-        Of all rows so far, which ``partial_fit`` extends.
+        Moments of all rows so far, which ``partial_fit`` extends.
 
     References
     ----------

@@ -18,7 +18,7 @@ from mmpca_dist.jit import N, compiled, reordered
 U = 2.0**-24
 OWN_SHARE = 0.7
 """An approximate search visits a cell whose centre's squared distance from the query, less this share of that of the
-query's own centre, is at most `Rules.effort` times the squared distance of its best candidate. Of the rules that were
+query's own centre, is at most `Rules.effort` times the squared distance of its best candidate. Among rules that were
 tried on clusters that overlap and on MNIST, this one compares fewest pairs for the same recall."""
 
 
@@ -168,7 +168,7 @@ LOST = 1e-300
 """Added to squared distances before roots are taken: small squares lose digits, or vanish."""
 SMALLEST_NORMAL = float(np.finfo(np.float64).smallest_normal)
 """A squared distance of at least d times this is as exact as if nothing had vanished: each of d squares that is
-subnormal or zero loses at most 2^-1075, all together 2^-53 of the sum. Of rows nearer than that, only equal ones are
+subnormal or zero loses at most 2^-1075, all together 2^-53 of the sum. Among rows nearer than that, only equal ones are
 accepted."""
 LEVEL = 32
 """Coordinates that the second bound takes at once."""

@@ -19,7 +19,7 @@ from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
 from mmpca_dist.passes.units import blocks, rows_within
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
-"""Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""
+"""Shares of the variance that the coordinates of the matrix products, and those of the second bound, explain."""
 SMALL = 40
 """Rows of up to so many columns are only rotated: nothing is left over."""
 CANCELS = 0.01

@@ -23,7 +23,7 @@ PAIR_RATE = 5e8
 PRODUCT_RATE = 1e10
 """Multiply-adds a second a thread, of differences with vectors: measured for 14 to 60 vectors, 4e9 to 1.3e10."""
 EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.2, 250, 0.5
-"""Of the pairs, an approximate search is expected to compare a fifth with 250 cells (100,000 rows), and less with more
+"""An approximate search is expected to compare a fifth of the pairs with 250 cells (100,000 rows), and less with more
 of them, as a power of their number. Measured in 32 to 784 columns, recall 0.95 and 0.98, up to 10,000,000 rows: two or
 three times that on white noise, about that on MNIST and on noise with a spectrum, a hundredth on separate clusters."""
 COMPILED = 150 << 20

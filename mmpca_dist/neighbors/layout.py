@@ -90,7 +90,7 @@ class Layout:
 
 
 Members = tuple[slice | NDArray[np.intp], NDArray[np.int64], dict[str, NDArray]]
-"""Of consecutive rows: which are laid out, their numbers, and the columns that go with them."""
+"""For consecutive rows: which are laid out, their numbers, and the columns that go with them."""
 
 
 class Membership:

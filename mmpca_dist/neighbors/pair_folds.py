@@ -1,6 +1,6 @@
 """The scatter of M-PCA2 for each held-out fold, from one search.
 
-Beside the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
+With the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
 part of the nearest is held out the second takes its place; while any other is, the nearest stays. So nothing held out
 is a neighbour, and the queries that are held out do not count.
 """
@@ -143,7 +143,7 @@ def with_pairs_by_part(
     Parameters
     ----------
     statistics : iterable of Statistics
-        Of the rows that train while each part in ``parts.held_out`` is held out, in that order; taken one at a time.
+        Statistics of the rows that train while each part in ``parts.held_out`` is held out, in order, one at a time.
     open_tables : callable
         Opens a new scratch whenever it is called, such as a partial `open_scratch` that is not resumable.
 

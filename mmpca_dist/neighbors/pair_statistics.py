@@ -27,7 +27,7 @@ from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.tables.dataset import Span
 
 BINS = 120
-"""Of the histogram of distances."""
+"""Bins of the histogram of distances."""
 
 
 @storable

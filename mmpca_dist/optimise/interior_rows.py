@@ -43,7 +43,7 @@ class NewtonStep(NamedTuple):
 
 
 class InteriorValues(NamedTuple):
-    """Of every row: slacks times multipliers, added up; the loss at u; and a - L*(a)."""
+    """For every row: slacks times multipliers, added up; the loss at u; and a - L*(a)."""
 
     products: Array
     losses: Array
@@ -118,7 +118,7 @@ def products_of(parts: Sequence[Array], m: int) -> Array:
 
 @dataclass(frozen=True)
 class HingeInterior(Interior):
-    """Of max(u, 0): the smallest xi with xi >= 0 and s >= 0, whose multipliers are rest = 1 - a and a."""
+    """The loss max(u, 0): the smallest xi with xi >= 0 and s >= 0, whose multipliers are rest = 1 - a and a."""
 
     xi: Array
     rest: Array
@@ -155,7 +155,7 @@ class HingeInterior(Interior):
 
 @dataclass(frozen=True)
 class SquaredHingeInterior(Interior):
-    """Of max(u, 0)^2: the smallest xi^2 with s >= 0, whose multiplier is a = 2 xi."""
+    """The loss max(u, 0)^2: the smallest xi^2 with s >= 0, whose multiplier is a = 2 xi."""
 
     @classmethod
     def central(cls, m: int, n: int) -> Self:
@@ -200,13 +200,13 @@ class HingeSums(ArraySums):
     Attributes
     ----------
     loss, products, counts : arrays of shape (m,)
-        Of the losses, of slacks times multipliers, and of the number of such products.
+        Sums of the losses, of slacks times multipliers, and of the number of such products.
     moves, cross, duals : arrays of shape (2, m), (2, m, r) and (2, m)
-        Of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
+        Sums of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
     pull, push : arrays of shape (m, r + 1)
-        Of y D pull [x; 1], and of y D push [x; 1].
+        Sums of y D pull [x; 1], and of y D push [x; 1].
     hessians : array of shape (m, r + 1, r + 1)
-        Of D [x; 1] [x; 1]^T.
+        Sums of D [x; 1] [x; 1]^T.
     """
 
     loss: Array
@@ -230,7 +230,7 @@ class MoveInside(BlockStep[Any]):
     ----------
     kind : type of Interior
     change : array of shape (m, r + 1)
-        Of [w; b].
+        Change of [w; b].
     mu, step : arrays of shape (m,)
         The target of slacks times multipliers, and the length of the step.
     """

@@ -120,7 +120,7 @@ def _changes(penalties: NDArray[np.float64], coefficients: NDArray[np.float64]) 
 
 
 def _first_dependent(problem: Regression, changes: list[Change], floor: float) -> int | None:
-    """Return the first column that enters beside columns that it is a combination of, up to rounding."""
+    """Return the first column that enters although it is a combination of columns that are in, up to rounding."""
     active: list[int] = []
     for change in changes:
         if not change.enters:

@@ -28,13 +28,13 @@ class LossSums(ArraySums):
     ----------
     loss : array of shape (m,)
     moves : array of shape (2, m)
-        Of t.
+        Sums of t.
     cross : array of shape (2, m, r)
-        Of t x.
+        Sums of t x.
     duals : array of shape (2, m)
-        Of s a - L*(s), with s the derivative of L.
+        Sums of s a - L*(s), with s the derivative of L.
     hessians : array of shape (k, r + 1, r + 1)
-        Of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
+        Sums of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
     along : array of shape (f, m)
         The losses at fractions of the step that led here.
     """
@@ -61,7 +61,7 @@ class SumLosses(BlockStep[LossSums]):
     coef, intercept : arrays of shape (m, r) and (m,)
     loss : Loss
     terms : LabelTerms
-        Of all models; ``active`` are the positions of these among them.
+        Label terms of all models; ``active`` are the positions of these among them.
     units : RowUnits
     hessian_models : int array of shape (k,)
         Positions among these models whose second derivatives are summed.

@@ -1,6 +1,6 @@
 """Convex losses L(u) of u = a - b f, for a row with label term (a, b) and output f, and their conjugates.
 
-Of classes u is one less the margin, of continuous targets the residual. Every loss is at least 0 and somewhere 0.
+For classes u is one less the margin, for continuous targets the residual. Every loss is at least 0 and somewhere 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mmpca_dist.passes.centred_rows import Array
 
 
 class Values(NamedTuple):
-    """Of every row: the loss and its first two derivatives."""
+    """For every row: the loss and its first two derivatives."""
 
     loss: Array
     slope: Array
@@ -31,7 +31,7 @@ class Loss(ABC):
     renewal : int
         Passes after which second derivatives are renewed.
     fractions : tuple of float
-        Of every trial step: a pass sums the losses there, too, and the best follows a step that fails.
+        Fractions of every trial step: a pass sums the losses there, too, and the best follows a step that fails.
     divergence, domain : float
         With h = L''(u), L*(s + h z) is at most L*(s) + u h z + ``divergence`` h z^2 for every |z| up to ``domain``.
     """

@@ -43,7 +43,7 @@ LARGEST_HESSIAN = 64 << 20
 WIDEST = 8192
 """Columns of models that cannot: hinge losses, and absolute values."""
 SMALL = 1e-6
-"""Of the largest coefficient: those that an interior point leaves of zeros, at most."""
+"""Share of the largest coefficient that an interior point leaves of zeros, at most."""
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -56,7 +56,7 @@ class Models:
     penalty : SparsePenalty or SubspacePenalty
         For l1 or l2.
     terms : FoldTerms
-        Of the rows for each model.
+        Label terms of the rows for each model.
     alphas : array of shape (m,)
     place : int array of shape (m,) or None
         Their numbers in a grid of fits.
@@ -79,16 +79,16 @@ class Problem:
     Attributes
     ----------
     name : str
-        Of the passes.
+        Name of the passes.
     loss : str
         One of `LOSSES`.
     models : sequence of Models
         All with a penalty of the same kind.
     once : FoldTerms
-        Of ``n_models`` models for each fold.
+        Label terms of ``n_models`` models for each fold.
     has_intercept : bool
     tol : float
-        Of the relative gaps at which models are done.
+        Relative gaps at which models are done.
     max_iter : int
     """
 

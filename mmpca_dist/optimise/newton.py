@@ -31,7 +31,7 @@ class LinearFit(ModelFit):
     Attributes
     ----------
     descent : Descent
-        Of the penalty's parameters and b.
+        Descent of the penalty's parameters and b.
     reach : array of shape (m,)
         An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
     age : int

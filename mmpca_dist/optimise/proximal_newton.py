@@ -26,7 +26,7 @@ EXACT, MOST_STEPS = 1e-13, 100
 NEARLY, LEAST = 0.995, 1e-3
 """The share of the longest step that is taken, and the smallest base of the next target (cubed)."""
 BALANCED = 1e-13
-"""Of the sum of absolute multipliers: what rounding leaves of their sum."""
+"""Share of the sum of absolute multipliers that rounding leaves of their sum."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.statistics.coordinates import EPS
 
 LEAST_PIVOT = 1e-12
-"""Of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
+"""Least pivot of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
 MOST_STEPS = 5
 STRIDE, STRIDES = 100.0, 40
 """Between weights of the penalty that are tried in turn, and the largest number of them."""
@@ -69,13 +69,13 @@ class Squares:
     ----------
     n_rows : float
     scatter : array of shape (r, r)
-        Of x x^T.
+        Sum of x x^T.
     total : array of shape (r,)
-        Of x.
+        Sum of x.
     cross : array of shape (m, r)
-        Of y x.
+        Sums of y x.
     moves, squares : arrays of shape (m,)
-        Of y and y^2.
+        Sums of y and y^2.
     """
 
     n_rows: float
@@ -147,7 +147,7 @@ class Squares:
 
         Where that is singular up to rounding, a larger a serves: steps (S + a R)^-1 r approach the minimum, and in the
         directions without scatter they are there at once, as what is least in them does not depend on a. Beyond the
-        scatter a smaller a serves, for a single step: nothing of S would be left beside alpha in free directions.
+        scatter a smaller a serves, for a single step: nothing of S would be left next to alpha in free directions.
         """
         spread = np.diagonal(self.scatter)
         size = float(spread.max(initial=0.0))

@@ -23,7 +23,7 @@ class CentredRows:
     ----------
     X : array (n, d), already centred and scaled, or CSR matrix, as it is stored
     centre, scale : arrays of shape (d,), or None
-        Of CSR rows.
+        For CSR rows.
     """
 
     X: Any

@@ -135,7 +135,7 @@ class BlockScheduler(Configured):
     """The scheduler that Dask is configured with, for tasks on the blocks of an array."""
 
     graph: Graph
-    """Of the blocks."""
+    """The graph of the blocks."""
     row_blocks: list[TaskRef]
     label_blocks: list[TaskRef]
     edges: NDArray[np.int64]

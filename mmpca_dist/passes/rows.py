@@ -38,7 +38,7 @@ class Rows(Tasks):
     scratch : str, optional
         A folder for tables that do not fit in memory.
     groups : int array of shape (n,), optional
-        Of rows in memory: which of them belong together wherever rows are held out.
+        For rows in memory: which of them belong together wherever rows are held out.
     """
 
     dataset: Dataset

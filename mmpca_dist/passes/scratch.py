@@ -172,7 +172,7 @@ def open_scratch(in_memory: bool, folder: str | None = None, *, resumable: bool 
     """Yield a scratch in memory, in a folder, or in a temporary folder of this machine; gone afterwards by default.
 
     A ``folder`` is a path or URL that workers reach. With ``resumable`` it is one stage's alone: tables that a
-    failed attempt has left there are reused. They stay until whoever records the results removes them.
+    failed attempt has left there are reused. They stay until the code that records the results removes them.
     """
     if in_memory and not (resumable and folder):
         yield MemoryScratch()

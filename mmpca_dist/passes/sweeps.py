@@ -68,9 +68,9 @@ class Sweep(ABC, Generic[F, S]):
     """A fit by sweeps: what a pass does, and what follows from it."""
 
     name: str
-    """Of its passes, and of its tables."""
+    """Name of its passes, and of its tables."""
     state_bytes: int
-    """Of a row's state; 0 where rows have none."""
+    """Bytes of a row's state; 0 where rows have none."""
     keeps_sparse = False
     """Whether rows in CSR form are read as they are; else they are made dense."""
 
@@ -115,7 +115,7 @@ class OnePass(Sweep[S | None, S]):
 
 @dataclass(frozen=True)
 class SweepsTogether(Sweep[Together, Together]):
-    """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all.
+    """Sweeps with states, if any, of one shape up to the length of the last axis; the rows are read once for all.
 
     What is fitted and what rows leave has an item a sweep, the latter None for those that are done. Fits tell which of
     their models are done, and how far these may be from their minima, by ``is_done`` and ``gaps`` (m,).
@@ -178,7 +178,7 @@ class Sweeper:
     rows: Rows
     tables: Scratch
     prefix: str = ""
-    """Of the names of tables, where several fits share them."""
+    """Prefix of the names of tables, where several fits share them."""
 
     def run(self, sweep: Sweep[F, S], fitted: F) -> F:
         """Return what is fitted after as many sweeps as it takes; it goes on where an earlier attempt ended."""
@@ -220,7 +220,7 @@ def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -
 
 
 def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
-    """Return the spans of sweeps: their reading units hold states beside the rows."""
+    """Return the spans of sweeps: their reading units hold states in addition to the rows."""
     return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes + state_bytes))
 
 
@@ -249,7 +249,7 @@ class _SweepSpan(Generic[S]):
 
 @dataclass(frozen=True)
 class SweepRound:
-    """Sweeps of one kind, and what one of them costs beside reading the rows.
+    """Sweeps of one kind, and what one of them costs in addition to reading the rows.
 
     Attributes
     ----------
@@ -258,13 +258,13 @@ class SweepRound:
     columns : int
         Vectors that rows are multiplied by, and summed with the products as weights.
     state_bytes : int
-        Of a row.
+        Bytes of the state of a row.
     sum_bytes : int
-        Of what a task leaves, beside sums of rows with weights.
+        What a task leaves, in addition to sums of rows with weights.
     block_bytes : int
-        Of what a task works with, beside rows and states.
+        What a task works with, in addition to rows and states.
     row_operations : float
-        A row, beside those products.
+        For a row, in addition to those products.
     update_operations : float
         After the pass, in one process.
     """

@@ -27,11 +27,11 @@ DPI = 200
 """Twice what the page shows, for dense screens."""
 PAGE_WIDTH = 9.6
 """Inches; 960 pixels on the page."""
-FONT = "DejaVu Sans"  # comes with matplotlib, so pictures look alike everywhere
+FONT = "DejaVu Sans"  # comes with matplotlib, so pictures look the same everywhere
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 9.5, 8.5, 8
 INK, FAINT = "#222222", "#8a8a8a"
 BEFORE = "#c9ced4"
-"""Of distances before projection, which outlines of those after it are compared with."""
+"""Colour of distances before projection, which outlines of those after it are compared with."""
 
 MOST_COLOURS = 20
 """Beyond so many classes a legend helps nobody and colour follows a continuous map."""

@@ -65,7 +65,7 @@ def widths(shape: tuple[int, int], room: float, tallest: float) -> tuple[float, 
 
 
 def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float, colours: str) -> Sheet:
-    """Return a sheet with a line of images, all of one shape, beside each name.
+    """Return a sheet with a line of images, all of one shape, next to each name.
 
     A column is at most ``room`` inches across, an image at most ``tallest`` inches down. ``colours`` names a colour map
     of matplotlib.

@@ -95,7 +95,7 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
 
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
-    """Every thread evaluates a split: it has rows of its own to fit to, beside all rows and the reduced rows."""
+    """Every thread evaluates a split: it has rows of its own to fit to, besides all rows and the reduced rows."""
     dataset, n, d = rows.dataset, rows.dataset.n_rows, rows.dataset.n_features
     alone = replace(request.resources, workers=1, threads_per_worker=1, in_process=True)
     own = replace(request, n_projected=0, resources=alone)

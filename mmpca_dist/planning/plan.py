@@ -28,7 +28,7 @@ MOST_ALIKE = 4
 
 
 def counted_names(names: list[str]) -> list[str]:
-    """Return names of passes, with a number in place of many that are alike."""
+    """Return names of passes, with a number in place of many that are equal."""
     counts, listed = Counter(names), list[str]()
     for name in names:
         shown = name if counts[name] < MOST_ALIKE else f"{counts[name]} x {name}"

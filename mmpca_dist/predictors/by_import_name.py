@@ -88,7 +88,7 @@ def imported_classifier(name: str) -> Classifier:
 
 def _check_options(name: str, options: dict[str, Any]) -> None:
     if "C" in options:
-        raise InputError(f"C of {name} stands beside its options, not among them: write C: 1, not options: {{C: 1}}.")
+        raise InputError(f"C of {name} is a setting of its own, not an option: write C: 1, not options: {{C: 1}}.")
     make_classifier(name, options)
 
 

@@ -184,7 +184,7 @@ def choose_C(  # noqa: N802
     groups : int array of shape (n,), optional
         Rows of one group are held out together.
     seed : int
-        Of the folds, which are stratified: `INNER_FOLDS`, but at most the rows, or the groups, of the smallest class.
+        Seed of the stratified folds: `INNER_FOLDS`, but at most the rows, or the groups, of the smallest class.
         Groups are dealt in the same way for any seed.
     standardize : bool
         Whether to subtract the means of columns and divide by their standard deviations first; CSR rows are only

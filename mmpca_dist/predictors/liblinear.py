@@ -96,7 +96,7 @@ def solve(kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict
     ----------
     Z : array or CSR matrix of shape (n, K)
     codes : array of shape (n,)
-        Of the classes, from 0.
+        Codes of the classes, from 0.
     options : dict
         Some of ``OPTIONS``.
     """

@@ -54,13 +54,13 @@ class LinearRule(Rule):
 def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearRule:
     """Return Fisher's linear classifier: the nearest class mean in the metric of the scatter within classes.
 
-    Of two classes, the direction is w = W^+ (m_1 - m_0) and the threshold midway between the projected class means,
+    For two classes, the direction is w = W^+ (m_1 - m_0) and the threshold midway between the projected class means,
     whatever the class sizes. W^+ is the pseudo-inverse: it leaves out directions in which no class varies.
 
     Parameters
     ----------
     threshold : {"midway", "log-odds"}
-        Of two classes. ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length
+        For two classes. ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length
         along w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike ``midway`` it depends on the units of
         the columns. It is here because the published figures evidently use it.
 

@@ -46,7 +46,7 @@ class ReducedMoments:
         mean : array of shape (d,), optional
             Subtracted first; by default rows are not centred. A reducer's ``projection()`` returns A and the mean.
         precision : {"single", "double"}
-            Of the products behind ``moments``; it decides what counts as rounding.
+            Precision of the products behind ``moments``; it decides what counts as rounding.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class ReducedMoments:
         Parameters
         ----------
         components : array of shape (K, d)
-            Of (standardised) columns; of any method.
+            In (standardised) columns; from any method.
         center : bool
             Whether to subtract the mean from rows first; always done for standardised rows.
 

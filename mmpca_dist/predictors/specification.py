@@ -96,7 +96,7 @@ class Training:
     Z : array, CSR matrix or Dask array of shape (n, K)
         Only classifiers that are ``out_of_core`` get Dask arrays.
     codes : array of shape (n,)
-        Of the classes, from 0.
+        Codes of the classes, from 0.
     n_classes : int
     C : float or None
         Penalty on errors; None for the classifier's default.

@@ -115,7 +115,7 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
 
 
 def split_errors(evaluation: Evaluation) -> list[Figure]:
-    """Return a picture for each classifier, a panel for each method beside the reference; none without any.
+    """Return a picture for each classifier, a panel for each method next to the reference; none without any.
 
     As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
     """

@@ -77,7 +77,7 @@ def _error(cell: Cell, least: float, decimals: int) -> Shown:
 def standings(evaluation: Evaluation) -> Table:
     """Return a row for each method: its lowest mean error, and how it compares with the reference.
 
-    Of the cells with a lower and a higher mean than the reference's with as many components under the same classifier,
+    Among cells with a lower and a higher mean than the reference's with as many components under the same classifier,
     those that repeat others, where both gave fewer components than were asked for, count once. The significant ones
     differ by the corrected t-test after Holm's correction.
     """

@@ -16,7 +16,7 @@ PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 LEAST_P = 1e-16
 """Smaller p-values are shown as less than this: double precision does not tell them from 0."""
 FEW_ROWS = 40
-"""Of fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (tests/test_equal_methods.py)."""
+"""With fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (tests/test_equal_methods.py)."""
 MOST_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 
@@ -184,8 +184,8 @@ def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list
         return [] if test.is_significant else [advice]
     if evaluation.dataset["n_rows"] < FEW_ROWS and overlap < 1:
         return [
-            f"Of fewer than {FEW_ROWS} rows, tests at the 5% level reject too often: equal methods differ in 7 to 10% "
-            "of tables."
+            f"With fewer than {FEW_ROWS} rows, tests at the 5% level reject too often: equal methods differ in 7 to 10 "
+            "percent of tables."
         ]
     return []
 

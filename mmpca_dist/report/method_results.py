@@ -88,7 +88,7 @@ class MethodResult:
             active=model._active,
             total=model.total_,
             limit=entry["limit"],
-            # Of some methods there are models of one number of components alone.
+            # Some methods have models of one number of components alone.
             requested=sizes_of(finished.config, results, name) if model._nested else [model._n_used],
             n_components=entry["n_components"],
             models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],

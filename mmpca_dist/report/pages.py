@@ -36,7 +36,7 @@ def page(
         ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
     parts : sequence of Part
     facts : mapping of str to int
-        Numbers beside those of the data set, with their units.
+        Numbers in addition to those of the data set, with their units.
     notes : sequence of str
         Warnings, shown at the top.
     stages : mapping of str to float

@@ -1,4 +1,4 @@
-"""Own errors beside published ones."""
+"""Own errors compared with published ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmpca_dist.report.pages import DASH
 
 
 def published_part(evaluation: Evaluation) -> list[Part]:
-    """Return own figures beside published ones, where there are any."""
+    """Return own figures next to published ones, where there are any."""
     if evaluation.published is None:
         return []
     tables = [_table(evaluation)] if evaluation.compared else []
@@ -41,7 +41,7 @@ def _table(evaluation: Evaluation) -> Table:
     numbers = [Column(heading, "number") for heading in ("own", "published", "standard errors apart")]
     names = [Column("method", "name"), Column("classifier", "name")]
     columns = [Column("K", "number"), *names, *numbers, Column("reason, where more than two apart")]
-    return Table(columns, rows, key="published", about="Own figures beside published ones")
+    return Table(columns, rows, key="published", about="Own figures and published ones")
 
 
 def _signed(value: float) -> str:
@@ -54,7 +54,7 @@ def published_words(evaluation: Evaluation) -> str:
     """Return in words how many means, of PCA and M-PCA where there are such, agree with the published ones."""
     all_means, certain = agreement(evaluation.compared), agreement(evaluation.compared, certain_only=True)
     source = sources_of(evaluation.published)
-    opening = f"Own figures, of {evaluation.dataset['uri']}, beside those of {source} for {evaluation.published}. "
+    opening = f"Own figures, of {evaluation.dataset['uri']}, next to those of {source} for {evaluation.published}. "
     if not evaluation.compared:
         return opening + "None of the published cells was evaluated here."
     if not all_means.compared:
@@ -65,7 +65,7 @@ def published_words(evaluation: Evaluation) -> str:
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
         f"{opening}Of the {all_means.compared} means{about}, {all_means.within} ({all_means.share:.0%}) are "
-        f"within two combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, "
-        f"{certain.within} are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them "
+        f"within two combined standard errors{undecided}. Among the {certain.compared} in columns that are certain, "
+        f"{certain.within} are. {len(missed)} of all {len(evaluation.compared)} cells miss by more, {unknown} of them "
         "for no reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
     )

@@ -63,7 +63,7 @@ CERTIFICATES = {
     ),
     "plan": (
         "Plan and measurement",
-        "What the run was expected to need, computed before it began, beside what it did need.",
+        "What the run was expected to need, computed before it began, and what it did need.",
         ("", "planned", "measured"),
     ),
 }

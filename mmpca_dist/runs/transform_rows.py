@@ -58,7 +58,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
     """Project the rows of a data set with the methods of a run.
 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
-    Labels are written beside the rows, if there are any. The same call goes on where it was killed, and does nothing
+    Labels are written with the rows, if there are any. The same call goes on where it was killed, and does nothing
     where all is there.
 
     Parameters

@@ -24,7 +24,7 @@ class Approximation:
     passes : int
         Over the rows that it took.
     trace : float
-        Of G.
+        Trace of G.
     outside : array of shape (s, r) or None
         G Q - Q (Q^T G Q) = N outside, with orthonormal columns N; None where it is not known.
     probed : array of shape (d, p)
@@ -34,7 +34,7 @@ class Approximation:
     history : list of dict
         ``values`` and ``residuals`` of the leading components after every pass.
     seed : int
-        Of the probes.
+        Seed of the probes.
     """
 
     solver: str

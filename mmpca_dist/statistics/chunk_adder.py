@@ -39,9 +39,9 @@ class ChunkAdder:
     ----------
     n_classes, n_features : int
     dtype : dtype
-        Of the rows.
+        Type of the rows.
     precision : {"single", "double"}
-        Of the products; sums of products are double.
+        Precision of the products; sums of products are double.
     weights : array of shape (k, C), optional
         Keep k weighted sums of the class scatters in place of every one.
     """

@@ -47,9 +47,9 @@ class _WorkingStatistics(ABC):
     scale : array of shape (d,) or None
         Standard deviations that the columns are divided by, where the methods work on standardised rows.
     precision : {"single", "double"}
-        Of the products behind the moments.
+        Precision of the products behind the moments.
     pairs : dict of Search to PairScatter
-        Of nearest rows of different classes, by how these were searched for.
+        Scatters of nearest rows of different classes, by how these were searched for.
     fits : dict of (SweptNeed, int) to what it fits
         Fits by sweeps, by need and number of components as asked for.
     """
@@ -156,7 +156,7 @@ class ColumnStatistics(_WorkingStatistics):
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """Of d columns in their own units, by C classes.
+    """Sums of d columns in their own units, by C classes.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class _BasisStatistics(_WorkingStatistics):
     basis : array of shape (d, r)
         Orthonormal columns.
     columns : ColumnSums or None
-        Of every column by class, for methods that look at one column at a time.
+        Sums of every column by class, for methods that look at one column at a time.
     """
 
     basis: NDArray
@@ -252,7 +252,7 @@ class SubspaceStatistics(_BasisStatistics):
 Statistics = ColumnStatistics | SpanStatistics | SubspaceStatistics
 """What every method is solved from."""
 ROUNDING = 10 * EPS
-"""Of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
+"""Share of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
 
 
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -325,7 +325,7 @@ def wide_statistics(
     codes : int array of shape (n,)
         Position of each row's class.
     pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Of classes whose medians are needed.
+        Pairings of classes whose medians are needed.
     columns : bool
         Whether means and sums of squares of every column are wanted.
     weights : array of shape (k, C), optional

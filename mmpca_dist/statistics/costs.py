@@ -19,7 +19,7 @@ def reading_wide(dataset: Dataset, spans: list[Span], rank: int, scatters: int) 
     """Return the bytes of few rows and of the problem in their span, of ``rank`` dimensions.
 
     Rows in float64 as read, joined, centred, turned for the factorisation, and its basis; then ``scatters`` bytes of
-    scatters of the classes, or of sums of them, beside buffers and the eigenproblem.
+    scatters of the classes, or of sums of them, besides buffers and the eigenproblem.
     """
     solving = scatters + 8 * rank**2 * 8 + 3 * BLOCK_ROWS * rank * 8
     return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1] + solving
@@ -56,7 +56,7 @@ def reducing(
     Parameters
     ----------
     scatters : int
-        Of moments: one of each class, or fewer that are weighted sums.
+        Scatters that moments keep: one of each class, or fewer that are weighted sums.
     item : int
         Bytes of a number in products.
     threads : int
@@ -89,7 +89,7 @@ def reducing(
     waiting = depth + 3
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
     members = 3 * c * c  # which classes each set has, while it is made
-    # Where the last two halves meet, both are held beside their union, which is as large as both, and a thinner one.
+    # Where the last two halves meet, both are held with their union, which is as large as both, and a thinner one.
     values, entry = median_rows * d, key_type(c, d).itemsize + dataset.dtype.itemsize
     inside = 0 if all_sampled and values * entry > LIMITS.kept_bytes else min(LIMITS.kept_bytes, values * entry)
     kept = 6 * inside + threads * 40 * min(PIECE_VALUES, values)

@@ -97,7 +97,7 @@ def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
     """Yield, for each part in turn, the moments of all other parts: what trains while it is held out.
 
     They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
-    whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
+    whole would lose everything where it holds nearly all of a class. Next to ``parts``, about as many moments are held
     at once.
 
     Source: Chan, Golub & LeVeque 1983, for the merge.

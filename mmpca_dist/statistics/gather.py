@@ -65,7 +65,7 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     y : array or Dask array of shape (n,)
         Labels; left out for a ``Dataset``, which has its own.
     precision : {"single", "double"}
-        Of the products of rows; their sums are double either way.
+        Precision of the products of rows; their sums are double either way.
     classes : array-like, optional
         All classes, where more may come than are found here.
 
@@ -142,11 +142,11 @@ def gather_statistics(
     Parameters
     ----------
     pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Of classes whose medians are needed.
+        Pairings of classes whose medians are needed.
     columns : bool
         Whether means and variances of single columns are needed.
     weightings : collection of ClassWeighting
-        Weighted sums of class scatters that are needed beside that of equal weights.
+        Weighted sums of class scatters that are needed in addition to that of equal weights.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):

@@ -27,7 +27,7 @@ COUNT_ROWS = 252
 """Rows counted at once: their counts fit in a byte, which adds up 20 times faster than wider integers."""
 
 ARRAY_BYTES = 128
-"""What an array takes beside its values."""
+"""What an array takes in addition to its values."""
 
 PIECE_VALUES = 1 << 20
 """Values that are thinned at a time, about: it takes some 40 bytes for each."""
@@ -361,7 +361,7 @@ def brackets_from_sample(
 def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:
     """Return the ranks, in a sample of some classes, of the ends of a bracket; -1 for what lies beyond the sample.
 
-    Of a sample of all rows they are those of the median.
+    In a sample of all rows they are the ranks of the median.
     """
     size = int(sampled.sum())
     if size == 0:

@@ -30,7 +30,7 @@ long as several rows."""
 DOUBLE = np.dtype(np.float64)
 
 SAFE_EXPONENT = 20
-"""Columns beyond 2^20 or below 2^-20 are scaled by a power of two, lest their single-precision squares overflow or
+"""Columns beyond 2^20 or below 2^-20 are scaled by a power of two, or their single-precision squares would overflow or
 vanish."""
 
 
@@ -141,7 +141,7 @@ class ClassMoments:
         Parameters
         ----------
         weights : array of shape (k, C), for pooled scatters
-            Of all these classes.
+            Weights of all these classes.
         """
         if len(classes) == len(self.classes):
             return replace(self, classes=classes)

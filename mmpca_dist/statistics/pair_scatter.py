@@ -38,7 +38,7 @@ class PairScatter:
         Where neighbours are approximate: differences to what was found and to what is nearest, for the queries of
         the recall's sample that missed it.
     basis : array of shape (d, r) or None
-        Of ``scatter``, where it is not that of the other statistics, with what is known of the rest.
+        Basis of ``scatter``, where it is not that of the other statistics, with what is known of the rest.
     approximation : Approximation or None
     """
 

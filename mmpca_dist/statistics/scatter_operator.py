@@ -226,9 +226,9 @@ class ScatterOperator:
     centres : array of shape (C, d)
         Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
     work : dtype
-        Of the products.
+        Type of the products.
     sums : dtype
-        Of the sums of products: double, or single for sparse rows, beside which sums are large.
+        Type of the sums of products: double, or single for sparse rows, compared with which sums are large.
     offsets : array of shape (C, d)
         Class means less ``centres``, from the first pass on.
     squares : array of shape (C, d)
@@ -236,7 +236,7 @@ class ScatterOperator:
     scale : array of shape (d,) or None
         Standard deviations that columns are divided by.
     powers : array of shape (d,) or None
-        Powers of two that columns are multiplied by, lest their squares overflow or vanish; it cannot be seen outside.
+        Powers of two that columns are multiplied by, so that squares neither overflow nor vanish; unseen outside.
     passes : int
         Over the rows, so far.
     """

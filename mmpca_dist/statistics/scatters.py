@@ -51,7 +51,7 @@ class ClassWeighting(Enum):
     """How much the scatter of each class counts."""
 
     EQUAL = "equal"
-    """All alike: PCA, and what is made from the scatter within the classes."""
+    """All equally: PCA, and what is made from the scatter within the classes."""
     OTHERS = "others"
     """By the share of rows of the other classes: M-PCA0."""
 

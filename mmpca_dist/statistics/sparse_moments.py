@@ -23,7 +23,7 @@ LEFT = {"single": 2.0**-24, "double": 2.0**-10}
 precision, is then still below that of products of centred rows, or a thousand times as large in double precision."""
 
 EXACT = 2.0**32
-"""Of whole numbers with a smaller sum of squares, in up to 2^19 classes, rounding cannot hide a scatter: it is zero, or
+"""With whole numbers of a smaller sum of squares, in up to 2^19 classes, rounding cannot hide a scatter: it is zero, or
 a half or more."""
 
 
@@ -62,7 +62,7 @@ def sparse_moments(
 def _add_products(sums: ClassMoments, rows: csr_array, others: NDArray, codes: NDArray[np.intp]) -> None:
     """Add one triangle of the products of rows and of ``others``, which are stored in the same places.
 
-    Those of a class with one row are left out: its scatter is zero.
+    A class with one row is left out: its scatter is zero.
     """
     from mmpca_dist.statistics.sparse_products import add_products
 

@@ -13,7 +13,7 @@ from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics
 from mmpca_dist.statistics.gather import rows_in_span
 
 ROUNDING = 1e-13
-"""Of a mean: what is left of it outside of the span of its rows, at most, where it lies in it."""
+"""Share of a mean that is left outside of the span of its rows, at most, where it lies in it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WorkingRows:
     Attributes
     ----------
     statistics : Statistics
-        Of the rows.
+        Statistics of the rows.
     centre : array of shape (r,)
         Mean of the rows, which is subtracted from them, in working coordinates and (standardised) units.
     origin : array of shape (r,)

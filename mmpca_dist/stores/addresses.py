@@ -92,7 +92,7 @@ def absolute_path(path: str) -> Path:
 def check_address(uri: str) -> None:
     """Refuse URLs with credentials, and those that a store or its client may take for the address of another object.
 
-    Those of other protocols are refused, unless this machine allows them: some of fsspec's chain others, fill in
+    Addresses of other protocols are refused, unless this machine allows them: some of fsspec's chain others, fill in
     templates, write caches or ask workers.
     """
     refuse_secrets(uri)

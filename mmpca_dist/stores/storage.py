@@ -169,7 +169,7 @@ def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
                 fs.put_file(copy, path)
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with beside(Path(path)) as partial:
+        with partial_of(Path(path)) as partial:
             with partial.open("wb") as file:
                 file.writelines(pieces)
             partial.replace(path)
@@ -209,7 +209,7 @@ def create_bytes(uri: str, data: bytes) -> bool:
 
 def _create_file(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with beside(path) as partial:
+    with partial_of(path) as partial:
         partial.write_bytes(data)
         try:
             os.link(partial, path)
@@ -227,8 +227,8 @@ def _create_file(path: Path, data: bytes) -> bool:
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Yield a hidden name beside a file, for what gets the name of the file once it is whole.
+def partial_of(path: Path) -> Iterator[Path]:
+    """Yield a hidden name next to a file, for what gets the name of the file once it is whole.
 
     Nothing stays at the hidden name, unless the process is killed meanwhile: readers of folders pass over it then.
     """
@@ -240,7 +240,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def is_partial(name: str, prefix: str = "") -> bool:
-    """Tell whether a name is one that ``beside`` gave out, for a file whose name begins with ``prefix``."""
+    """Tell whether a name is one that ``partial_of`` gave out, for a file whose name begins with ``prefix``."""
     return name.startswith(f".{prefix}") and OUR_PARTIAL.fullmatch(name) is not None
 
 

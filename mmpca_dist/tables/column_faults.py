@@ -55,7 +55,7 @@ def refusal(
         lines.append(f"Leave out columns that are no features with: {_leaving_out(features, options, dropped)}")
     if texts and options:
         kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MAX_LISTED])
-        lines.append(f"Names that evaluations go by, such as a patient's, stay beside the rows with --keep: {kept}")
+        lines.append(f"Names that evaluations go by, such as a patient's, are stored with the rows by --keep: {kept}")
     if texts:
         lines.append("Text that is a feature must become numbers first, such as one column of 0 and 1 for each value.")
     if any(fault.kind == "gap" for fault in features):
@@ -78,7 +78,7 @@ def _sentence(uri: str, fault: ColumnFault, options: bool, dropped: Sequence[str
     leave = f"leave it out with {_leaving_out([fault], options, dropped)}"
     if fault.kind == "gap":
         return f"{begin} Fill or drop these rows, or {leave}."
-    keep = f", or keep it beside the rows with --keep {shlex.quote(fault.name)}" if options else ""
+    keep = f", or keep it with the rows by --keep {shlex.quote(fault.name)}" if options else ""
     return f"{begin} Encode it as numbers, or {leave}{keep}."
 
 

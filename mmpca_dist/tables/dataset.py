@@ -29,7 +29,7 @@ MIN_JOINED = 4
 """Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""
 
 MOST_STRETCHES = 4
-"""Of rows without labels; messages name one less where there are more."""
+"""Stretches of rows without labels that are kept; messages name one less where there are more."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Table:
 
     @property
     def named_columns(self) -> bool:
-        """Whether rows are read from named columns, rather than from an array with names beside it."""
+        """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
         return False
 
     @property

@@ -24,7 +24,7 @@ NAME_CHARACTERS = 1000
 def label_array(y: Any, where: str) -> NDArray:
     """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
 
-    NumPy drops NUL characters at the end of texts, and makes texts of numbers beside them.
+    NumPy drops NUL characters at the end of texts, and makes texts of numbers that are among texts.
     """
     if isinstance(y, list | tuple):
         values = np.asarray(y, dtype=object)
@@ -137,7 +137,7 @@ def refuse_texts(values: list[Any], what: str) -> None:
 
 
 def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArray:
-    """Return the sorted classes of both; refuse text beside numbers, and booleans, which NumPy would make 1 and 0."""
+    """Return the sorted classes of both; refuse text among numbers, and booleans, which NumPy would make 1 and 0."""
     kinds = {classes.dtype.kind, others.dtype.kind}
     if len(kinds) > 1 and ("b" in kinds or np.result_type(classes, others).kind not in "iu"):
         raise InputError(f"Labels were {classes.dtype} and are now {others.dtype} in {where}; use one type.")

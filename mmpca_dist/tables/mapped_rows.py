@@ -106,7 +106,7 @@ class MappedRows(DatasetProxy):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        """Those of the table; its chunks are cut where their mapped rows would be larger than a reading unit.
+        """The chunk edges of the table; its chunks are cut where their mapped rows would be larger than a reading unit.
 
         A chunk that is cut is read once for each of its pieces, in part where its format permits that.
         """

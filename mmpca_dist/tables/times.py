@@ -71,7 +71,7 @@ def _first_time(boundary: str | float, dtype: np.dtype, where: str) -> Any:
         number = Decimal(str(boundary))  # exact, beyond 2^53 too
     except InvalidOperation:
         number = Decimal("nan")
-    if not math.isfinite(number):  # as a double, lest a power of ten is written out
+    if not math.isfinite(number):  # as a double, so that no power of ten is written out
         raise InputError(f"The boundary {boundary!r} is no number, and {where} holds numbers.")
     return float(number) if dtype.kind == "f" else math.ceil(number)
 

@@ -44,7 +44,7 @@ def load_table(path: str, runs: str | None = None) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print own figures of a configuration beside the published ones."""
+    """Print own figures of a configuration next to the published ones."""
     parser = argparse.ArgumentParser(prog="python -m mmpca_paper.zhang_schneider", description=__doc__)
     parser.add_argument("config", help="a YAML file, such as conf/paper/zhang-schneider-boston.yaml")
     parser.add_argument("--runs", help="number of random choices of training rows, in place of the configuration's")

@@ -116,7 +116,7 @@ class Table(Section):
         return {model: np.asarray([run[model] for run in runs]) for model in runs[0]}
 
     def compare(self) -> None:
-        """Print means over the runs beside the published ones, and what projection penalties gain on other models."""
+        """Print means over the runs next to the published ones, and what projection penalties gain on other models."""
         data, figures, differences = self.load(), published(self.NUMBERS), []
         print(f"{self.runs} of the paper's {self.FULL} runs; standard errors (s.e.) are over {self.runs} runs")
         width = len(self.TRAINING)

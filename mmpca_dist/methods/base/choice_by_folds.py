@@ -118,7 +118,7 @@ class FoldGrid:
     values : array of shape (fits,)
         The candidate of each fit.
     terms : FoldTerms
-        Of the rows for all fits.
+        Label terms of the rows for all fits.
     shape : tuple of int
         Numbers of candidates, folds and models.
     per_row : int
@@ -167,7 +167,7 @@ class FoldGrid:
         Parameters
         ----------
         coef, intercept : arrays of shape (fits, r) and (fits,)
-            Of fits to the rows that are not held out, in working coordinates.
+            From fits to the rows that are not held out, in working coordinates.
         """
         rows = working.sweeper.rows
         task = _HeldOutErrors(

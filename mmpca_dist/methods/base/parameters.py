@@ -22,7 +22,7 @@ COMPARISONS = {
 
 
 class Option:
-    """What a configuration, and the check of bounds, must know of a parameter beside its signature.
+    """What a configuration, and the check of bounds, must know of a parameter in addition to its signature.
 
     A class of estimators declares its own in ``_options``, by the names of the parameters.
 
@@ -33,7 +33,7 @@ class Option:
     bounds : dict
         ``ge``, ``gt``, ``le`` and ``lt``, which a number is checked for when an estimator is fitted.
     described : dict
-        What ``settings.setting`` takes beside the default; a parameter that no configuration sets needs none.
+        What ``settings.setting`` takes in addition to the default; a parameter that no configuration sets needs none.
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **described: Any) -> None:

@@ -57,13 +57,13 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """
 
     _options: ClassVar[dict[str, Option]] = {}
-    """Of parameters that a configuration may set, or that have bounds."""
+    """Options of parameters that a configuration may set, or that have bounds."""
     _by_classes: ClassVar[bool] = False
     """Whether there are at most as many components as classes less one."""
     _nested: ClassVar[bool] = True
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
-    """Attributes, arrays and finite scalars, that models keep beside those of all reducers."""
+    """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
@@ -108,7 +108,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             xarray ``Dataset`` of columns along one dimension, an ``AnnData`` object, whose ``X`` is taken, or a
             ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece.
         y : array-like or Dask array of shape (n_samples,)
-            Labels of at least two classes: integers or strings. Of an ``AnnData`` object also the name of a column of
+            Labels of at least two classes: integers or strings. For an ``AnnData`` object also the name of a column of
             ``obs``. Left out, those of a ``Dataset``.
 
         Returns

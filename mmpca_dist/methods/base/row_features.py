@@ -262,9 +262,9 @@ class NystroemFeatures(_FittedFeatures):
         m, at most the number of rows. Landmarks are spread evenly over the rows.
     kernel : {"rbf", "laplacian", "poly", "cosine", "linear"}
     gamma : "scale" or float
-        Of rbf, laplacian and poly; as in ``RandomFourierFeatures``.
+        Parameter of rbf, laplacian and poly; as in ``RandomFourierFeatures``.
     degree, coef0 : int, float
-        Of poly: (gamma x.x' + coef0)^degree.
+        Parameters of poly: (gamma x.x' + coef0)^degree.
     seed : int
 
     Attributes

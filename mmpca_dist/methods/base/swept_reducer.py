@@ -88,7 +88,7 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
     """Base of the regressors that are fitted by sweeps; their need has the units of the targets, ``targets``."""
 
     _scatters: ClassVar[frozenset[ClassWeighting]] = frozenset()
-    """What the sweeps start from, beside the mean."""
+    """What the sweeps start from, in addition to the mean."""
     _units: tuple[tuple[float, float], ...] = ()
     """The mean and the standard deviation of each target."""
     _outputs: Callable[[Any], Any]

@@ -77,7 +77,7 @@ class TakesTargets(MomentReducer):
 class TargetReducer(TakesTargets):
     """Base of the reducers with a parameter ``target``: class moments determine them, or the cross scatter of targets.
 
-    A subclass solves both, and says in ``_needs_rows`` whether it wants the scatter of the rows beside that.
+    A subclass solves both, and says in ``_needs_rows`` whether it wants the scatter of the rows in addition to that.
     """
 
     _needs_rows: ClassVar[bool] = False

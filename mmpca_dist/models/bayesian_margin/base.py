@@ -22,7 +22,7 @@ from mmpca_dist.statistics.coordinates import Statistics
 
 PRIOR_NAMES = tuple(field.name for field in fields(Prior))
 DEFAULT_COMPONENTS = 10
-"""Those that do not matter are switched off."""
+"""Components that do not matter are switched off."""
 SWITCHED_OFF = 1e-3
 """Components whose loadings have less than this share of the noise variance are reported as switched off."""
 
@@ -42,7 +42,7 @@ class BayesianMargin(SweptReducer):
         "start": Option(
             example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
         ),
-        "seed": Option(ge=0, example=1, description="Of random loadings"),
+        "seed": Option(ge=0, example=1, description="Seed of random loadings"),
         "prior": Option(
             values="a mapping of names and numbers",
             example={"noise_rate": 0.01},

@@ -28,7 +28,7 @@ PER_COLUMN_OF_TARGETS = 1.0
 class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
 
-    A sweep is one pass over the rows. Of two classes there is one model; of more, one for each class against the rest,
+    A sweep is one pass over the rows. Two classes have one model; more have one for each class against the rest,
     which share the passes. Parameters that are not listed are as in ``MarginPCA``.
 
     Parameters
@@ -74,7 +74,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     location_, noise_, relevance_, weights_, weight_covariance_ : arrays
         Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
     latent_covariance_ : array of shape (k, k), or (C, k, k)
-        Of the latent coordinates of a new row; ``transform`` returns their mean, the models side by side.
+        Covariance of the latent coordinates of a new row; ``transform`` returns their mean, the models side by side.
     switched_off_ : bool array
         Components without influence.
     classes_ : array of shape (C,)
@@ -168,7 +168,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
 class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
     """The same model for continuous targets: the epsilon-insensitive loss 2 C max(0, |y - f| - epsilon) of f.
 
-    Parameters and attributes are as in ``BayesianMarginPCA`` unless listed. Of q targets there are q models, in place
+    Parameters and attributes are as in ``BayesianMarginPCA`` unless listed. For q targets there are q models, in place
     of those of classes. Targets that are NaN are not known: their rows take part without label terms.
 
     Parameters
@@ -181,7 +181,7 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
     Attributes
     ----------
     target_mean_, target_scale_ : arrays of shape (q,)
-        Of the targets: the models are of targets less their mean, over their standard deviation.
+        Units of the targets: the models are of targets less their mean, over their standard deviation.
 
     Examples
     --------

@@ -38,7 +38,7 @@ SMALLEST_VARIANCE = 1e-200
 FLOOR = 1e-6
 """The noise variance at the start is at least this share of the mean variance of a column."""
 GROUND = 1e-2
-"""Loadings at the start have at least this share of the noise variance, lest a component never leaves zero."""
+"""Loadings at the start have at least this share of the noise variance, so that a component can leave zero."""
 
 
 @storable
@@ -49,10 +49,10 @@ class MarginModels:
     Attributes
     ----------
     posterior : Posterior
-        Of rows less ``centre``.
+        The posterior of rows less ``centre``.
     centre : array of shape (d,)
     choice : Choice
-        Of C, with what ``auto`` tried in this order.
+        The choice of C, with what ``auto`` tried in this order.
     bounds : array of shape (sweeps, m)
         The evidence bound after every sweep, in nats.
     converged : bool
@@ -79,7 +79,7 @@ def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class MarginFit(SweptNeed):
-    """BM2PCA as a need: all that determines the fit beside the rows and the number of components.
+    """BM2PCA as a need: all that determines the fit but the rows and the number of components.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class MarginFit(SweptNeed):
             state_bytes=8 * variants * (1 if self.epsilon is None else 2),
             sum_bytes=3 * 8 * square,
             block_bytes=8 * (ARRAYS * block_rows(columns, FEWEST_ROWS) * (columns + 4 * variants) + 6 * square),
-            row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow beside products
+            row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow compared with products
         )
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
@@ -175,7 +175,7 @@ class MarginFit(SweptNeed):
         labelled = np.asarray([i for i in range(len(classes)) if i != missing], np.intp)
         if len(labelled) < 2:
             raise InputError(
-                f"Beside {self.unlabelled!r}, which stands for no label, there is only the class "
+                f"Apart from {self.unlabelled!r}, which stands for no label, there is only the class "
                 f"{classes[labelled[0]]!s}: there must be at least two."
             )
         return (labelled[1:] if len(labelled) == 2 else labelled), missing

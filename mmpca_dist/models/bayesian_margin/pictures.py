@@ -23,7 +23,7 @@ MOST_PANELS = 12
 LEAST = 1e-3
 """Squared lengths below this share of the noise variance are drawn at it."""
 BEHIND = "#9ecae1"
-"""Of lines behind their mean."""
+"""Colour of lines behind their mean."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Evidence:
 
     title: str
     classes: list[str]
-    """Of the models, m names; empty where there is one model."""
+    """The m names of the models; empty where there is one model."""
     bounds: NDArray[np.float64]
     """Shape (sweeps, m): the evidence lower bound after each sweep, in nats a row."""
     tolerance: float
@@ -66,7 +66,7 @@ class Evidence:
 
     @property
     def names(self) -> list[str]:
-        """Of the models, as pictures write them."""
+        """Names of the models, as pictures write them."""
         return drawing.distinct(self.classes, 18)
 
 

@@ -9,7 +9,7 @@ with the shapes, rates and the precision of a `Prior`, and, for every term (a, b
 exp(-2 C max(0, a - b f)) with f = eta^T [z; 1]: a = 1 and b = +-1 for a label, no term without one. The hinge is the
 integral of a Gaussian in u + lambda, u = C (a - b f), over lambda.
 
-The mean-field updates are derived from this model. Those printed in the paper differ: they have
+The mean-field updates are derived from this model. The ones printed in the paper differ: they have
 E[1/lambda] (E[lambda] + C) in the mean of z, and no variances in chi, and with them the bound falls.
 
 Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", AAAI-15; Polson & Scott
@@ -30,7 +30,7 @@ from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.serialization import storable
 
 Array = NDArray[Any]
-"""Of doubles; solvers of stacked systems have no more exact type."""
+"""Arrays of doubles; solvers of stacked systems have no more exact type."""
 
 
 class _Contiguous:
@@ -74,7 +74,7 @@ class Posterior(_Contiguous):
     def start(cls, loadings: Array, noise: Array, n_features: int, prior: Prior = PRIOR) -> Posterior:
         """Return the factors before the first sweep: loadings and noise as given, weights of mean zero.
 
-        The relevance is that of the loadings, lest components of rows in large units die before they are seen.
+        The relevance is that of the loadings: components of rows in large units would die before they are seen.
         """
         m, d, k = loadings.shape
         squares = np.einsum("mdk,mdk->mk", loadings, loadings)
@@ -120,7 +120,7 @@ class Posterior(_Contiguous):
 
 
 START_VARIANCE = 0.01
-"""Of the weights before the first sweep: no chi is zero then, and the terms hardly move z yet."""
+"""Variance of the weights before the first sweep: no chi is zero then, and the terms hardly move z yet."""
 
 
 def transposed(matrices: Array) -> Array:
@@ -138,15 +138,15 @@ class RowSums(_Contiguous, ArraySums):
     cross, latent, latent_squares : arrays of shape (m, d, k), (m, k) and (m, k, k)
         Sums of (x - centre) E[z]^T, E[z] and E[z z^T].
     weighted : array of shape (m, k + 1, k + 1)
-        Of s E[z~ z~^T].
+        Sums of s E[z~ z~^T].
     pull : array of shape (m, k + 1)
-        Of (b + C s a b) E[z~].
+        Sums of (b + C s a b) E[z~].
     signs, weighted_signs : arrays of shape (m, k + 1)
-        Of b E[z~] and s a b E[z~].
+        Sums of b E[z~] and s a b E[z~].
     levels, weighted_levels, roots : arrays of shape (m,)
-        Of a, s a^2 and sqrt(chi).
+        Sums of a, s a^2 and sqrt(chi).
     entropy : array of shape (m,)
-        Of -E[z^T z] / 2, the entropy of z and log(2 pi) k / 2.
+        Sums of -E[z^T z] / 2, the entropy of z and log(2 pi) k / 2.
     """
 
     cross: Array
@@ -193,7 +193,7 @@ class Setting:
     ----------
     C : array of shape (m,)
     centre : array of shape (d,)
-        Of the rows, in the coordinates of the loadings.
+        Centre of the rows, in the coordinates of the loadings.
     n_features : int
         Columns of the table: d, or more where the coordinates are those in the span of the rows.
     prior : Prior

@@ -40,11 +40,11 @@ class Prior:
     Attributes
     ----------
     relevance_shape, relevance_rate : float
-        Of the precision of each component's loadings.
+        Gamma distribution of the precision of each component's loadings.
     noise_shape, noise_rate : float
-        Of the precision of the noise in the rows.
+        Gamma distribution of the precision of the noise in the rows.
     weight_shape, weight_rate : float
-        Of the precision of the classifier's weights.
+        Gamma distribution of the precision of the classifier's weights.
     location_precision : float
     """
 

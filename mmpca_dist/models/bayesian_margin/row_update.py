@@ -170,4 +170,4 @@ def _by_variant(terms: Array) -> Array:
 
 
 TINY = 1e-200
-"""Lest a square that underflows makes E[1/lambda] infinite."""
+"""Keeps a square that underflows from making E[1/lambda] infinite."""

@@ -59,7 +59,7 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
     """
 
     _options: ClassVar = SweptReducer._options | {
-        "alpha": Option(gt=0, example=100, description="Weight of the squared coefficients beside the sum of losses"),
+        "alpha": Option(gt=0, example=100, description="Weight of the squared coefficients against the sum of losses"),
         "tol": Option(
             ge=0, lt=1, example=1e-8, description="Passes end when a step would gain no more than this share"
         ),

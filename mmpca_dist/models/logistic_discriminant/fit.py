@@ -125,7 +125,7 @@ class NewtonSweep(Sweep[NewtonFit, NewtonSums]):
 
 @dataclass(frozen=True)
 class LogisticFit(SweptNeed):
-    """Multinomial logistic regression as a need: all that determines the fit beside the rows.
+    """Multinomial logistic regression as a need: all that determines the fit but the rows.
 
     It leaves the parameters of `contrasts` in (standardised) columns; constants are outputs for the mean of the rows.
     """

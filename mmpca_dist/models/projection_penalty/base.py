@@ -48,7 +48,7 @@ class ProjectionPenalty(TakesReduction):
             le=LARGEST_ALPHA,
             values="a number above 0, or auto",
             example="auto",
-            description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows "
+            description="Weight of the penalty against the sum of losses; auto chooses among alphas by errors on rows "
             "held out",
         ),
         "alphas": Option(

@@ -49,7 +49,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
 
     It minimises sum_i L(y_i, w^T x_i + b) + alpha min_v [J(w - P^T v) + epsilon |v|^2] with labels y = -1 and +1, where
     rows of P are the components of the reduction: directions that it keeps cost little or nothing, those that it drops
-    cost alpha. Of two classes there is one model; of more, one for each class against the rest. Parameters that are not
+    cost alpha. Two classes have one model; more have one for each class against the rest. Parameters that are not
     listed are as in ``MarginPCA``.
 
     Parameters

@@ -28,14 +28,14 @@ ARRAYS = 20
 ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
 UPDATE = 1e6
-"""Operations, about, that the update of a model takes beside d^3."""
+"""Operations, about, that the update of a model takes in addition to d^3."""
 EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 """Passes that a fit usually takes."""
 
 
 @dataclass(frozen=True)
 class PenaltyFit(SweptNeed):
-    """A projection penalty as a need: all that determines the fit beside the rows and the number of components.
+    """A projection penalty as a need: all that determines the fit but the rows and the number of components.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from mmpca_dist.pictures.mosaic import coefficient_images
 MOST_MODELS = 10
 """Models that are shown, the first ones."""
 INSIDE, OUTSIDE = "#7FA8CB", "#C9562E"
-"""Of the parts."""
+"""Colours of the parts."""
 ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use."
 
 

@@ -66,7 +66,7 @@ class GivenReduction(ReductionOf):
     Attributes
     ----------
     values : bytes
-        Of doubles, row by row.
+        The bytes of doubles, row by row.
     n_features : int
     of_raw_columns : bool
         Whether it is for columns in their own units, whatever rows are divided by.
@@ -75,7 +75,7 @@ class GivenReduction(ReductionOf):
     is_fitted_to_all : bool
         Whether it was fitted to all rows that the models are fitted to.
     without_folds : tuple of GivenReduction
-        Those without each of the folds of rows, where they were fitted, too.
+        The reductions without each of the folds of rows, where they were fitted, too.
     """
 
     values: bytes
@@ -151,7 +151,7 @@ class MethodReduction(ReductionOf):
     options : tuple of (str, value) pairs
         Its parameters, but for those of the statistics and the number of components.
     n_components : int or None
-        Those that it asks for itself.
+        How many it asks for itself.
     """
 
     estimator: type[MomentReducer]

@@ -24,7 +24,7 @@ class PenalizedModels:
         v.
     intercept : array of shape (m,)
     choice : Choice
-        Of alpha and the number of components.
+        The choice of alpha and the number of components.
     objective, gaps : arrays of shape (m,)
         The minimum, and by how much it may be missed, relative to it.
     n_passes : int

@@ -60,7 +60,7 @@ def _compared_size(methods: Sequence[MethodResult], d: int) -> int:
 def overlaps(bases: list[NDArray]) -> NDArray[np.float64]:
     """Return mean squared cosines of the principal angles between spans of rows, pair by pair.
 
-    Of two spans of different dimension it is 1 where the larger contains the smaller.
+    For two spans of different dimension it is 1 where the larger contains the smaller.
     """
     whitenings = [_whitening(products(rows.T, rows.T, np.float64)) for rows in bases]
     cosines_squared = np.eye(len(bases))

@@ -100,7 +100,7 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
         drawing.dress(panel, plain(method.label), "component 1" + hidden, vertical)
         for axis in (panel.xaxis, panel.yaxis):
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
-    if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names beside them
+    if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names next to them
         _legend(sheet, names)
     caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
     caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")

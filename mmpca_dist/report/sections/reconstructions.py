@@ -167,7 +167,7 @@ def _words(shown: Reconstructions) -> tuple[str, str]:
         return f"A few rows as they were read, and {rebuilt}", "Rows rebuilt from few components"
     return (
         f"A few rows before noise was added (which no method has seen), with the noise, and {rebuilt} Noise spreads "
-        "over all components alike and images over few, so a small K leaves most of the noise behind, and too small "
+        "evenly over all components and images over few, so a small K leaves most of the noise behind, and too small "
         "a K also the image. Shades end at the least and greatest values of the originals.",
         "Noisy rows, denoised by few components",
     )

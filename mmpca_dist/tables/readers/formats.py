@@ -197,7 +197,7 @@ def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) ->
 
 
 def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Dataset:
-    """Open a column or array of names beside the rows of a data set, as if it were their labels.
+    """Open a column or array of names of the rows of a data set, as if it were their labels.
 
     ``setting`` says in errors what names the column.
     """

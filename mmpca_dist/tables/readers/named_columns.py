@@ -126,7 +126,7 @@ def _feature_columns(
     names = (features,) if features is not None else others
     if not names:
         beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
-        raise InputError(f"{uri} has no columns" + (" beside " + " and ".join(beside) if beside else "") + ".")
+        raise InputError(f"{uri} has no columns" + (" other than " + " and ".join(beside) if beside else "") + ".")
     lists = [name for name in names if _holds_lists(schema.field(name))]
     if lists and len(names) > 1:
         raise InputError(

@@ -140,11 +140,11 @@ def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, fir
         what = (
             f"lacks {some_names(lacking)} of" if lacking else f"has {some_names(more)} beyond" if more else "reorders"
         )
-        raise InputError(f"{file} {what} the columns of {first}. Write all files of a folder alike.")
+        raise InputError(f"{file} {what} the columns of {first}. Write all files of a folder in the same way.")
     for field, other in zip(schema, expected, strict=True):
         if field.type != other.type:
             raise InputError(
-                f"Column {field.name!r} has type {field.type} in {file} and {other.type} in {first}. Write both alike."
+                f"Column {field.name!r} has type {field.type} in {file} and {other.type} in {first}. Use one type."
             )
 
 

@@ -291,7 +291,7 @@ def no_array(uri: str, name: str, setting: str, names: list[str]) -> InputError:
 
 
 def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
-    """Return an array of AnnData, plain or beside a mask of missing values; None for anything else."""
+    """Return an array of AnnData, plain or with a mask of missing values; None for anything else."""
     array = member(group, name, uri)
     if isinstance(array, zarr.Group):
         array = member(array, "values", f"{uri}/{name}")

@@ -13,7 +13,7 @@ from mmpca_dist.settings import setting
 from mmpca_dist.tables.row_maps.specification import Arrays
 
 SAMPLE_ROWS, SAMPLE_BYTES = 2048, 64 << 20
-"""The variance comes from up to so many rows, or rows of so many bytes. Of 2,048 rows of 10 independent columns its
+"""The variance comes from up to so many rows, or rows of so many bytes. With 2,048 rows of 10 independent columns its
 relative standard error is about 1%, far below what the choice of a width matters."""
 
 Gamma = Literal["scale"] | Annotated[float, Field(gt=0)]

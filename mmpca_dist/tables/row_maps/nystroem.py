@@ -48,8 +48,8 @@ class Nystroem(RowMap):
         "differences, poly (gamma x.x' + coef0)^degree",
     )
     gamma: Gamma = gamma_option()
-    degree: int = setting(3, ge=1, le=100, example=2, description="Of poly")
-    coef0: float = setting(1, ge=0, values="a number of at least 0", example=0, description="Of poly")
+    degree: int = setting(3, ge=1, le=100, example=2, description="Degree of poly")
+    coef0: float = setting(1, ge=0, values="a number of at least 0", example=0, description="Constant of poly")
     seed: int = setting(0, ge=0, example=1, description="Another number draws other landmarks")
 
     @model_validator(mode="after")
@@ -180,7 +180,7 @@ class NystroemBlock:
 def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the symmetric K^(-1/2) of a positive semidefinite matrix, and its rank.
 
-    Of a singular matrix it is that of its range, and 0 outside.
+    For a singular matrix it is that of its range, and 0 outside.
 
     Eigenvalues up to m x eps times the largest are rounding (m is the order): their inverse roots would be noise.
 

@@ -12,7 +12,7 @@ STRETCHES = 32
 STRETCH_ROWS = 256
 """Rows of a stretch, at least."""
 SPREAD = 4
-"""Rows of all stretches, for each row of the sample: rows beside one another may be alike."""
+"""Rows of all stretches, for each row of the sample: neighbouring rows may be similar."""
 
 
 def evenly_drawn(n_rows: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

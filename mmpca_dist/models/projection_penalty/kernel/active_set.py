@@ -1,6 +1,6 @@
 """An active-set method in double precision that refines a solution of LIBSVM or of an interior-point method.
 
-LIBSVM stores kernel values as 32-bit floats. Those of a projection penalty have a part 1 / epsilon times the rest, so
+LIBSVM stores kernel values as 32-bit floats. With a projection penalty they have a part 1 / epsilon times the rest, so
 the rest keeps few digits.
 """
 

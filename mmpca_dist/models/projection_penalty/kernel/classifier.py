@@ -55,9 +55,9 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
         of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
     gamma : float, "scale" or "auto"
-        Of rbf, poly and laplacian, as in ``SVC``.
+        Parameter of rbf, poly and laplacian, as in ``SVC``.
     degree, coef0 : int, float
-        Of poly: (gamma x^T y + coef0)^degree.
+        Parameters of poly: (gamma x^T y + coef0)^degree.
     solver : {"auto", "libsvm", "clarabel"}
         ``auto`` is LIBSVM, and Clarabel for ``epsilon=0``, which LIBSVM cannot solve. Clarabel is installed by ``pip
         install 'mmpca-dist[qp]'``; it takes 5 s for 1,500 rows, and its time grows with their cube. An active-set

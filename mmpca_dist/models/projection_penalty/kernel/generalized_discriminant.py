@@ -38,9 +38,9 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
         (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
         of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
     gamma : float, "scale" or "auto"
-        Of rbf, poly and laplacian, as in ``SVC``.
+        Parameter of rbf, poly and laplacian, as in ``SVC``.
     degree, coef0 : int, float
-        Of poly: (gamma x^T y + coef0)^degree.
+        Parameters of poly: (gamma x^T y + coef0)^degree.
     shrinkage : float
         g, from 0 to 1. With 0, the default of the paper, as many rows as the rank of their images plus one are
         separated perfectly: every class is projected onto one point.

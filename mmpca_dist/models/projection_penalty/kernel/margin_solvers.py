@@ -15,7 +15,7 @@ from mmpca_dist.models.projection_penalty.kernel.active_set import refined
 from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Point, Solved
 
 TOLERANCES = (1e-3, 1e-5)
-"""Of LIBSVM, on margins. A finer one would not help: its kernel values have 24 bits."""
+"""Tolerances of LIBSVM, on margins. A finer one would not help: its kernel values have 24 bits."""
 
 
 def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Solved:

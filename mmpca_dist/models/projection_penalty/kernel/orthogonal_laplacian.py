@@ -31,7 +31,7 @@ ROUNDING = 1e-14
 class OrthogonalLaplacianProjection(KernelReducer):
     """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
 
-    Rows of a class are neighbours with weights S_ij; D has the sums of S on its diagonal, and L = D - S. Of rows in
+    Rows of a class are neighbours with weights S_ij; D has the sums of S on its diagonal, and L = D - S. For rows in
     their principal coordinates Z, every a_k minimises a^T Z^T L Z a / a^T Z^T D Z a among the directions orthogonal to
     those before it. With another kernel than ``linear`` the coordinates are those of kernel PCA.
 
@@ -42,10 +42,10 @@ class OrthogonalLaplacianProjection(KernelReducer):
     kernel, gamma, degree, coef0
         As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
     weights : {"uniform", "heat", "cosine"}
-        Of neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows, where it is positive.
+        Between neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows where positive.
         They are computed from the rows themselves, whatever the kernel.
     width : float, optional
-        Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
+        Width of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
     variance_share : float
         The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
     tol : float
