@@ -25,7 +25,8 @@ from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import Facts, check_table, chunk_edges, fill
+from mmpca_dist.tables.dataset import Facts, chunk_edges, fill
+from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
 
 CRC_BYTES = 4
