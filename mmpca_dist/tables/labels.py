@@ -45,7 +45,7 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     if y.ndim != 1:
         raise InputError(f"Labels in {where} have shape {y.shape}; they must be one value a row.")
     kind = y.dtype.kind
-    if kind in "iub":
+    if kind in "iubU":
         return y
     if kind == "f":
         exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, floats do not tell integers apart
@@ -64,8 +64,6 @@ def normalize_labels(y: Any, where: str) -> NDArray:
             raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
         return _of_one_type(y, where)
-    if kind == "U":
-        return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
