@@ -115,7 +115,7 @@ def test_streams_and_other_files_are_named(tmp_path):
         open_dataset(tmp_path / "old.feather")
     for content in (b"", b"A", b"ARROW1", bytes(1000), b"ARROW1" + bytes(8)):
         (tmp_path / "other.ipc").write_bytes(content)
-        with pytest.raises(InputError, match="is not an Arrow file, or it is cut short"):
+        with pytest.raises(InputError, match=r"it (is|may be) cut short"):
             open_dataset(tmp_path / "other.ipc")
 
 

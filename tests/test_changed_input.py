@@ -44,8 +44,8 @@ def removed(path):
 
 
 CHANGES = {
-    longer: r"it has \d+ bytes, and had \d+",
-    rewritten: r"it was modified at 1970-01-01 .*, and before that at 20",
+    longer: "it has another size, time or version",
+    rewritten: "it has another size, time or version",
     removed: "it was removed",
 }
 
@@ -96,7 +96,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
     changing(monkeypatch, score_stage, "score_splits", rewritten, Path(uri))
-    with pytest.raises(InputError, match="it was modified at 1970"):
+    with pytest.raises(InputError, match="it has another size, time or version"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))
 
@@ -104,7 +104,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
 def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
     changing(monkeypatch, projection, "project_rows", rewritten, Path(new))
-    with pytest.raises(InputError, match=r"new.parquet changed while it was read: it was modified"):
+    with pytest.raises(InputError, match=r"new.parquet changed while it was read: it has another"):
         transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
     assert not (tmp_path / "to").exists()
 
@@ -112,7 +112,7 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
     changing(monkeypatch, extend, "take_moments", rewritten, tmp_path / "inbox" / "a.npz")
-    with pytest.raises(InputError, match=r"a.npz changed while it was read: it was modified"):
+    with pytest.raises(InputError, match=r"a.npz changed while it was read: it has another"):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live" / "records").exists()
 
@@ -180,7 +180,7 @@ def test_object_stores_tell_versions_apart(bucket):
     watch = Watch.of([f"{bucket}/a", "bundled:iris"])
     watch.refuse_change([f"{bucket}/a"])
     storage.write_bytes(f"{bucket}/a/b", b"2")
-    with pytest.raises(InputError, match=rf"{bucket}/a/b changed while it was read: its version is "):
+    with pytest.raises(InputError, match=rf"{bucket}/a/b changed while it was read: it has another"):
         watch.refuse_change([f"{bucket}/a"])
     assert Watch.of([f"{bucket}/a/b"]).states.keys() == watch.states.keys()
 

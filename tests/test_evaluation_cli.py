@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from helpers.operations import artifacts_of
-from helpers.runs import open_and_close
 from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import load_config, parse_config
-from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.runs import evaluation_stages as stages
@@ -63,23 +62,6 @@ LOG_ODDS = {"name": "fisher", "options": {"threshold": "log-odds"}}
         (["evaluation.splits=fold"], "Did you mean 'folds'?"),
         (["evaluation.fold=3"], "Unknown key 'evaluation.fold'. Did you mean 'folds'?"),
         (["evaluation.published=ionosfere"], "no published figures for 'ionosfere'; .* Did you mean 'ionosphere'?"),
-        (
-            ["evaluation.published=ionosphere"],
-            "none of its figures is of one of .* lasso, .* with 5 and 11 components under svm,",
-        ),
-        (
-            [
-                "evaluation.published=ionosphere",
-                "n_components=[1,2,5]",
-                "dataset.uri=bundled:digits",
-                "evaluation.classifiers=lda",
-            ],
-            "none of its figures is of one of the methods",
-        ),
-        (
-            ["evaluation.published=ionosphere", "n_components=5", "dataset.uri=bundled:digits", "methods=hsic"],
-            "none of its figures is of one of the methods",
-        ),
         (["n_components=5"], "n_components=5 is more than the 4 features of bundled:iris."),
         (
             ["dataset.uri=a.npz", "dataset.data_dir=here"],
@@ -97,13 +79,6 @@ def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_pat
     assert errors.startswith("mmpca: ") and errors.count("\n") == 1 and errors.endswith((".\n", "?\n")), errors
     assert all(part in errors for part in expected.split(" .* ")), errors
     assert not (tmp_path / "out").exists()
-
-
-def test_published_figures_are_no_matter_for_a_run(tmp_path):
-    settings = {**SOUND, "evaluation": {"published": "ionosphere"}, "output": str(tmp_path / "out")}
-    open_and_close(parse_config(settings, "the test"))
-    with pytest.raises(ConfigError, match="none of its figures"):
-        open_and_close(parse_config(settings, "the test"), "evaluation")
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)

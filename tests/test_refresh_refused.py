@@ -169,7 +169,7 @@ def test_a_data_set_that_changes_while_it_is_read_is_not_taken(base, tmp_path):
         def on_pass(self, stage, name):
             os.utime(inbox / "a.npz", (1, 1))
 
-    with pytest.raises(InputError, match=r"a\.npz changed while it was read: it was modified"):
+    with pytest.raises(InputError, match=r"a\.npz changed while it was read: it has another"):
         refreshed(base, inbox, tmp_path / "live", Touch())
     assert refreshed(base, inbox, tmp_path / "live")["rows"] == 260
 

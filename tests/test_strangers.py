@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 import time
 import zipfile
 
@@ -130,17 +129,6 @@ def test_labels_in_a_wide_type(wide, tmp_path):
     ):
         with pytest.raises(InputError, match="names of classes have 1000 characters at most"):
             attempt()
-
-
-@pytest.mark.parametrize("code", [0xFFFFFFFF, 0xD800])
-@pytest.mark.parametrize("order", "<>")
-def test_labels_that_are_no_characters(order, code, tmp_path):
-    np.save(tmp_path / "X.npy", np.ones((4, 2)))
-    np.save(tmp_path / "y.npy", np.array(["a", "b", "c", "dd"], f"{order}U2"))
-    raw = (tmp_path / "y.npy").read_bytes()
-    (tmp_path / "y.npy").write_bytes(raw[:-4] + struct.pack(f"{order}I", code))
-    with pytest.raises(InputError, match="no characters of Unicode"):
-        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")).read_labels(0, 4)
 
 
 def test_distinct_labels_that_do_not_fit():

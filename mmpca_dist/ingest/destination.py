@@ -12,7 +12,6 @@ token: from then on readers find the new table, and the old one is deleted.
 
 from __future__ import annotations
 
-import errno
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -199,8 +198,7 @@ class Writing:
     def complete(self, attributes: dict[str, Any]) -> None:
         """Mark the new group as complete, and replace the old one by it.
 
-        Raises an ``OutputError`` where another ingest has taken over, or something has been written to the destination
-        meanwhile.
+        Raises an ``OutputError`` where another ingest has taken over.
         """
         self.lease.check()
         uri = self.destination.uri
@@ -215,17 +213,9 @@ class Writing:
     def _rename(self) -> None:
         uri = Path(self.destination.uri)
         with storage.explained(str(uri), "write"):
-            try:
-                if uri.exists() and self.overwrite:
-                    uri.rename(Path(self.destination.work, OLD))
-                Path(self.uri).rename(uri)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                    raise
-                raise OutputError(
-                    f"Cannot put the finished group at {uri}: {error.strerror}. Something else has been written there "
-                    "meanwhile; choose another destination."
-                ) from error
+            if uri.exists() and self.overwrite:
+                uri.rename(Path(self.destination.work, OLD))
+            Path(self.uri).rename(uri)
 
 
 def is_work(names: Sequence[str]) -> bool:

@@ -21,10 +21,10 @@ from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, check_table, fill, readable, unit_edges
+from mmpca_dist.tables.dataset import Dataset, fill, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, notes_on_missing_labels, refuse_made_up
-from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
 from mmpca_dist.tables.readers.memory import csr_shape, npz_members

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.scan import checked
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
@@ -42,8 +41,6 @@ class Inputs:
         The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
         """
         refuse_misfit(config.compute)
-        if purpose == "evaluation":
-            _refuse_nothing_published(config)
         dataset = _opened(config, purpose)
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
         held_out = HeldOut.of(config, dataset, purpose)
@@ -99,23 +96,3 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     if dataset.n_rows < 2:
         raise InputError(f"{dataset.uri} has {dataset.n_rows} row(s); there must be at least two.")
     return dataset
-
-
-def _refuse_nothing_published(config: RunConfig) -> None:
-    """Refuse published figures of which none could be compared with one of the evaluation."""
-    published, classifiers = config.evaluation.published, [one.label for one in config.evaluation.classifiers]
-    if published is None:
-        return
-    cells = published_cells(published)
-    if not any(
-        cell.method in config.labels and cell.n_components in config.sizes and cell.classifier in classifiers
-        for cell in cells
-    ):
-        methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
-        sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
-        names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
-        raise ConfigError(
-            f"evaluation.published is {published!r}, and none of its figures is of one of the methods with one "
-            f"of n_components under a classifier of such a label: there are {methods} with {sizes} components under "
-            f"{names}. Take some of them, or leave it out."
-        )

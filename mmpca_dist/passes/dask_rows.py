@@ -25,7 +25,6 @@ from mmpca_dist.tables.dataset import (
     Dataset,
     Span,
     Table,
-    check_table,
     chunk_edges,
     default_chunk_rows,
     grain_edges,
@@ -34,6 +33,7 @@ from mmpca_dist.tables.dataset import (
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.given_labels import GivenLabels, as_targets
 from mmpca_dist.tables.labels import label_array, normalize_labels
+from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, value_type
 from mmpca_dist.tables.readers.memory import SparseArray
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader

@@ -17,7 +17,6 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.facts import Facts, fact
-from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.times import as_times
 
 MIN_UNITS = 8
@@ -296,23 +295,6 @@ def fill(file: Any, out: NDArray, most: int = sys.maxsize) -> None:
         if not size:
             raise EOFError("it ends early")
         done += size
-
-
-def check_table(
-    where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
-) -> None:
-    """Refuse anything but a table of numbers with one label a row, or without labels."""
-    if len(shape) != 2:
-        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
-    if shape[1] == 0:
-        raise InputError(f"The rows of {where} have no columns.")
-    if dtype.kind not in "fiub":
-        raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
-    refuse_absurd(where, shape, dtype.itemsize, sparse=sparse)
-    if not sparse:
-        refuse_larger(shape[1] * dtype.itemsize, f"A row of {where}", "Take fewer columns")
-    if n_labels is not None and shape[0] != n_labels:
-        raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
 
 
 def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:

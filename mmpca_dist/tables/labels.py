@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +23,7 @@ NAME_CHARACTERS = 1000
 def label_array(y: Any, where: str) -> NDArray:
     """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
 
-    NumPy drops NUL characters at the end of texts, and makes texts of numbers that are among texts.
+    NumPy makes texts of numbers that are among texts.
     """
     if isinstance(y, list | tuple):
         values = np.asarray(y, dtype=object)
@@ -38,7 +37,7 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     """Return labels, shape (n,), as integers, booleans or fixed-width strings; ``where`` is their place, for errors.
 
     Bytes and floats that are whole numbers are converted. An ``InputError`` refuses missing labels, fractions and other
-    types, and text that ends with a NUL character.
+    types.
     """
     y = label_array(y, where)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -46,7 +45,7 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     if y.ndim != 1:
         raise InputError(f"Labels in {where} have shape {y.shape}; they must be one value a row.")
     kind = y.dtype.kind
-    if kind in "iub":
+    if kind in "iubU":
         return y
     if kind == "f":
         exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, floats do not tell integers apart
@@ -65,9 +64,6 @@ def normalize_labels(y: Any, where: str) -> NDArray:
             raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
         return _of_one_type(y, where)
-    if kind == "U":
-        _refuse_surrogates(y, f"Labels in {where}")
-        return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
@@ -111,23 +107,8 @@ def check_label_type(dtype: np.dtype, n_rows: int, where: str) -> None:
     refuse_larger(n_rows * dtype.itemsize, f"The labels of {n_rows} rows of {where}")
 
 
-def _refuse_surrogates(texts: NDArray, what: str) -> None:
-    """Refuse NumPy text with numbers that are no characters: Python fails on them later, without saying where."""
-    if not texts.size * texts.dtype.itemsize:
-        return
-    codes = np.ascontiguousarray(texts).view(np.dtype("u4").newbyteorder(texts.dtype.byteorder))
-    if codes.max() > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any():
-        raise InputError(f"{what} hold what are no characters of Unicode. They are damaged: write them again.")
-
-
 def refuse_texts(values: list[Any], what: str) -> None:
-    """Refuse texts that are too long for names, or that end with NUL, which NumPy drops: two classes would be one."""
-    ending = next((v for v in values if isinstance(v, str) and v.endswith("\0")), None)
-    if ending is not None:
-        raise InputError(
-            f"{what} hold {ending[-40:]!r}, which ends with a NUL character: NumPy would take it for "
-            f"{ending.rstrip(chr(0))[-40:]!r}. Leave the character out, or give the class another name."
-        )
+    """Refuse texts that are too long for names of classes."""
     text = next((v for v in values if isinstance(v, str) and len(v) > NAME_CHARACTERS), None)
     if text is not None:
         raise InputError(

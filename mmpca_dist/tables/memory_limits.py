@@ -1,4 +1,4 @@
-"""Refuse data that declare more memory than is allowed, before they are unpacked."""
+"""Refuse what is no table, and data that declare more memory than is allowed, before they are unpacked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import numpy as np
 import psutil
 from dask.utils import format_bytes
 
@@ -56,6 +57,23 @@ def refuse_absurd(where: str, shape: Sequence[int], itemsize: int, *, sparse: bo
             f"{where} declares a table of {' x '.join(f'{size:,}' for size in shape)}, which is larger than any: "
             "its metadata are damaged or made up."
         )
+
+
+def check_table(
+    where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
+) -> None:
+    """Refuse anything but a table of numbers with one label a row, or without labels."""
+    if len(shape) != 2:
+        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
+    if shape[1] == 0:
+        raise InputError(f"The rows of {where} have no columns.")
+    if dtype.kind not in "fiub":
+        raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
+    refuse_absurd(where, shape, dtype.itemsize, sparse=sparse)
+    if not sparse:
+        refuse_larger(shape[1] * dtype.itemsize, f"A row of {where}", "Take fewer columns")
+    if n_labels is not None and shape[0] != n_labels:
+        raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
 
 
 def _limit() -> tuple[int, str]:

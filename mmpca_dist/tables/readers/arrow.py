@@ -1,21 +1,13 @@
-"""Rows in Arrow IPC files; Feather files (version 2) are such files.
-
-The footer lists the record batches, and the flatbuffer metadata of a batch declare its rows. They are read here, as
-pyarrow does not expose them without the batch.
-
-Source: https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format".
-"""
+"""Rows in Arrow IPC files; Feather files (version 2) are such files."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import struct
 import uuid
 from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +20,8 @@ from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
 MAGIC, STREAM, FEATHER_1 = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
-MAX_METADATA = 256 << 20
-"""Bytes of a footer, or of the metadata of a batch; ten million buffers take less."""
+MAX_WIDTH = 1 << 30
+"""Of columns without a fixed width in bits."""
 SMALLER = "Write it again with smaller record batches"
 
 
@@ -110,7 +102,7 @@ def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
     with storage.explained(uri), _opened(uri) as file:
         try:
             return _read_metadata(file, uri)
-        except (pa.ArrowException, struct.error, IndexError, OverflowError, UnicodeError) as error:
+        except (pa.ArrowException, OSError, IndexError, UnicodeError) as error:
             raise InputError(
                 f"{uri} is not a readable Arrow file; it may be cut short ({str(error).rstrip('.')}). Write or copy it "
                 "again."
@@ -118,86 +110,26 @@ def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
 
 
 def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
-    size = file.size()
-    begin, end = _at(file, 0, min(8, size)), _at(file, max(size - 10, 0), min(10, size))
+    begin = bytes(file.read(8))
+    file.seek(max(file.size() - len(MAGIC), 0))
+    end = bytes(file.read(len(MAGIC)))
+    file.seek(0)
     if begin.startswith((FEATHER_1, STREAM)):
         what = "a Feather file of version 1" if begin.startswith(FEATHER_1) else "an Arrow stream"
         raise InputError(
             f"{uri} is {what}, which cannot be read piece by piece. Write it as an Arrow file (Feather 2)."
         )
-    if not (begin.startswith(MAGIC) and end.endswith(MAGIC) and len(end) == 10):
+    if not (begin.startswith(MAGIC) and end == MAGIC):
         raise InputError(f"{uri} is not an Arrow file, or it is cut short: it does not begin and end with ARROW1.")
-    length = struct.unpack("<i", end[:4])[0]
-    footer = _Flatbuffer(_at(file, size - 10 - length, length))
-    schema = pa.ipc.open_file(file).schema
+    reader = pa.ipc.open_file(file)
+    schema = reader.schema
     _ = schema.names  # raises where one is no text
-    n_rows = [_rows_of_batch(file, block) for block in footer.structs(footer.root, 3, "<qi4xq")]
+    # The rows of a batch are declared in its metadata, which pyarrow shows with a column: the narrowest one.
+    widths = [field.type.bit_width if pa.types.is_primitive(field.type) else MAX_WIDTH for field in schema]
+    narrow = pa.ipc.IpcReadOptions(included_fields=[int(np.argmin(widths))] if widths else [], use_threads=False)
+    reader = pa.ipc.open_file(file, options=narrow)
+    n_rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
     return schema, tuple(map(Batch, itertools.accumulate(n_rows, initial=0), n_rows))
-
-
-def _at(file: pa.NativeFile, offset: int, n_bytes: int) -> bytes:
-    if not 0 <= n_bytes <= MAX_METADATA or offset < 0:
-        raise IndexError(f"{n_bytes} bytes of metadata at {offset}")
-    file.seek(offset)
-    data = bytes(file.read(n_bytes))
-    if len(data) != n_bytes:
-        raise IndexError(f"{len(data)} of {n_bytes} bytes at {offset}")
-    return data
-
-
-def _rows_of_batch(file: pa.NativeFile, block: tuple[int, ...]) -> int:
-    """Return the rows of a batch from its block in the footer: offset, bytes of metadata, bytes of the body."""
-    offset, n_metadata, n_body = block
-    if offset < 0 or n_body < 0 or offset + n_metadata + n_body > file.size():
-        raise IndexError(f"a record batch at {offset} lies beyond the end")
-    message = _Flatbuffer(_at(file, offset + 8, n_metadata - 8))
-    n_rows = message.number(message.table(message.root, 2), 0, "<q")
-    if n_rows < 0:
-        raise IndexError(f"the record batch at {offset} declares {n_rows} rows")
-    return n_rows
-
-
-class _Flatbuffer:
-    """A flatbuffer: tables of numbered fields, which may be absent, and vectors of structs."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.root = self._unpack("<I", 0)[0]
-
-    def _unpack(self, form: str, at: int) -> tuple[Any, ...]:
-        if at < 0:
-            raise IndexError(f"position {at}")
-        return struct.unpack_from(form, self._data, at)
-
-    def field(self, table: int, number: int) -> int | None:
-        """Return the position of a field of a table; None where it is absent."""
-        fields = table - self._unpack("<i", table)[0]
-        if 4 + 2 * number >= self._unpack("<H", fields)[0]:
-            return None
-        offset = self._unpack("<H", fields + 4 + 2 * number)[0]
-        return table + offset if offset else None
-
-    def table(self, table: int, number: int) -> int:
-        """Return the position of the table that a field refers to."""
-        at = self.field(table, number)
-        if at is None:
-            raise IndexError(f"field {number} is missing")
-        return at + int(self._unpack("<I", at)[0])
-
-    def number(self, table: int, number: int, form: str) -> int:
-        at = self.field(table, number)
-        return 0 if at is None else int(self._unpack(form, at)[0])
-
-    def structs(self, table: int, number: int, form: str) -> list[tuple[int, ...]]:
-        """Return the structs of a vector; none where it is absent."""
-        if self.field(table, number) is None:
-            return []
-        at = self.table(table, number)
-        (count,) = self._unpack("<I", at)
-        size = struct.calcsize(form)
-        if count * size > len(self._data):
-            raise IndexError(f"a vector of {count} structs")
-        return list(struct.iter_unpack(form, self._data[at + 4 : at + 4 + count * size]))
 
 
 FORMAT = Format("arrow", "an Arrow file", ArrowDataset, suffixes=(".arrow", ".feather", ".ipc"), columns=True)

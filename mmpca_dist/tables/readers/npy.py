@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.formats import Format, Request
 
 HEADER_BYTES = 64 << 10

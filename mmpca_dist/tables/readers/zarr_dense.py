@@ -25,8 +25,9 @@ from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import check_table, chunk_edges, fill
+from mmpca_dist.tables.dataset import chunk_edges, fill
 from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
 
 CRC_BYTES = 4

@@ -14,8 +14,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
-from mmpca_dist.tables.dataset import Dataset, check_table, readable
+from mmpca_dist.tables.dataset import Dataset, readable
 from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
@@ -29,16 +30,10 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 def _open(request: Request) -> Dataset:
     """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
     uri = request.uri
-    while True:
-        table = table_url(uri, zarr_stores.open_group(uri))
-        try:
-            rows = member(zarr_stores.open_group(table), request.features or "X", uri)
-            kind = SparseZarrDataset if isinstance(rows, zarr.Group) else ZarrDataset
-            return kind(request, table)
-        except InputError:
-            if table_url(uri, zarr_stores.open_group(uri)) == table:
-                raise
-            # An ingest has replaced the table meanwhile.
+    table = table_url(uri, zarr_stores.open_group(uri))
+    rows = member(zarr_stores.open_group(table), request.features or "X", uri)
+    kind = SparseZarrDataset if isinstance(rows, zarr.Group) else ZarrDataset
+    return kind(request, table)
 
 
 FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
