@@ -43,7 +43,6 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "feature names, many features": lambda: report_contents(
         [method_result(d=300)], feature_names=[f"gene_{i}" for i in range(300)]
     ),
-    "no feature names, some features": lambda: report_contents([method_result(d=40)]),
     "equal eigenvalues": lambda: report_contents([method_result(**FLAT)]),
     "not orthonormal": lambda: report_contents(
         [method_result("fisher", components=np.eye(5)[:3] * [[1e-9], [1], [1e6]] + 1e-10, orthonormal=False)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,69 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
-from helpers.sheets import drawn_sheet
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.jobs.notes import arbitrary
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.pictures.drawing import distinct, plain
 from mmpca_dist.report.method_results import MethodResult
-from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.agreement import overlaps
-from mmpca_dist.report.sections.components import _rows_of_panels
 from mmpca_dist.report.sections.projections import _reach
 
 
-def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
-    """Return the texts within each panel of a picture, and last those of its legend."""
-    sheet = drawn_sheet(monkeypatch, contents, name)
-    legends = [[text.get_text() for text in legend.get_texts()] for legend in sheet.legends]
-    return [[text.get_text() for text in panel.texts] for panel in sheet.axes] + legends
-
-
-def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = [str(i) for i in range(9)]
-    centres = np.array([[0, 0], [0.1, 0.1], *[[4.0 * i, 9.0 * (i % 2)] for i in range(1, 8)]])
-    codes = np.arange(90) % 9
-    rows = {"pca": np.hstack([centres[codes], np.zeros((90, 1))])}
-    contents = report_contents([method_result()], classes=classes, projected=rows, sample_codes=codes)
-    names = drawn_texts(monkeypatch, contents, "projection")[0]
-    assert names == ["0", *classes[2:]]  # "1" would stand on "0"
-
-
-def test_a_legend_of_several_lines_reads_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = [f"class number {i:02d}" for i in range(14)]
-    *_, legend = drawn_texts(monkeypatch, report_contents(classes=classes), "projection")
-    # 5 columns in 3 lines: matplotlib fills the first columns first.
-    assert legend == [classes[i] for first in range(5) for i in range(first, 14, 5)]
-
-
-def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> None:
+def test_methods_with_one_component_have_no_curve() -> None:
     single = method_result("fisher", k=1, total=1.25)
-    drawn = {figure.name: figure for figure in figures(report_contents([method_result(), single]))}
-    assert "FISHER has one component, which holds 80%." in drawn["spectrum"].caption
-    assert not any(figure.name == "spectrum" for figure in figures(report_contents([single])))
-
-
-def test_points_close_to_rounding_are_hollow(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = report_contents([method_result(relative_errors=np.array([1e-6, 1e-3, 0.5]))])
-    each, _ = drawn_sheet(monkeypatch, contents, "spectrum").axes
-    curve, hollow = each.lines
-    assert list(curve.get_xdata()) == [1, 2, 3] and list(hollow.get_xdata()) == [3]
-    assert hollow.get_markerfacecolor() == "white"
-    caption = next(figure.caption for figure in figures(contents) if figure.name == "spectrum")
-    assert "Hollow points are components within a hundredfold of the rounding floor" in caption
-
-
-def test_panels_of_methods_with_one_component_stand_side_by_side() -> None:
-    methods = [method_result("pca"), *[method_result(f"one-{i}", k=1) for i in range(4)], method_result("lol", k=2)]
-    rows = [[(method.name, k) for method, k in row] for row in _rows_of_panels(methods, 3)]
-    assert rows == [
-        [("pca", 0), ("pca", 1), ("pca", 2)],
-        [("one-0", 0), ("one-1", 0), ("one-2", 0)],
-        [("one-3", 0)],
-        [("lol", 0), ("lol", 1)],
-    ]
+    assert "spectrum" in {figure.name for figure in figures(report_contents([method_result(), single]))}
+    assert "spectrum" not in {figure.name for figure in figures(report_contents([single]))}
 
 
 def test_report_of_fitted_estimators() -> None:
@@ -108,15 +59,6 @@ def test_margins_say_what_they_are_of() -> None:
     plain_run = report_contents()
     assert not any("margin" in figure.name for figure in figures(plain_run))
     assert "search" not in check_page(render(plain_run, figures(plain_run))).ids
-
-
-def test_methods_are_sorted_by_what_they_keep_of_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = with_margins()
-    margins = contents.data["margins"]
-    margins = dataclasses.replace(margins, after={"pca": 0.25 * margins.before, "m-pca0": 0.5 * margins.before})
-    changed = dataclasses.replace(contents, data={**contents.data, "margins": margins})
-    (shown,) = drawn_texts(monkeypatch, changed, "margins-kept")
-    assert shown == ["50%", "25%"]
 
 
 def test_same_pictures_from_several_threads() -> None:

@@ -83,9 +83,8 @@ def _whitening(gram: NDArray[np.float64]) -> NDArray[np.float64]:
 def _heat_map(panel: Axes, title: str, values: NDArray[np.float64], names: list[str], first: bool) -> None:
     panel.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     size = drawing.LABEL_SIZE if len(names) <= 8 else 6.5
-    digits = 3 if ((values >= 0.995) & (values < 0.9995)).any() else 2  # 1.00 means the same
     for (i, j), value in np.ndenumerate(values):
-        text, colour = f"{min(value, 1):.{digits}f}", "white" if value > 0.6 else INK
+        text, colour = f"{min(value, 1):.2f}", "white" if value > 0.6 else INK
         panel.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
     turned = len(names) * max(map(len, names)) > MOST_LETTERS
     panel.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")

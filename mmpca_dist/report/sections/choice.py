@@ -21,8 +21,6 @@ from mmpca_dist.report.method_results import MethodResult
 
 HEIGHT = 2.7
 """Inches of a panel."""
-SHOWN = 12
-"""Standard errors above the lowest mean up to which errors are shown: those of few components would hide the band."""
 CURVE = Style(FEW_COLOURS[0], "o", False)
 
 
@@ -46,9 +44,8 @@ def _choices(methods: Sequence[MethodResult], record: ChoiceRecord, _: Mapping[s
         f"Mean error in {record['folds']} folds, each held out once while the others train, in percent, against the "
         f"number of components; bars are one standard error to either side{corrected}. Classifier: "
         f"{record['classifier']}. The band reaches from the lowest mean to one standard error above it; the ring is "
-        "the number that was chosen, the smallest whose mean is within the band. Errors beyond twelve standard errors "
-        "are cut off. Hollow: the method gave fewer components than were tried. Vertical scales differ from panel to "
-        "panel."
+        "the number that was chosen, the smallest whose mean is within the band. Hollow: the method gave fewer "
+        "components than were tried. Vertical scales differ from panel to panel."
     )
     return [drawing.figure("choice", "How many components", caption, sheet)]
 
@@ -66,10 +63,6 @@ def _draw(panel: Axes, method: MethodResult, record: ChoiceRecord) -> None:
         markerfacecolor="none", color=INK, linestyle="none",
     )  # fmt: skip
     size_axis(panel, sizes, positions)
-    top = best.mean + SHOWN * error
-    if best.mean < top < panel.get_ylim()[1]:
-        bottom = min(cell.summary.mean - cell.summary.corrected_standard_error for cell in cells)
-        panel.set_ylim(bottom - error, top)
     drawing.dress(panel, f"{plain(method.title)}: {cells[at].used}", "components", "error in folds (%)")
 
 

@@ -18,8 +18,8 @@ from mmpca_dist.report.method_results import MethodResult, note_of_first
 
 POSITIVE, NEGATIVE = "#B2182B", "#2166AC"
 """The ends of the diverging map RdBu, which images use."""
-FEW_FEATURES, MANY_FEATURES = 12, 200
-"""Up to so many features, all have a bar: with its name, or by position if they have no names."""
+FEW_FEATURES = 12
+"""Up to so many features, all have a bar."""
 MOST_BARS, MOST_IMAGES = 3, 8
 """How many components have bars; how many have images."""
 
@@ -44,46 +44,27 @@ def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
 
 def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
     columns, n_features = min(MOST_BARS, max(len(m.leading) for m in methods)), methods[0].components.shape[1]
-    n_bars = n_features if n_features <= FEW_FEATURES else drawing.LARGEST
-    draw, height = _bars_by_name, 0.19 * n_bars + 0.6
-    caption = f"The {drawing.LARGEST} features of {n_features:,} with the largest weights in a component"
-    if n_features <= FEW_FEATURES:
-        caption = "Each bar is the weight of one feature in a component"
-    elif n_features <= MANY_FEATURES and names is None:
-        draw, height = _bars_by_position, 1.7
-        caption = "Each bar is the weight of one feature, in the order of the columns, in a component"
-    rows = _rows_of_panels(methods, columns)
-    sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(rows) * height + 0.25)
-    panels = sheet.subplots(len(rows), columns, squeeze=False)
-    for row, cells in zip(panels, rows, strict=True):
-        for column, (panel, (method, k)) in enumerate(zip(row, cells, strict=False)):
-            draw(panel, method.directions(columns)[k], names, column == 0)
-            below = draw is _bars_by_position and cells is rows[-1]
-            drawing.dress(panel, f"{plain(method.label)}: {k + 1}", "column" if below else "")
-        for unused in row[len(cells) :]:
+    few = n_features <= FEW_FEATURES
+    height = 0.19 * (n_features if few else drawing.LARGEST) + 0.6
+    sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(methods) * height + 0.25)
+    panels = sheet.subplots(len(methods), columns, squeeze=False)
+    for row, method in zip(panels, methods, strict=True):
+        directions = method.directions(columns)
+        for k, (panel, direction) in enumerate(zip(row, directions, strict=False)):
+            _bars_by_name(panel, direction, names, k == 0)
+            drawing.dress(panel, f"{plain(method.label)}: {k + 1}")
+        for unused in row[len(directions) :]:
             unused.set_axis_off()
+    caption = (
+        "Each bar is the weight of one feature in a component"
+        if few
+        else f"The {drawing.LARGEST} features of {n_features:,} with the largest weights in a component"
+    )
     caption += (
         ", components scaled to length one: features with long bars are those that the component looks at; "
         "red adds, blue subtracts, and the sign of a whole component has no meaning." + note_of_first(methods)
     )
     return drawing.figure("loadings", "What the first components look at", caption, sheet)
-
-
-def _rows_of_panels(methods: Sequence[MethodResult], columns: int) -> list[list[tuple[MethodResult, int]]]:
-    """Return a row of (method, component) a method; methods with one component stand side by side."""
-    rows: list[list[tuple[MethodResult, int]]] = []
-    for method in methods:
-        cells = [(method, k) for k in range(min(columns, len(method.leading)))]
-        singles = rows and all(len(other.leading) == 1 for other, _ in rows[-1])
-        if len(cells) == 1 and singles and len(rows[-1]) < columns:
-            rows[-1] += cells
-        else:
-            rows.append(cells)
-    return rows
-
-
-def _colours(values: NDArray[np.float64]) -> list[str]:
-    return [POSITIVE if value > 0 else NEGATIVE for value in values]
 
 
 def _bars_by_name(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
@@ -93,22 +74,12 @@ def _bars_by_name(panel: Axes, direction: NDArray[np.float64], names: list[str] 
     positions, values = np.arange(len(chosen)), direction[chosen]
     labels = drawing.feature_labels(names, chosen, 28 if has_few else 17)
     is_named = np.full(len(values), first) if has_few else values != 0
-    panel.barh(positions, values, height=0.7, color=_colours(values))
+    panel.barh(positions, values, height=0.7, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
     drawing.named_lines(panel, [label if shown else "" for label, shown in zip(labels, is_named, strict=True)])
     panel.axvline(0, color=FAINT, linewidth=0.8)
     low, high = (-1.05, 1.05) if has_few else (1.08 * min(values.min(), 0), 1.08 * max(values.max(), 0))
     panel.set_xlim(low, high) if high > low else panel.set_xlim(-1, 1)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
-
-
-def _bars_by_position(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
-    panel.bar(np.arange(len(direction)), direction, width=0.8, color=_colours(direction))
-    panel.axhline(0, color=FAINT, linewidth=0.8)
-    reach = 1.1 * (float(np.abs(direction).max()) or 1.0)
-    panel.set_ylim(-reach, reach)
-    panel.set_xlim(-1, len(direction))
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    panel.yaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
 
 
 COMPONENTS = Section("components", 60, _components)

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, INK, PAGE_WIDTH, plain
+from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_first
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 AFTER = FEW_COLOURS[1]
-FEW_PAIRS = 2000
-"""With fewer pairs, bars are four times as wide; with up to ten times as many, twice."""
 TALLEST = 1.7
 """Outlines are cut at so many times the height of the highest bar."""
 TAIL, STRETCH = 99.5, 1.25
@@ -52,23 +49,10 @@ class PairMargins:
             after[method.name] = np.linalg.norm(pairs.sample @ basis.T, axis=1)
         return cls(pairs.edges, pairs.counts, np.linalg.norm(pairs.sample, axis=1), after, standardized)
 
-    def kept(self, name: str) -> NDArray[np.float64]:
-        """Return lengths after projection over distances before, of the pairs that do not coincide."""
-        apart = self.before > 0
-        return self.after[name][apart] / self.before[apart]
-
     def quantile(self, percent: float) -> float:
         """Return the right edge of the bar up to which so many percent of all distances lie."""
         shares = np.cumsum(self.counts) / self.counts.sum()
         return float(self.edges[1 + int(np.searchsorted(shares, percent / 100))])
-
-    def bars(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return edges and shares of the histogram, with wider bars where pairs are few."""
-        total = int(self.counts.sum())
-        by = 4 if total < FEW_PAIRS else 2 if total < 10 * FEW_PAIRS else 1
-        if len(self.counts) % by:
-            by = 1
-        return self.edges[::by], self.counts.reshape(-1, by).sum(axis=1) / total
 
 
 def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins | None:
@@ -80,14 +64,14 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins
 
 
 def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
-    """Return the distances before and after projection by each method, and the shares that are kept."""
+    """Return the distances before and after projection by each method."""
     if not len(margins.before):
         return []
-    return [_distances(methods, margins), *([_kept(methods, margins)] if (margins.before > 0).any() else [])]
+    return [_distances(methods, margins)]
 
 
 def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
-    edges, before = margins.bars()
+    edges, before = margins.edges[::4], margins.counts.reshape(-1, 4).sum(axis=1) / margins.counts.sum()
     right = min(edges[-1], STRETCH * margins.quantile(TAIL) + edges[1] - edges[0])
     lengths = [margins.after[method.name] for method in methods]
     after = [np.histogram(np.minimum(some, edges[-1]), edges)[0] / len(some) for some in lengths]
@@ -133,35 +117,6 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
     if coincide:
         caption += f" {coincide:,} of the {sampled:,} pairs coincide: equal rows of different classes."
     return caption
-
-
-def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
-    order = sorted(methods, key=lambda method: -float(np.median(margins.kept(method.name))))
-    sheet = drawing.sheet(0.8 * PAGE_WIDTH, 0.34 * len(order) + 0.75)
-    panel = sheet.subplots()
-    for i, method in enumerate(order):
-        low, first, middle, third, high = np.percentile(margins.kept(method.name), [5, 25, 50, 75, 95])
-        panel.plot([low, high], [i, i], color=AFTER, linewidth=1.3, solid_capstyle="butt")
-        panel.plot([first, third], [i, i], color=AFTER, linewidth=7, alpha=0.45, solid_capstyle="butt")
-        panel.plot([middle], [i], marker="o", color=AFTER, markersize=5.5)
-        panel.annotate(
-            f"{100 * middle:.0f}%", (1.03, i), va="center", ha="left", fontsize=drawing.TICK_SIZE, color=INK,
-            annotation_clip=False,
-        )  # fmt: skip
-    drawing.named_lines(panel, [_title(method) for method in order])
-    panel.set_xlim(0, 1.01)
-    panel.xaxis.set_major_formatter(FuncFormatter(drawing.percent))
-    panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
-    drawing.dress(panel, "", "share of the distance between the two rows of a pair that is left after projection")
-    caption = (
-        "For each pair, its distance after projection divided by that before. Dot and number: the median; bar: the "
-        "middle half of the pairs; line: all but the 5% that keep least and the 5% that keep most. The left end is "
-        "what counts for a classifier: pairs there run into each other. In brackets the number of components: more "
-        "of them keep more, so compare methods that have as many. M-PCA2 is built to keep the most of "
-        "these distances, in the sum of their squares; the others know nothing of the pairs. Little that is kept need "
-        "not mean that classes mix: a method may keep even less of the spread within them."
-    ) + note_of_first(methods)
-    return drawing.figure("margins-kept", "How much of the margin each method keeps", caption, sheet)
 
 
 def _title(method: MethodResult) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 from matplotlib.lines import Line2D
@@ -18,7 +17,7 @@ from mmpca_dist.jobs.finished_runs import classes_of
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FAINT, INK, MOST_COLOURS, plain
+from mmpca_dist.pictures.drawing import MOST_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_models
@@ -32,9 +31,6 @@ TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
 STRETCH = 4.0
 """A panel is cut where rows in the tails stretch it by more than this."""
-BINS = 40
-NAME_WIDTH, NAME_HEIGHT = 0.06, 0.08
-"""Room for a letter of a class's name, and for a line, as shares of a panel."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +107,8 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
 def _caption(note: str, names: list[str], strips: list[bool]) -> str:
     if all(strips):
         caption = (
-            f"How the only coordinate of the rows ({note}) is spread in each class, with a line at "
-            "the median: where the heaps do not overlap, one number tells the classes apart."
+            f"The only coordinate of the rows ({note}), a line of points for each class: where these do not overlap, "
+            "one number tells the classes apart."
         )
     else:
         caption = (
@@ -120,11 +116,9 @@ def _caption(note: str, names: list[str], strips: list[bool]) -> str:
             "numbers already tell the classes apart; where they mix, more components may still do so."
         )
         if any(strips):
-            caption += " A method with one component shows how its only coordinate is spread in each class instead."
+            caption += " A method with one component has a line of points for each class instead."
     if len(names) > MOST_COLOURS:
         caption += f" There are {len(names)} classes: colours run from dark to light in their sorted order."
-    if not all(strips) and _has_names(names):
-        caption += " Names are at the medians of their classes, where there is room."
     return caption
 
 
@@ -153,31 +147,7 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=5))
     panel.ticklabel_format(scilimits=(-3, 4))
-    if _has_names(names):
-        _name_centres(panel, rows, codes, names)
     return int(left_out.sum())
-
-
-def _has_names(names: list[str]) -> bool:
-    """Tell whether the picture holds the names of classes: where colours alone are many, and names short."""
-    return 7 < len(names) <= MOST_COLOURS and max(map(len, names)) <= 4
-
-
-def _name_centres(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list[str]) -> None:
-    """Write the names at the medians of their classes, unless they would run into one another."""
-    halo = [patheffects.withStroke(linewidth=2.5, foreground="white")]
-    scale = np.ptp([panel.get_xlim(), panel.get_ylim()], axis=1)
-    centres: list[NDArray[np.float64]] = []
-    for position in np.unique(codes):
-        x, y = np.median(rows[codes == position], axis=0)
-        centre = np.array([x, y]) / scale
-        if any((np.abs(centre - other) < (NAME_WIDTH * len(names[position]), NAME_HEIGHT)).all() for other in centres):
-            continue
-        centres.append(centre)
-        panel.text(
-            x, y, names[position], fontsize=10, fontweight="bold", color=INK, ha="center", va="center",
-            path_effects=halo, clip_on=True,
-        )  # fmt: skip
 
 
 def _reach(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -195,33 +165,20 @@ def _reach(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
-    """Draw a histogram of the values of each class, one above the other; points where classes are many.
-
-    Returns how many values lie outside the picture.
-    """
-    colours, many = drawing.class_colours(len(names)), len(names) > MOST_COLOURS
-    low, high = _reach(values)
-    outside = (values < low) | (values > high)
-    edges = np.linspace(low, high, BINS + 1) if high > low else np.linspace(low - 0.5, low + 0.5, BINS + 1)
-    jitter = np.random.default_rng(0).uniform(-0.4, 0.4, len(values))
+    """Draw a line of points for each class, moved apart vertically, and return how many lie outside the picture."""
+    colours, few = drawing.class_colours(len(names)), len(names) <= MOST_COLOURS
+    heights = np.random.default_rng(0).uniform(-0.4, 0.4, len(values)) - codes
     for position in range(len(names)):
-        of_class, base = values[codes == position], -float(position)
-        if many:
-            panel.scatter(of_class, base + jitter[codes == position], s=4, color=colours[position], linewidths=0)
-            continue
-        panel.axhline(base - 0.45, color=FAINT, linewidth=0.5)
-        if len(of_class):
-            heights = np.histogram(of_class, edges)[0]
-            top = 0.88 * heights / max(heights.max(), 1)
-            panel.stairs(base - 0.45 + top, edges, baseline=base - 0.45, fill=True, color=colours[position], alpha=0.85)
-            middle = np.clip(np.median(of_class), edges[0], edges[-1])
-            panel.plot([middle, middle], [base - 0.45, base + 0.43], color=INK, linewidth=1.2)
+        of_class = codes == position
+        panel.scatter(values[of_class], heights[of_class], s=4, color=colours[position], linewidths=0)
     panel.set_ylim(-len(names) + 0.45, 0.55)
-    panel.set_yticks([] if many else -np.arange(len(names)), None if many else names)
-    if outside.any():
-        panel.set_xlim(edges[0], edges[-1])
+    panel.set_yticks(-np.arange(len(names)) if few else [], names if few else None)
+    low, high = _reach(values)
+    outside = int(((values < low) | (values > high)).sum())
+    if outside:
+        panel.set_xlim(low, high)
     drawing.few_numbers(panel)
-    return int(outside.sum())
+    return outside
 
 
 def _legend(sheet: Sheet, names: list[str]) -> None:
@@ -231,11 +188,7 @@ def _legend(sheet: Sheet, names: list[str]) -> None:
         for i in range(len(names))
     ]
     columns = drawing.even_columns(len(names), max(1, min(len(names), int(110 / (max(map(len, names)) + 6)))))
-    # Legends are filled column by column, and read row by row.
-    order = [i for first in range(columns) for i in range(first, len(names), columns)]
-    drawing.legend_below(
-        sheet, [handles[i] for i in order], [names[i] for i in order], columns, handletextpad=0.1, columnspacing=1.2
-    )
+    drawing.legend_below(sheet, handles, names, columns, handletextpad=0.1, columnspacing=1.2)
 
 
 PROJECTION = Section("projection", 20, _projections, ProjectedSample.of)

@@ -21,15 +21,14 @@ DECADES = 2.0
 
 def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -> list[Figure]:
     """Return the curves of methods with several components; of one, the table of methods has the share."""
-    methods = [m for m in methods if np.isfinite(m.shares).any()]
-    curves, single = [m for m in methods if m.size > 1], [m for m in methods if m.size == 1]
+    curves = [m for m in methods if m.size > 1 and np.isfinite(m.shares).any()]
     if not curves:
         return []
     sheet = drawing.sheet(PAGE_WIDTH, 3.6)
     each, summed = sheet.subplots(1, 2)
     longest = max(m.size for m in curves)
     for i, method in enumerate(curves):
-        numbers, shares, imprecise = np.arange(1, method.size + 1), method.drawn_shares, _imprecise(method)
+        numbers = np.arange(1, method.size + 1)
         colour = FEW_COLOURS[i % len(FEW_COLOURS)]
         # Wide lines below narrow ones, so that methods that agree stay visible.
         look: dict[str, Any] = {
@@ -39,10 +38,7 @@ def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -
             "markersize": 4.5 if longest <= 20 else 2.5,
             "linestyle": "-" if method.method.ordered else ":",
         }
-        each.plot(numbers, shares, label=plain(method.title), **look)
-        if imprecise.any():
-            hollow = {**look, "linestyle": "none", "markerfacecolor": "white"}
-            each.plot(numbers[imprecise], shares[imprecise], **hollow)
+        each.plot(numbers, method.drawn_shares, label=plain(method.title), **look)
         summed.plot(numbers, np.cumsum(np.nan_to_num(method.mean_shares)), **look)
     _vertical_axis(each, np.concatenate([m.drawn_shares for m in curves]))
     summed.set_ylim(0, 1.04 * max(1.0, *(float(np.nansum(m.mean_shares)) for m in curves)))
@@ -54,34 +50,20 @@ def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -
     if len(curves) > 1:
         handles, labels = each.get_legend_handles_labels()
         drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(curves), 7))
-    return [drawing.figure("spectrum", "How much each component holds", _caption(curves, single), sheet)]
+    return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet)]
 
 
-def _caption(curves: Sequence[MethodResult], single: Sequence[MethodResult]) -> str:
+def _caption(curves: Sequence[MethodResult]) -> str:
     caption = (
         "An eigenvalue is how much of what a method looks for lies along a component; here it is divided "
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "
         "own total, so the curves compare shapes, not merits."
     )
-    for method in single:
-        share = drawing.percent(float(f"{method.mean_shares[0]:.3g}"))
-        caption += f" {method.title} has one component, which holds {share}."
     values = [(m.title, m.method.values) for m in curves if not m.method.ordered]
     if values:
         dotted = ", ".join(f"{title} ({words})" if words else title for title, words in values)
         caption += f" Dotted: no eigenvalues, but other numbers, of {dotted}."
-    if any(_imprecise(method).any() for method in curves):
-        caption += (
-            " Hollow points are components within a hundredfold of the rounding floor, the scale of rounding errors of "
-            "the pass over the rows: do not read anything into them, or, if they were computed in single precision, "
-            "compute with precision: double."
-        )
     return caption + note_of_models(curves, "the curve is their mean") + note_of_switched_off(curves)
-
-
-def _imprecise(method: MethodResult) -> NDArray[np.bool_]:
-    """Return which components are close to rounding in any model."""
-    return np.asarray(method.by_model(method.imprecise).any(axis=0))
 
 
 def _vertical_axis(panel: Axes, shares: NDArray[np.float64]) -> None:
