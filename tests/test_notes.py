@@ -124,6 +124,7 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
         (["lasso", "ridge"], ["lasso: penalties", "ridge: variance"], ["pls", "lol", "fisher"]),
     ],
 )
+@pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
     text = legend(str(tmp_path / "out"))

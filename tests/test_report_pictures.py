@@ -30,6 +30,7 @@ def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name:
     return [[text.get_text() for text in panel.texts] for panel in sheet.axes] + legends
 
 
+@pytest.mark.e2e
 def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = [str(i) for i in range(9)]
     centres = np.array([[0, 0], [0.1, 0.1], *[[4.0 * i, 9.0 * (i % 2)] for i in range(1, 8)]])
@@ -40,6 +41,7 @@ def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.Monkey
     assert names == ["0", *classes[2:]]  # "1" would stand on "0"
 
 
+@pytest.mark.e2e
 def test_a_legend_of_several_lines_reads_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = [f"class number {i:02d}" for i in range(14)]
     *_, legend = drawn_texts(monkeypatch, report_contents(classes=classes), "projection")
@@ -47,6 +49,7 @@ def test_a_legend_of_several_lines_reads_row_by_row(monkeypatch: pytest.MonkeyPa
     assert legend == [classes[i] for first in range(5) for i in range(first, 14, 5)]
 
 
+@pytest.mark.e2e
 def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> None:
     single = method_result("fisher", k=1, total=1.25)
     drawn = {figure.name: figure for figure in figures(report_contents([method_result(), single]))}
@@ -54,6 +57,7 @@ def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> Non
     assert not any(figure.name == "spectrum" for figure in figures(report_contents([single])))
 
 
+@pytest.mark.e2e
 def test_points_close_to_rounding_are_hollow(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = report_contents([method_result(relative_errors=np.array([1e-6, 1e-3, 0.5]))])
     each, _ = drawn_sheet(monkeypatch, contents, "spectrum").axes
@@ -75,6 +79,7 @@ def test_panels_of_methods_with_one_component_stand_side_by_side() -> None:
     ]
 
 
+@pytest.mark.e2e
 def test_report_of_fitted_estimators() -> None:
     rng = np.random.default_rng(3)
     y = np.repeat(["left", "right"], 40)
@@ -94,6 +99,7 @@ def test_report_of_fitted_estimators() -> None:
     assert "agreement" in page.ids
 
 
+@pytest.mark.e2e
 def test_margins_say_what_they_are_of() -> None:
     fisher = method_result("fisher", orthonormal=False)
     contents = with_margins([method_result("pca"), fisher], before=np.r_[0, np.full(399, 2.0)], standardized=True)
@@ -119,6 +125,7 @@ def test_methods_are_sorted_by_what_they_keep_of_the_margin(monkeypatch: pytest.
     assert shown == ["50%", "25%"]
 
 
+@pytest.mark.e2e
 def test_same_pictures_from_several_threads() -> None:
     contents = report_contents()
     alone = figures(contents)
@@ -133,6 +140,7 @@ def test_leaves_pyplot_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.e2e
 def test_large_run_stays_below_three_megabytes() -> None:
     methods = [method_result(f"method-{i}", d=784, k=50) for i in range(7)]
     contents = report_contents(methods, classes=[f"class {i}" for i in range(20)], image_shape=[28, 28], rows=2000)

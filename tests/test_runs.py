@@ -80,6 +80,7 @@ def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
     assert len(results["report"]["figures"]) >= 4
 
 
+@pytest.mark.e2e
 def test_measured_memory_stays_below_the_plan(tmp_path):
     """On data large enough for chunks to dominate: 256 MiB of rows, read by two threads."""
     config = make_config(
@@ -90,6 +91,7 @@ def test_measured_memory_stays_below_the_plan(tmp_path):
     assert max(results["reduce"]["memory"], results["project"]["memory"]) <= planned
 
 
+@pytest.mark.e2e
 def test_the_same_run_again_repeats_nothing(tmp_path):
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
     run(config)
@@ -139,6 +141,7 @@ def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.e2e
 def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     """It is one sentence, as a refusal is; but what was refused is discarded, and this run goes on."""
     from mmpca_dist.runs import projection
@@ -169,6 +172,7 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     ],
     ids=str,
 )
+@pytest.mark.e2e
 def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     uri = "synthetic:clusters?n=300000&d=96&k=6&classes=3"
     methods = ["pca", "m-pca0", "m-pca1b", "fisher"]
@@ -179,6 +183,7 @@ def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     assert model_hash(tmp_path / "one", methods) == model_hash(tmp_path / "other", methods)
 
 
+@pytest.mark.e2e
 def test_a_run_on_an_object_store_url():
     """All results go through fsspec; memory: stands for any object store."""
     config = make_config("memory://bucket/out", "bundled:wine", n_components=2)
@@ -187,6 +192,7 @@ def test_a_run_on_an_object_store_url():
     assert load_model("memory://bucket/out", "lol").components_.shape == (2, 13)
 
 
+@pytest.mark.e2e
 def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
@@ -194,6 +200,7 @@ def test_fewer_components_than_asked_are_noted(tmp_path):
 
 
 @pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.e2e
 def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     """By the run's own moments, which are read only when they are asked for."""
     data = open_dataset("bundled:wine")
@@ -292,6 +299,7 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.e2e
 def test_standardize_equals_standardised_rows(tmp_path):
     """x -> V^T ((x - mean) / sd), as if the rows had been standardised before."""
     from sklearn.preprocessing import StandardScaler
@@ -324,6 +332,7 @@ def test_other_peoples_files_in_the_output_are_never_touched(tmp_path):
 
 
 @pytest.mark.parametrize("mean", [1e4, 1e6])
+@pytest.mark.e2e
 def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     """The mean goes off the rows before the single-precision product: what is lost is the rows' own rounding."""
     rng = np.random.default_rng(5)
@@ -339,6 +348,7 @@ def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     np.testing.assert_allclose(model.transform(X), exact, atol=1e-5)
 
 
+@pytest.mark.e2e
 def test_a_stage_whose_results_are_gone_is_repeated(tmp_path):
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
     run(config)

@@ -88,6 +88,7 @@ def test_kill_9_at_half(config):
 
 
 @pytest.mark.parametrize("when", ["half", pytest.param("end", marks=pytest.mark.slow)])
+@pytest.mark.e2e
 def test_the_same_call_again_finishes(when, config):
     killed(config, when)
     told = Notes()
@@ -100,6 +101,7 @@ def test_the_same_call_again_finishes(when, config):
     assert storage.names_in(config.destination) == ["events.jsonl", "projected", "records", "run.json"]
 
 
+@pytest.mark.e2e
 def test_what_is_finished_is_not_written_again(config, tmp_path):
     """Not even where its lease was left, and not by other rows, methods or a changed data set."""
     first, told = transform(config), Notes()
