@@ -78,12 +78,6 @@ def test_labels_may_be_strings():
     np.testing.assert_array_equal(found.components_, MarginPCA(2).fit(X, y).components_)
 
 
-@pytest.fixture
-def several_units(limits):
-    """Reading units of at most 20 rows of 5 doubles, so that Dask blocks are not joined into one."""
-    limits.unit_bytes = 20 * 5 * 8
-
-
 def collections(X, y):
     """Return the same labelled rows in every form that Dask gives them."""
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcde")), npartitions=4, sort=False)

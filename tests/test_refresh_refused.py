@@ -16,7 +16,6 @@ from helpers.refreshing import (
     first_run,
     fit,
     nan_rows,
-    no_pictures,
     refreshed,
     state,
     write,
@@ -30,10 +29,7 @@ from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.arrivals import arrivals
 
-
-@pytest.fixture(autouse=True)
-def plain_reports(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 @pytest.fixture(scope="module")

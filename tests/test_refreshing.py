@@ -20,7 +20,6 @@ from helpers.refreshing import (
     first_run,
     fit,
     nan_rows,
-    no_pictures,
     refreshed,
     state,
     write,
@@ -37,10 +36,7 @@ from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
-
-@pytest.fixture(autouse=True)
-def plain_reports(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 @pytest.fixture(scope="module")

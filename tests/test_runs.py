@@ -15,7 +15,6 @@ from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_m
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.jobs import finished_runs
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs import projection
@@ -122,22 +121,17 @@ def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
 
 
-class Notes(Callback):
-    def __init__(self):
-        self.told = []
-
-    def on_note(self, message):
-        self.told.append(message)
-
-
 def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
     rows = np.arange(40.0).reshape(20, 2)
     rows[7, 1] = np.nan
     np.savez(tmp_path / "rows.npz", X=rows, y=np.arange(20) % 2)
-    config, notes = make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1), Notes()
+    config, notes = (
+        make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1),
+        Recorder(),
+    )
     with pytest.raises(InputError, match="nan in row 7"):
         run(config, [notes])
-    assert notes.told == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
+    assert notes.notes == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
     assert not (tmp_path / "out").exists()
 
 
@@ -154,8 +148,8 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(projection.pq, "write_table", fail)
         with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
-            run(config, [stopped := Notes()])
-    assert stopped.told[-1:] == [
+            run(config, [stopped := Recorder()])
+    assert stopped.notes[-1:] == [
         f"What is done is kept in {config.output}, as the run may go on: give the same command again."
     ]
     recorder = Recorder()

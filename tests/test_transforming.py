@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.resuming import rewrite_json
+from helpers.runs import Recorder
 from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
@@ -82,13 +83,9 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
     X, y = table()
     uri = write_zarr(tmp_path / "a.zarr", X, y + 5)
     shutil.rmtree(tmp_path / "a.zarr" / "y" / "c")
-    notes = []
-
-    class Notes(Callback):
-        def on_note(self, message):
-            notes.append(message)
-
-    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [Notes()])
+    recorder = Recorder()
+    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [recorder])
+    notes = recorder.notes
     assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "as class 0, the fill value" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
 
