@@ -95,6 +95,22 @@ def limits():
 
 
 @pytest.fixture
+def several_units(limits):
+    """Reading units of at most 20 rows of 5 doubles, so that Dask blocks are not joined into one."""
+    limits.unit_bytes = 20 * 5 * 8
+
+
+@pytest.fixture
+def cluster(request):
+    """Return a client of as many worker processes as the parameter says."""
+    from distributed import Client, LocalCluster
+
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    with LocalCluster(n_workers=request.param, **options) as local, Client(local) as client:
+        yield client
+
+
+@pytest.fixture
 def mmpca(monkeypatch, capsys):
     """Return a function that runs the command in this process and returns (exit code, what it printed, its errors)."""
     from mmpca_pipelines import cli

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from helpers.operations import artifacts_of
 from helpers.runs import make_config
 
@@ -22,6 +23,7 @@ def published(flow, config):
     return artifacts_of(state)
 
 
+@pytest.mark.e2e
 def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path):
     from mmpca_pipelines.fit import fit_flow
     from mmpca_pipelines.transform import transform_flow

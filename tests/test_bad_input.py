@@ -265,6 +265,7 @@ def assert_refused_by_the_command(arguments, words, capfd):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.e2e
 def test_through_the_command_and_the_flow(case, tmp_path, prefect_server, capfd):
     settings, words = case(tmp_path)
     path = configure(tmp_path, settings)
@@ -273,6 +274,7 @@ def test_through_the_command_and_the_flow(case, tmp_path, prefect_server, capfd)
     assert contents(tmp_path) == before, "something was left half-written"
 
 
+@pytest.mark.e2e
 def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
     X, y = rows()
     config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})
@@ -287,6 +289,7 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
     assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["new.zarr, which is read"], capfd)
 
 
+@pytest.mark.e2e
 def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
     from mmpca_pipelines.__main__ import main
 

@@ -11,7 +11,6 @@ from helpers.samples import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start, target_terms
 from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, open_dataset
 from mmpca_dist.errors import InputError
@@ -257,11 +256,6 @@ def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_
     assert again.bounds.tobytes() == whole.bounds.tobytes()
     left = {path.name for path in (tmp_path / "scratch").iterdir()}
     assert left == {"2-sweep.npz"}
-
-
-@pytest.mark.parametrize("estimator", [BayesianMarginPCA(), BayesianMarginRegressor()], ids=lambda e: type(e).__name__)
-def test_they_keep_the_contract_of_scikit_learn(estimator):
-    check_estimator(estimator)
 
 
 @pytest.mark.parametrize(

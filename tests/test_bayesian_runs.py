@@ -63,6 +63,7 @@ def cut(monkeypatch, sweeps):
 
 
 @pytest.mark.parametrize("cluster", ["threads", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.e2e
 def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monkeypatch, limits):
     """On threads, where states are kept in memory and on the disk, and on workers, which read them from there."""
     X, y = labelled(600, 8, 3, seed=2)
@@ -102,6 +103,7 @@ def write_csr_or_zarr(folder, X, y):
     return str(folder / "rows.zarr")
 
 
+@pytest.mark.e2e
 def test_a_damaged_fit_is_made_again(tmp_path):
     X, y = labelled(60, 5, 2, seed=3)
     config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=[BM2PCA])
@@ -131,6 +133,7 @@ def test_the_plan_says_how_many_sweeps_there_may_be(tmp_path):
 
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.e2e
 def test_its_own_classifier_and_all_columns_in_an_evaluation(n_classes, center, tmp_path):
     X, y = labelled(66, 6, n_classes, seed=4, separation=0.6, mean=50.0)
     own, svm = {"name": "own", "C": 1.0, "bias": True}, {"name": "svm", "bias": True}
@@ -181,6 +184,7 @@ def test_all_columns_of_fewer_rows_are_turned(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["dense", "integers", "sparse"])
+@pytest.mark.e2e
 def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
     parts, X, y = counts_like_text(60, 12, 3, seed=7)
     X = X.astype(np.uint8 if kind == "integers" else float)

@@ -101,6 +101,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
     assert not list((tmp_path / "run").rglob("splits/*"))
 
 
+@pytest.mark.e2e
 def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
     changing(monkeypatch, projection, "project_rows", rewritten, Path(new))
@@ -109,6 +110,7 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.e2e
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
     changing(monkeypatch, extend, "take_moments", rewritten, tmp_path / "inbox" / "a.npz")
@@ -133,6 +135,7 @@ def put_back(path):
 
 @pytest.mark.parametrize("kind", ["zarr", "npz"])
 @pytest.mark.parametrize("change", [mode_changed, put_back, linked])
+@pytest.mark.e2e
 def test_changes_of_inodes_are_no_changes_of_content(change, kind, tmp_path, monkeypatch):
     uri = write(kind, tmp_path / "rows", X, Y)
     path = first_file(uri)
@@ -147,6 +150,7 @@ def test_changes_of_inodes_are_no_changes_of_content(change, kind, tmp_path, mon
 
 
 @pytest.mark.parametrize("change", [mode_changed, put_back])
+@pytest.mark.e2e
 def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, tmp_path, monkeypatch):
     uri, recorder = write("zarr", tmp_path / "rows", X, Y), Recorder()
     with monkeypatch.context() as patch:
@@ -159,6 +163,7 @@ def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, tmp_p
 
 
 @pytest.mark.parametrize("change", [longer, rewritten])
+@pytest.mark.e2e
 def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypatch):
     """The error says what changed; what was made of the rows as they were is kept."""
     uri, recorder = write("zarr", tmp_path / "rows", X, Y), Recorder()
@@ -175,6 +180,7 @@ def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypat
         run(config)
 
 
+@pytest.mark.e2e
 def test_object_stores_tell_versions_apart(bucket):
     storage.write_bytes(f"{bucket}/a/b", b"1")
     watch = Watch.of([f"{bucket}/a", "bundled:iris"])
@@ -186,6 +192,7 @@ def test_object_stores_tell_versions_apart(bucket):
 
 
 @pytest.mark.parametrize("way", ["chunk", "metadata", "record"])
+@pytest.mark.e2e
 def test_a_transform_that_was_damaged_is_done_again(way, tmp_path):
     output, new = first_run(tmp_path), write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
     given = TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to"), methods=["pca"])

@@ -190,6 +190,7 @@ def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct,
         assert load_model(config.output, method).components_.shape == (expected[method], dataset.n_features)
 
 
+@pytest.mark.e2e
 def test_models_are_those_of_a_run_with_the_numbers_given(no_report, tmp_path):
     changes = {"methods": [*METHODS, "lasso"], "project": {"methods": []}}
     taken = chosen(run(auto(tmp_path / "auto", "bundled:wine", **changes)))
@@ -251,6 +252,7 @@ COMPUTE = [
 
 @pytest.mark.parametrize("compute", COMPUTE, ids=str)
 @pytest.mark.parametrize("kind", ["merged", "wide"])
+@pytest.mark.e2e
 def test_the_bits_do_not_depend_on_where_the_work_runs(kind, compute, no_report, tmp_path):
     rows, y = labelled(120, 150 if kind == "wide" else 12, 3, seed=8, separation=0.6)
     changes = {"methods": ["pca", "m-pca0", "lol", "m-pca2"], "precision": "single"}
@@ -344,6 +346,7 @@ def test_it_works_on_an_object_store_url(no_report):
     assert storage.exists("memory://bucket/chosen/splits/00004.json")
 
 
+@pytest.mark.e2e
 def test_the_command_says_what_was_chosen(mmpca, prefect_server, tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(f"{{dataset: {{uri: 'bundled:iris'}}, methods: pca, n_components: auto, output: {tmp_path}/out}}")
@@ -359,6 +362,7 @@ def test_the_command_says_what_was_chosen(mmpca, prefect_server, tmp_path):
     assert code == 2 and "Did you mean 'auto'?" in " ".join(errors.split())
 
 
+@pytest.mark.e2e
 def test_the_flow_shows_what_was_chosen(prefect_server, tmp_path):
     from mmpca_pipelines.fit import fit_flow
 

@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from helpers.classifying import moments_of
 from helpers.samples import labelled
 from naive_judging import penalised_loss
 from scipy.optimize import minimize
@@ -22,13 +23,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.fits import GRID, INNER_FOLDS, choose_C, convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS
 
 NAMES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
@@ -36,10 +35,6 @@ NAMES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
 
 def spec(name, **settings):
     return ClassifierSection(name=name, **settings)
-
-
-def moments_of(Z, y):
-    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
 
 
 def plain_liblinear(kind, Z, y, C, bias):

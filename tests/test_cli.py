@@ -183,6 +183,7 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, no_ser
         (["refresh", "run", "bundled:iris", "run"], "is the run itself."),
     ],
 )
+@pytest.mark.e2e
 def test_addresses_are_refused_before_a_server_starts(arguments, expected, no_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
@@ -225,6 +226,7 @@ def test_the_methods_are_those_that_run(mmpca):
     assert [line.split()[0] for line in listed] == list(METHODS)
 
 
+@pytest.mark.e2e
 def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, mmpca, tmp_path):
     output = str(tmp_path / "out")
     run({"dataset": {"uri": "bundled:digits"}, "methods": list(METHODS), "n_components": 16, "output": output})
@@ -287,6 +289,7 @@ def test_links_between_the_documents_lead_somewhere():
                 assert section[1:] in headings, f"{page.name}: {target}{section}"
 
 
+@pytest.mark.e2e
 def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, tmp_path):
     """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
     from prometheus_client import REGISTRY

@@ -8,24 +8,13 @@ import pytest
 from distributed import LocalCluster
 from helpers.operations import ROOT
 from helpers.resuming import no_report
-from helpers.runs import make_config, model_hash
+from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.jobs.events import Callback
 
 PCA = {"methods": ["pca"], "n_components": 2}
-
-
-class Notes(Callback):
-    def __init__(self):
-        self.notes, self.dashboards = [], []
-
-    def on_note(self, message):
-        self.notes.append(message)
-
-    def on_cluster(self, dashboard):
-        self.dashboards.append(dashboard)
 
 
 class TwoThreads(LocalCluster):
@@ -100,7 +89,7 @@ def test_what_is_waited_for_is_said(tmp_path, monkeypatch, limits):
     no_report(monkeypatch)
     limits.awaited_seconds = 0.2
     with TwoThreads() as cluster:
-        notes = Notes()
+        notes = Recorder()
 
         def come(message):
             notes.notes.append(message)

@@ -116,6 +116,7 @@ def compiles(monkeypatch):
     monkeypatch.setattr(pair_statistics, "with_pairs", slow)
 
 
+@pytest.mark.e2e
 def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
     from mmpca_pipelines.console import ConsoleCallback
     from mmpca_pipelines.fit import fit_flow

@@ -70,6 +70,7 @@ def race(uri, writer, ready, found, environment):
 
 
 @pytest.mark.parametrize("place", ["local", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.e2e
 def test_one_of_eight_processes_wins(place):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mmpca_dist.stores.storage", __name__])
@@ -140,6 +141,7 @@ def test_a_link_whose_answer_was_lost_counts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("fault", ["slowdown", "reset", "lost", "slow", "truncated", "upload"])
+@pytest.mark.e2e
 def test_an_object_is_created_in_spite_of_faults(fault, bucket, s3_proxy):
     s3_proxy.reset({0: fault})
     assert create_bytes(f"{bucket}/lock", b"mine")

@@ -192,6 +192,7 @@ def test_damage_is_named(finished):
             assert_never_wrong(finished, file, way, COMMANDS if read and number % 11 == 0 else QUICK)
 
 
+@pytest.mark.e2e
 def test_damage_is_mended_by_the_same_command(finished):
     for number, (file, way) in enumerate(cases(finished, 1, 1)):
         if number % 11 == 0:

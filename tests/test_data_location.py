@@ -81,6 +81,7 @@ print("SEEN", seen)
 """
 
 
+@pytest.mark.e2e
 def test_a_plan_connects_to_nothing_and_writes_nothing(data, tmp_path):
     X, y = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
     ingest(tmp_path / "source.npz", tmp_path / "rows.zarr")

@@ -50,6 +50,7 @@ def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, 
 
 
 @pytest.mark.parametrize("splits", ["shares", "folds"])
+@pytest.mark.e2e
 def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(splits, tmp_path):
     X, y = labelled(60, 5, 3, seed=2, separation=0.7)
     X = np.column_stack([X * [1, 10, 100, 1e-3, 1], np.full(60, 0.1)])
@@ -64,6 +65,7 @@ def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(spli
 
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("splits", ["shares", "folds"])
+@pytest.mark.e2e
 def test_fewer_rows_than_columns_and_methods_that_run_out_of_components(splits, standardize, tmp_path):
     """Eighteen rows train at most, so that PCA has 17 components of the 19 asked for."""
     X, y = labelled(27, 30, 2, seed=3, separation=0.5)
@@ -78,6 +80,7 @@ def test_fewer_rows_than_columns_and_methods_that_run_out_of_components(splits, 
 
 
 @pytest.mark.parametrize("solver", ["auto", "krylov"])
+@pytest.mark.e2e
 def test_sparse_rows_and_solvers_in_passes(solver, tmp_path):
     """Passes until nothing is left to find: moments of the reduced rows come from the rows themselves.
 

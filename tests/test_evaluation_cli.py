@@ -135,6 +135,7 @@ def test_the_classifiers_are_listed(mmpca):
     assert "by its import name" in more
 
 
+@pytest.mark.e2e
 def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_path, monkeypatch):
     """By the command line, on the server of the tests; nothing is computed twice."""
     code, first, errors = mmpca("evaluate", "my.yaml")
@@ -161,6 +162,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     assert any("stopped at score; the same command goes on" in line for line in mmpca("runs", "out")[1].splitlines())
 
 
+@pytest.mark.e2e
 def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_path):
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
@@ -188,6 +190,7 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
     assert len(STAGES) == len(tasks) <= 50
 
 
+@pytest.mark.e2e
 def test_a_mistake_ends_the_flow_refused(prefect_server, tmp_path):
     from mmpca_pipelines.evaluate import evaluate_flow
     from mmpca_pipelines.flows import REFUSED

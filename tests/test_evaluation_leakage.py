@@ -108,6 +108,7 @@ def assert_blind(tmp_path, X, y, **settings):
 @pytest.mark.parametrize(
     ("held_out", "standardize"), [pytest.param(None, False, marks=pytest.mark.slow), (None, True), ("b", True)]
 )
+@pytest.mark.e2e
 def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: True)
@@ -222,6 +223,7 @@ def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("later", [20, 40])
 @pytest.mark.parametrize("merging", [True, False])
+@pytest.mark.e2e
 def test_rows_that_are_later(later, merging, monkeypatch, tmp_path):
     """Neither the window held out nor those after it are in what is fitted to the rows before."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)

@@ -163,6 +163,7 @@ def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, mon
 
 @pytest.mark.parametrize("margins", [False, True])
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
+@pytest.mark.e2e
 def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, monkeypatch, tmp_path):
     """Of classifiers from moments and from rows, and by products of the reduced rows where classes are many."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
@@ -206,6 +207,7 @@ def test_predictions_and_distances_hold_scores_of_some_rows(limits):
     assert peak < 12 << 20
 
 
+@pytest.mark.e2e
 def test_a_classifier_that_needs_the_scatter_of_each_class_gets_it(limits, monkeypatch, tmp_path):
     limits.direct_bytes = 0
     rows = rows_of_many_classes()

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from helpers.evaluations import CLASSIFIERS, evaluation, margin
-from helpers.reports import NASTY, check_page, check_picture
+from helpers.reports import NASTY, beyond, check_page, check_picture
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
@@ -73,7 +73,10 @@ TRICKY: dict[str, Callable[[], Evaluation]] = {
 }
 
 
-@pytest.mark.parametrize("make", TRICKY.values(), ids=TRICKY.keys())
+EVERYDAY = ("one of everything", "ten classes", "published figures", "names as code")
+
+
+@pytest.mark.parametrize("make", beyond(EVERYDAY, TRICKY))
 def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
     made = make()
     shown = parts(made)
@@ -180,6 +183,7 @@ def test_pictures_say_which_methods_they_leave_out() -> None:
     assert "Not shown, because their classifiers have no hyperplane: M-PCA0." in captions["signed-margins-1"]
 
 
+@pytest.mark.e2e
 def test_pictures_of_margins_say_in_which_columns_they_are() -> None:
     for standardized, told in ((False, "original columns. "), (True, "original columns, standardised. ")):
         made = evaluation(standardized=standardized)
@@ -250,6 +254,7 @@ def test_files_of_a_report(tmp_path: Any) -> None:
     assert pq.read_table(tmp_path / "here" / "tables" / "errors.parquet").equals(made.table.to_arrow())
 
 
+@pytest.mark.e2e
 def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
     pages = []
     for name in ("one", "two"):
@@ -258,6 +263,7 @@ def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
     assert pages[0] == pages[1]
 
 
+@pytest.mark.e2e
 def test_tables_for_artifacts_are_rows_of_text() -> None:
     tables = evaluation_tables(parts(evaluation(("pca", "m-pca0"), (5, 11), FOUR, published="ionosphere")))
     assert list(tables) == ["standings", "errors-1", "margins-1", "published", "costs"]

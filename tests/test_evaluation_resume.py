@@ -88,6 +88,7 @@ def test_killed_as_it_writes_a_record(when, make, evaluated, monkeypatch):
     assert_goes_on(config, expected, evaluated)
 
 
+@pytest.mark.e2e
 def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     """As seconds are: rows in memory are read in each session, and merged parts twice a deal, whoever does them."""
     (passes, total), config, writes = read(make("whole")), make("killed"), Writes(monkeypatch)
@@ -118,6 +119,7 @@ class Stops(Callback):
         self.notes.append(message)
 
 
+@pytest.mark.e2e
 def test_stopped_by_who_watches(make, evaluated):
     """Of rows in memory progress is told by splits; of merges, by spans of each pass, and the first one ends it."""
     expected, config = timeless(scored(make("whole"))[0]), make("stopped")
@@ -127,6 +129,7 @@ def test_stopped_by_who_watches(make, evaluated):
     assert_goes_on(config, expected, evaluated)
 
 
+@pytest.mark.e2e
 def test_a_full_disk_costs_no_split(make, evaluated, monkeypatch):
     """What failed for want of space, of a network or of workers goes on; only what is refused is discarded."""
     expected, config, watching = timeless(scored(make("whole"))[0]), make("full"), Stops(None)

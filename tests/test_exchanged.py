@@ -7,26 +7,16 @@ import shutil
 import numpy as np
 import pytest
 from helpers.evaluating import config_of
+from helpers.runs import Recorder
 from helpers.stored_objects import settings
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import DamageError
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.evaluation_stages import evaluate
 
 METHODS = {"methods": ["pca", "m-pca0"]}
 SHARES = {"evaluation": {"splits": "shares", "count": 4, "margins": False, "classifiers": ["naive-bayes"]}}
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-class Redone(Callback):
-    """Stages that were done again."""
-
-    def __init__(self):
-        self.stages = set()
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.stages |= set() if reused else {stage}
 
 
 @pytest.fixture
@@ -59,9 +49,9 @@ def test_chunks_of_other_arrays_are_found_and_made_again(two_runs, stage, source
         DamageError, match=r"its values are not those|its checksum does not match|where [0-9]+ were written"
     ):
         load_model(str(mine), "pca") if stage == "solve" else load_moments(str(mine))
-    redone = Redone()
+    redone = Recorder()
     run(settings(str(mine), **METHODS), [redone])
-    assert redone.stages == {"plan", stage}
+    assert {stage for stage, reused in redone.ended.items() if not reused} == {"plan", stage}
     np.testing.assert_array_equal(load_model(str(mine), "pca").components_, components)
     np.testing.assert_array_equal(load_moments(str(mine)).means, means)
 
@@ -87,7 +77,7 @@ def test_splits_that_were_exchanged_are_evaluated_again(tmp_path):
         shutil.copy(folder / "splits/00001.json", folder / "splits/00002.json")
         for stage in left:
             (folder / f"records/{stage}.json").unlink()
-        redone = Redone()
+        redone = Recorder()
         assert evaluate(settings, [redone])["compare"]["verdict"] == expected
-        assert redone.stages == {"plan", "compare", "score"}
+        assert {stage for stage, reused in redone.ended.items() if not reused} == {"plan", "compare", "score"}
         assert '"split": 2' in (folder / "splits/00002.json").read_text()

@@ -148,6 +148,7 @@ def test_columns_that_an_ingest_kept_are_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.e2e
 def test_a_group_that_was_stored_where_an_ingest_was_killed_stays(bucket, version):
     """On an object store a first ingest writes in place, under the names that another program may use then."""
     place = f"{bucket}/a.zarr"

@@ -85,6 +85,7 @@ def test_a_half_written_table_is_removed_unless_somebody_works_on_it(hook, told,
     assert (tmp_path / "b.zarr.partial" / "letter.txt").exists()
 
 
+@pytest.mark.e2e
 def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monkeypatch):
     def refuse(*_):
         monkeypatch.setattr(Destination, "_tidy", lambda _: None)

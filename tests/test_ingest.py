@@ -84,6 +84,7 @@ def test_what_is_left_out_of_text_may_be_words_and_is_no_label(tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.e2e
 def test_source_and_destination_may_be_urls(tmp_path, table, memory, name):
     X, y = table
     source, options = write_all(tmp_path, X, y)[name]
@@ -175,6 +176,7 @@ def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path, labels, expe
         ("label,a,b\nx,1,2\n", ["a", "b"], [1, 2]),
     ],
 )
+@pytest.mark.e2e
 def test_header_of_csv_is_recognised(tmp_path, text, names, first_row):
     (tmp_path / "a.csv").write_text(text, newline="")
     ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
@@ -216,6 +218,7 @@ def test_a_label_column_of_parquet_that_was_guessed_is_told(tmp_path, table):
     assert len(notes) == 1
 
 
+@pytest.mark.e2e
 def test_what_is_at_the_destination_is_respected(tmp_path, table, memory):
     X, y = table
     np.savez(tmp_path / "a.npz", X=X, y=y)
@@ -285,6 +288,7 @@ print(tracemalloc.get_traced_memory()[1] >> 20, pa.default_memory_pool().max_mem
     ["csv", *(pytest.param(kind, marks=pytest.mark.slow)
               for kind in ("npz", "sparse libsvm", "compressed npz", "dense libsvm", "sparse npz"))],
 )  # fmt: skip
+@pytest.mark.e2e
 def test_memory_does_not_grow_with_the_source(tmp_path, kind):
     """Rows of 115 MiB pass through shards of half a MiB and blocks of at most 8 MiB, a few of which are held."""
     n, d = (15_000, 2000) if kind.endswith("libsvm") else (150_000, 200)

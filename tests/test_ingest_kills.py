@@ -168,6 +168,7 @@ def objects(folder):
 
 
 @pytest.mark.parametrize("replaces", [True, False], ids=["replaced", "new"])
+@pytest.mark.e2e
 def test_dead_before_any_change_of_a_store(folder, replaces, monkeypatch):
     """Readers find the whole old table or the whole new one at every moment; every trace goes with the next ingest."""
     seen, place = [], f"{folder}/a.zarr"

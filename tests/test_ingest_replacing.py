@@ -63,6 +63,7 @@ def test_a_group_is_never_written_onto_itself_however_it_is_spelled(folder):
     assert open_dataset(place).n_rows == 150
 
 
+@pytest.mark.e2e
 def test_a_table_is_not_written_into_its_source_nor_around_it(folder):
     place, inner = f"{folder}/a.zarr", f"{folder}/a.zarr/deep/raw.csv"
     ingest("bundled:iris", place)
@@ -125,6 +126,7 @@ def test_only_completed_groups_are_replaced_unless_any_may_be(folder):
     assert storage.names_in(folder) == ["foreign", "other", "ours"]
 
 
+@pytest.mark.e2e
 def test_the_command_line_names_and_takes_overwrite_any(tmp_path, prefect_server):
     zarr.create_group(tmp_path / "a.zarr")
     command = ["ingest", "bundled:iris", str(tmp_path / "a.zarr")]
@@ -149,6 +151,7 @@ def test_a_symbolic_link_is_followed_and_stays(tmp_path, exists):
     ]
 
 
+@pytest.mark.e2e
 def test_a_second_ingest_to_one_place_is_refused(folder):
     place = f"{folder}/a.zarr"
 
@@ -176,6 +179,7 @@ def test_a_table_elsewhere_is_not_followed(tmp_path, token):
         open_dataset(tmp_path / "a.zarr")
 
 
+@pytest.mark.e2e
 def test_a_reader_that_has_opened_the_old_table_never_reads_the_new_one(bucket):
     """Rows of the same shape: chunks of the one would pass for chunks of the other."""
     place = f"{bucket}/a.zarr"
@@ -194,6 +198,7 @@ def test_a_reader_that_has_opened_the_old_table_never_reads_the_new_one(bucket):
 
 @pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.e2e
 def test_no_command_writes_inside_a_run_or_a_data_set(folder):
     """Be it that of the command itself or another's."""
     mine, data, new = f"{folder}/mine", f"{folder}/data.zarr", f"{folder}/new"
@@ -218,6 +223,7 @@ def test_no_command_writes_inside_a_run_or_a_data_set(folder):
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.e2e
 def test_no_output_inside_a_folder_of_parquet_that_is_read(tmp_path):
     table = pa.table({"a": np.arange(8.0), "b": np.arange(8.0) % 3, "label": np.arange(8) % 2})
     (tmp_path / "rows").mkdir()
@@ -234,6 +240,7 @@ def test_no_output_inside_a_folder_of_parquet_that_is_read(tmp_path):
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.e2e
 def test_json_of_other_programs_makes_no_run(tmp_path):
     for name in ("run.json", "zarr.json"):
         (tmp_path / name).write_text(json.dumps({"scripts": {}}))

@@ -13,11 +13,10 @@ from helpers.samples import labelled
 from naive_kernels import degree_two_features, projection_penalty
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.decomposition import PCA, KernelPCA
+from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, MarginPCA
 from mmpca_dist.errors import InputError
@@ -189,22 +188,6 @@ def test_without_clarabel_the_message_says_what_to_install(monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'mmpca-dist\[qp\]'"):
         KernelProjectionPenaltyClassifier(PCA(1), epsilon=0).fit(X, y)
     assert KernelProjectionPenaltyClassifier(PCA(1)).fit(X, y).score(X, y) > 0.5
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        KernelProjectionPenaltyClassifier(),
-        KernelProjectionPenaltyClassifier(KernelPCA(1, kernel="rbf"), epsilon=0, alpha=0.1),
-    ],
-    ids=["default", "epsilon 0"],
-)
-def test_every_check_of_scikit_learn_passes(model, monkeypatch):
-    monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
-    results = check_estimator(model, on_skip=None, on_fail="raise")
-    assert sum(result["status"] == "passed" for result in results) > 40
-    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
-    assert skipped == {"check_array_api_input"}
 
 
 def test_many_classes_share_a_table():

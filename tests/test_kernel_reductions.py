@@ -11,7 +11,6 @@ from helpers.kernels import overlapping
 from helpers.samples import labelled
 from scipy.linalg import subspace_angles
 from scipy.sparse import csr_matrix
-from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import FisherDiscriminant, GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection
 from mmpca_dist.errors import InputError
@@ -239,21 +238,3 @@ def test_names_of_features():
     X, y = labelled(20, 4, 3, seed=13)
     frame = GeneralizedDiscriminantAnalysis().set_output(transform="pandas").fit(X, y).transform(X)
     assert frame.columns.tolist() == ["generalizeddiscriminantanalysis0", "generalizeddiscriminantanalysis1"]
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        GeneralizedDiscriminantAnalysis(),
-        GeneralizedDiscriminantAnalysis(kernel="poly", shrinkage=0.1),
-        OrthogonalLaplacianProjection(),
-        OrthogonalLaplacianProjection(kernel="rbf", weights="heat"),
-    ],
-    ids=["gda", "gda poly", "olap", "olap rbf"],
-)
-def test_every_check_of_scikit_learn_passes(model, monkeypatch):
-    monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
-    results = check_estimator(model, on_skip=None, on_fail="raise")
-    assert sum(result["status"] == "passed" for result in results) > 40
-    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
-    assert skipped == {"check_array_api_input"}

@@ -31,6 +31,7 @@ def stopped(tmp_path, monkeypatch):
     return config
 
 
+@pytest.mark.e2e
 def test_runs_and_their_states(stopped, tmp_path):
     finished = make_config(tmp_path / "runs" / "a", methods=["pca", "lol"], n_components=2)
     run(finished)

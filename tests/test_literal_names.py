@@ -44,6 +44,7 @@ def test_objects_of_a_pattern_are_those_of_its_name(place):
     assert not storage.exists(place)
 
 
+@pytest.mark.e2e
 def test_zarr_at_a_pattern_replaces_its_own_group_alone(place):
     group = zarr_stores.open_group(place, "w")
     array = group.create_array("x?", shape=(4,), chunks=(1,), dtype="f8", fill_value=0.0, overwrite=True)
@@ -58,6 +59,7 @@ def test_zarr_at_a_pattern_replaces_its_own_group_alone(place):
     assert sorted(zarr_stores.open_group(place, "w")) == []
 
 
+@pytest.mark.e2e
 def test_ingest_to_a_pattern(place):
     ingest("bundled:iris", place)
     with pytest.raises(OutputError, match="--overwrite"):

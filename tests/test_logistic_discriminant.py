@@ -10,7 +10,6 @@ from helpers.samples import labelled
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mmpca_dist import LogisticDiscriminant, load_model, run
 
@@ -21,11 +20,6 @@ METHOD = {"name": "logistic-discriminant", "alpha": 3, "tol": 1e-14}
 def logistic_regression(alpha, n_classes):
     """Return scikit-learn's estimator; of two classes it has one vector of coefficients, their difference."""
     return LogisticRegression(C=(1 if n_classes > 2 else 2) / alpha, tol=1e-12, max_iter=100, solver="newton-cholesky")
-
-
-@parametrize_with_checks([LogisticDiscriminant()])
-def test_the_contract_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("standardize", [False, True])

@@ -40,6 +40,7 @@ class Server:
         self.received.append(request)
 
 
+@pytest.mark.e2e
 def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
     monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.01)
     server, outbox = Server(httpx.ConnectError("refused"), status_error(503), httpx.ReadTimeout("")), Outbox()
@@ -52,6 +53,7 @@ def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [status_error(422), ValueError("not JSON")], ids=["refused", "not made"])
+@pytest.mark.e2e
 def test_a_request_that_will_never_succeed_is_left_out(error):
     server, outbox = Server(error), Outbox()
     for number in range(3):
@@ -60,6 +62,7 @@ def test_a_request_that_will_never_succeed_is_left_out(error):
     assert server.received == [1, 2]
 
 
+@pytest.mark.e2e
 def test_the_end_tries_a_server_that_is_gone_once_more_and_says_why():
     server, outbox = Server(*[httpx.ConnectError("Connection refused")] * 9), Outbox()
     for number in range(3):
@@ -68,6 +71,7 @@ def test_the_end_tries_a_server_that_is_gone_once_more_and_says_why():
     assert server.received == [] and len(server.errors) >= 7
 
 
+@pytest.mark.e2e
 def test_the_end_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(outboxes, "LAST_SECONDS", 0.1)
     answer, outbox = threading.Event(), Outbox()
@@ -76,6 +80,7 @@ def test_the_end_does_not_wait_for_ever(monkeypatch):
     answer.set()
 
 
+@pytest.mark.e2e
 def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch):
     """An hour of progress is not replayed."""
     waiting, told = [], []
@@ -107,6 +112,7 @@ def server(tmp_path_factory):
     ("mode", "expected"),
     [("slow", None), ("failing", "status 500"), ("gone", "disconnected"), ("silent", "no answer within|timed out")],
 )
+@pytest.mark.e2e
 def test_a_run_ends_well_without_its_server(mode, expected, server, tmp_path):
     """The server changes in the middle of the first pass; the run is finished, and says so."""
     content = {"dataset": {"uri": "synthetic:gaussian?n=4000000&d=64"}, "methods": ["pca"], "n_components": [2]}

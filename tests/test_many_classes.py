@@ -82,6 +82,7 @@ def test_what_a_span_leaves_is_of_the_classes_that_it_has_seen():
 
 
 @pytest.mark.parametrize("pooled_bytes", [0, 1 << 30])
+@pytest.mark.e2e
 def test_memory_grows_with_classes_not_with_their_square(pooled_bytes, limits):
     limits.pooled_bytes = pooled_bytes
     X, y = many(20_000, 10_000, d=8)

@@ -7,12 +7,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.classifying import moments_of
 from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
 from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
-from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist import MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
@@ -27,7 +28,6 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.tables.dataset import make_spans
@@ -38,10 +38,6 @@ NAMES = np.array(["a", "b", "c", "d"])
 
 def spec(name, **settings):
     return ClassifierSection(name=name, **settings)
-
-
-def moments_of(Z, y):
-    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from helpers.samples import labelled, largest_angle
-from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.errors import InputError
@@ -55,10 +54,6 @@ def test_one_pass_serves_it_and_moments_of_parts_merge():
     merged = MaximumMarginCriterion.from_moments(moments, precision="double").partial_fit(X[30:], y[30:])
     np.testing.assert_allclose(merged.eigenvalues_, whole.eigenvalues_, rtol=1e-12)
     np.testing.assert_allclose(merged.components_, whole.components_, atol=1e-10)
-
-
-def test_it_keeps_the_contract_of_scikit_learn():
-    check_estimator(MaximumMarginCriterion())
 
 
 def test_sparse_rows_and_dask_arrays_give_what_dense_rows_give():

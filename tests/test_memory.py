@@ -47,6 +47,7 @@ def peak_of(n_rows, what):
     return json.loads(subprocess.check_output(command))
 
 
+@pytest.mark.e2e
 def test_moments_of_four_times_the_rows_take_the_same_memory():
     """128 and 512 MiB of rows: two buffers of 64 MiB and what the products need, within a tenth."""
     small, large = peak_of(262_144, "moments"), peak_of(1_048_576, "moments")

@@ -7,6 +7,7 @@ from itertools import pairwise
 import naive_evaluation
 import numpy as np
 import pytest
+from helpers.classifying import moments_of
 from helpers.evaluating import KNN, config_of, scored, store, timeless
 from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
@@ -158,13 +159,6 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, limits
         np.testing.assert_allclose(after["wasserstein"], wasserstein(moved, distances), rtol=1e-6, atol=1e-9)
         assert len(record["notes"]) == 1 + (classifier == "svm")
         assert "smallest of a sample" in record["notes"][0]
-
-
-def moments_of(X, y):
-    from mmpca_dist import class_moments
-    from mmpca_dist.predictors.reduced_moments import ReducedMoments
-
-    return ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(X.shape[1]), precision="double")
 
 
 def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):

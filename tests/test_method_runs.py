@@ -164,6 +164,7 @@ def test_the_whole_scatter_is_formed_however_many_columns_there_are(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["auto", "krylov"])
+@pytest.mark.e2e
 def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path):
     rng = np.random.default_rng(4)
     y = np.arange(60) % 2

@@ -52,6 +52,7 @@ def config_of(output, uri, **changes):
     return make_config(output, uri, **{"methods": ["pca"], "n_components": 2, **changes})
 
 
+@pytest.mark.e2e
 def test_a_run_tells_rows_and_class(folder, tmp_path):
     uri, recorder = stored(f"{folder}/t.zarr"), Recorder()
     config = config_of(tmp_path / "run", uri)
@@ -112,6 +113,7 @@ def test_what_is_to_be_refused_is(work, folder, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.e2e
 def test_a_stored_configuration_asks_for_what_it_asked_for(tmp_path):
     """A default that is written down must not come back as a wish."""
     config = config_of(tmp_path / "run", stored(str(tmp_path / "t.zarr")))
@@ -124,6 +126,7 @@ def test_a_stored_configuration_asks_for_what_it_asked_for(tmp_path):
     assert ROWS in (tmp_path / "to" / "events.jsonl").read_text()
 
 
+@pytest.mark.e2e
 def test_a_refreshed_run_keeps_what_is_known_of_every_part(tmp_path):
     config = config_of(tmp_path / "run", stored(str(tmp_path / "t.zarr")))
     run(config)
@@ -135,6 +138,7 @@ def test_a_refreshed_run_keeps_what_is_known_of_every_part(tmp_path):
     assert ", 70 to 89)" in report and "(rows 30 to 39)" in report
 
 
+@pytest.mark.e2e
 def test_an_ingest_refuses_unless_told(folder, tmp_path):
     uri, to, notes = stored(f"{folder}/t.zarr"), str(tmp_path / "to.zarr"), []
     with pytest.raises(InputError, match=r"labels 30 to 39. Restore it, or set --missing-chunks fill to take"):
@@ -171,6 +175,7 @@ def test_estimators_warn(tmp_path, caplog):
         open_dataset(uri, missing_chunks="refuse")
 
 
+@pytest.mark.e2e
 def test_few_of_many_stretches_are_named(tmp_path):
     uri, recorder = stored(str(tmp_path / "t.zarr"), lost=[slice(at, at + 10) for at in range(10, 100, 20)]), Recorder()
     run(config_of(tmp_path / "run", uri), [recorder])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from helpers.samples import even_edges, labelled, product_bound, take
@@ -238,20 +240,25 @@ def test_rescaled_moments_are_those_of_rescaled_rows():
     np.testing.assert_array_equal(scaled.means, direct.means)
 
 
+@functools.cache
+def rows_of_which_the_first_are_unlike(n_unlike):
+    """Return rows, labels, and their exact moments, which take seconds."""
+    X = np.concatenate([np.zeros((n_unlike, 4)), np.random.default_rng(0).standard_normal((10_000, 4)) + 1e4])
+    X, y = X.astype(np.float32), np.arange(len(X)) % 2
+    X[y == 0, 0] = 7.0
+    return X, y, exact_class_moments(X, y, np.unique(y))
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("size", [1, 50, 2000])
 @pytest.mark.parametrize("n_unlike", [10, 500])
 def test_first_rows_unlike_all_others_cost_no_digits(n_unlike, size, pooled):
-    rng = np.random.default_rng(0)
-    X = np.concatenate([np.zeros((n_unlike, 4)), rng.standard_normal((10_000, 4)) + 1e4]).astype(np.float32)
-    y = np.arange(len(X)) % 2
-    X[y == 0, 0] = 7.0
+    X, y, (counts, means, scatters) = rows_of_which_the_first_are_unlike(n_unlike)
     weights = np.array([[1.0, 1.0], [1.0, 3.0]]) if pooled else None
     adder = ChunkAdder(2, 4, X.dtype, "single", weights)
     for start in range(0, len(X), size):
         adder.add(X[start : start + size], y[start : start + size], lambda *_: "a value that is not finite")
     found = adder.moments()
-    counts, means, scatters = exact_class_moments(X, y, np.unique(y))
     expected = np.einsum("kc,cij->kij", weights, scatters) if pooled else scatters
     spreads = np.sqrt(np.einsum("kii->ki", expected))
     np.testing.assert_array_equal(found.counts, counts)

@@ -251,13 +251,6 @@ def test_the_same_bits_from_memory_and_from_a_store(tmp_path, reference):
     assert bits(Threads(2), lambda: ZarrScratch(str(tmp_path / os.urandom(4).hex()))) == reference
 
 
-@pytest.fixture
-def cluster(request):
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
-    with LocalCluster(n_workers=request.param, **options) as local, Client(local) as client:
-        yield client
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))], indirect=True)
 def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, reference):

@@ -6,22 +6,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.evaluating import config_of, store
+from helpers.runs import Recorder
 from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.summary import legend
 from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
 from mmpca_pipelines.cli import cli
-
-
-class Hears(Callback):
-    def __init__(self):
-        self.notes = []
-
-    def on_note(self, message):
-        self.notes.append(message)
 
 
 def shown(output):
@@ -71,7 +63,7 @@ CASES = {
 def test_the_column_that_components_follow_is_named_everywhere(case, tmp_path):
     (n, d), changes = CASES[case]
     config = config_of(tmp_path / "out", rows_with_a_heavy_column(tmp_path, n, d), **changes)
-    watcher = Hears()
+    watcher = Recorder()
     results = run(config, [watcher])
     note = f"Column 2 holds over 99% of the scatter of the {d} columns, so that components mostly follow it. Set "
     (found,) = (told for told in results["report"]["notes"] if told.startswith(note))
@@ -95,7 +87,7 @@ def test_names_of_columns():
 
 def test_notes_of_components_are_told_once_and_shown_again(tmp_path):
     config = config_of(tmp_path / "out", "bundled:wine", methods=["pca", "fisher"], n_components=[4])
-    watcher = Hears()
+    watcher = Recorder()
     notes = run(config, [watcher])["report"]["notes"]
     assert notes[0].partition(" where")[0] == "Fisher discriminant has 2 components"
     assert watcher.notes == notes  # each once, in the same words
@@ -108,7 +100,7 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
     X, y = labelled(60, 4, 2, seed=1, separation=0.5)
     y[:2] = 7
     config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation={"folds": 3, "margins": False})
-    watcher = Hears()
+    watcher = Recorder()
     notes = evaluate(config, [watcher])["compare"]["notes"]
     assert notes and set(notes) <= set(watcher.notes)
     page = shown(tmp_path / "out")
@@ -124,6 +116,7 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
         (["lasso", "ridge"], ["lasso: penalties", "ridge: variance"], ["pls", "lol", "fisher"]),
     ],
 )
+@pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
     text = legend(str(tmp_path / "out"))

@@ -7,7 +7,6 @@ import json
 import logging
 import pickle
 import sys
-import time
 from pathlib import Path
 
 import cloudpickle
@@ -99,6 +98,7 @@ def test_every_format_is_read(kind, bucket, tmp_path):
 @pytest.mark.parametrize(
     "kind", ["csv.gz", "npz", "parquet", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("libsvm", "npy"))]
 )
+@pytest.mark.e2e
 def test_every_source_is_ingested(kind, bucket, tmp_path):
     import gzip
 
@@ -215,6 +215,7 @@ def prefect_records():
     return found | files
 
 
+@pytest.mark.e2e
 def test_no_secret_in_what_workers_are_sent(bucket, secret):
     X, y = table()
     put(f"{bucket}/in.csv", csv_of(X, y))
@@ -293,6 +294,7 @@ def test_addresses_without_credentials_are_not(address):
     assert storage.normalize(address) == address
 
 
+@pytest.mark.e2e
 def test_what_is_absent_is_said_so_and_a_lost_chunk_is_noticed(bucket):
     for uri in (f"{bucket}/none.zarr", f"{bucket}/none.parquet", f"{bucket}/none.npz", f"{bucket}-none/none.zarr"):
         with pytest.raises(InputError, match=r"does not exist|there is no Zarr group"):
@@ -310,6 +312,7 @@ def test_what_is_absent_is_said_so_and_a_lost_chunk_is_noticed(bucket):
     assert np.isnan(dataset.read_rows(0, 3)).all()  # a reader that was open before
 
 
+@pytest.mark.e2e
 def test_ranges_of_objects_and_ends_beyond_them(bucket):
     data = np.random.default_rng(0).bytes(3000)
     put(f"{bucket}/data", data)
@@ -335,6 +338,7 @@ def test_no_operation_of_zarrs_wrapper_passes_by_the_retries_and_the_prefix():
             )  # which no store here supports
 
 
+@pytest.mark.e2e
 def test_a_part_of_a_shard_is_read_below_the_prefix(bucket):
     rows = np.arange(24.0).reshape(8, 3)
     group = zarr_stores.open_group(f"{bucket}/folder/x.zarr", "w")
@@ -365,14 +369,13 @@ def test_without_the_packages_the_extras_are_named(module, monkeypatch):
         storage.exists("s3://absent/x")
 
 
-def test_without_credentials_nobody_waits(bucket, monkeypatch):
+def test_without_credentials_nobody_waits(bucket, monkeypatch, caplog):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    begin = time.monotonic()
     with pytest.raises(AccessError, match="there are no valid credentials"):
         storage.exists(f"{bucket}/x")
-    assert time.monotonic() - begin < 60  # not the two minutes of patience
+    assert not [each for each in caplog.records if each.name == "mmpca_dist.storage"], "something is tried again"
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     assert not storage.exists(f"{bucket}/x")
 

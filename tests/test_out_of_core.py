@@ -68,6 +68,7 @@ def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     assert sum(line["errors"] for record in records for line in record["errors"]) > 50
 
 
+@pytest.mark.e2e
 def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_workers(rows, monkeypatch, limits):
     read, whole = [], ZarrDataset.read_rows
 
@@ -95,6 +96,7 @@ def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, l
 
 
 @pytest.mark.parametrize("user", [{}, {"scheduler": "threads", "num_workers": 3}])
+@pytest.mark.e2e
 def test_fits_side_by_side_leave_dask_as_it_was(user):
     Z, y = labelled(300, 3, 2, seed=2)
 

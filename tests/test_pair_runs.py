@@ -10,12 +10,12 @@ import naive
 import numpy as np
 import pytest
 from helpers.pairs import EPS, assert_components, small  # noqa: F401  (a fixture of all tests here, too)
+from helpers.runs import Recorder
 from helpers.samples import largest_angle
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.runs import stages
 
@@ -35,17 +35,6 @@ def config(output, uri="bundled:wine", **changes):
 def rows_of(uri):
     data = open_dataset(uri)
     return data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
-
-
-class Recorder(Callback):
-    def __init__(self):
-        self.reused, self.passes = {}, []
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.reused[stage] = reused
-
-    def on_pass(self, stage, name):
-        self.passes.append((stage, name))
 
 
 COMPUTE = {
@@ -84,11 +73,11 @@ def test_a_run_once_more_searches_no_more(tmp_path):
     before = load_model(str(tmp_path / "out"), "m-pca2").components_
     again, other = Recorder(), Recorder()
     run(config(tmp_path / "out"), [again])
-    assert again.reused["search"] and again.reused["solve"]
+    assert again.ended["search"] and again.ended["solve"]
     np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, before)
     methods = [*METHODS[:2], {"name": "m-pca2", "mutual": "once"}]
     run(config(tmp_path / "other", methods=methods), [other])
-    assert not other.reused["search"]
+    assert not other.ended["search"]
     X, y = rows_of("bundled:wine")
     once = load_model(str(tmp_path / "other"), "m-pca2")
     assert_components(once, naive.mpca2_rows(X, y, mutual="once"), EPS)
@@ -111,7 +100,7 @@ def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, 
     assert not list((tmp_path / "out").rglob("segment-*"))
     recorder = Recorder()
     run(config(tmp_path / "out"), [recorder])
-    assert recorder.reused["reduce"] and not recorder.reused["search"]
+    assert recorder.ended["reduce"] and not recorder.ended["search"]
     run(config(tmp_path / "whole"))
     models = [load_model(str(tmp_path / name), "m-pca2").components_ for name in ("out", "whole")]
     np.testing.assert_array_equal(*models)

@@ -26,7 +26,7 @@ def chosen(model):
     return min(pairs)[2], -min(pairs)[1]
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [False, pytest.param(True, marks=pytest.mark.e2e)])
 @pytest.mark.parametrize("reduction", ["m-pca0", "pca", "fisher", "m-pca1b", "m-pca2", "pls"])
 @pytest.mark.parametrize(("n", "d"), [(90, 6), (30, 40)])
 def test_reductions_do_not_see_the_rows_held_out(reduction, n, d, standardize):
@@ -65,6 +65,7 @@ def test_a_supervised_reduction_of_all_rows_would_judge_itself():
 
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.e2e
 def test_every_loss_shares_passes_with_its_own_reduction_of_each_fold(loss, penalty, limits):
     X, y, _ = problem(80, 5, 2, seed=5, n_classes=3)
     limits.unit_bytes, limits.smallest_unit_bytes = 25 * 8 * 5, 1
@@ -81,6 +82,7 @@ def test_every_loss_shares_passes_with_its_own_reduction_of_each_fold(loss, pena
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.e2e
 def test_the_choice_is_the_same_for_any_chunks_and_kinds_of_rows(loss, limits):
     X, y, _ = problem(120, 5, 2, seed=7, n_classes=3)
     model = ProjectionPenaltyClassifier(
@@ -97,7 +99,7 @@ def test_the_choice_is_the_same_for_any_chunks_and_kinds_of_rows(loss, limits):
         np.testing.assert_allclose(other.coef_, whole.coef_, atol=1e-4 * np.abs(whole.coef_).max())
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, pytest.param(False, marks=pytest.mark.e2e)])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @pytest.mark.parametrize(("n", "d", "mean"), [(60, 6, 5), (14, 20, 0), (60, 6, 1e6)])
@@ -125,6 +127,7 @@ def test_the_regressor_chooses_from_moments_of_the_folds(n, d, mean, penalty, st
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("reduction", ["pca", "random-projection", "hsic"])
 @pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 20)])
+@pytest.mark.e2e
 def test_the_regressor_takes_methods_that_ignore_targets(n, d, reduction, standardize):
     X, Y, _ = regression(n, d, 2)
     X = X * np.linspace(1, 3, d)

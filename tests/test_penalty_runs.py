@@ -54,6 +54,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     [("threads", "logistic"), ("threads", "hinge"),
      *(pytest.param("local", loss, marks=pytest.mark.slow) for loss in ("logistic", "hinge"))],
 )  # fmt: skip
+@pytest.mark.e2e
 def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path, monkeypatch, limits):
     """A hinge loss keeps a state of every row, a smooth one none."""
     X, y = labelled(600, 8, 3, seed=2)
@@ -95,6 +96,7 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+@pytest.mark.e2e
 def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, monkeypatch, limits):
     """Before, at and after the change to passes that keep all rows positive, whatever the workers."""
     X, y = load_wine(return_X_y=True)
@@ -137,6 +139,7 @@ def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, m
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared"])
 @pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2"])
+@pytest.mark.e2e
 def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp_path, monkeypatch, limits):
     """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
     X, y = labelled(240, 5, 3, seed=2, separation=0.5)
@@ -174,6 +177,7 @@ def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp
 
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.e2e
 def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
     X, y = labelled(120, 6, 3, seed=3, separation=0.6)
     uri = store(tmp_path / "rows.npz", X, y)
@@ -212,6 +216,7 @@ def test_merged_moments_serve_squared_losses(merging, tmp_path):
     assert errors[0] == errors[1]
 
 
+@pytest.mark.e2e
 def test_fits_that_end_too_early_are_noted_once(tmp_path):
     """In the log, in the record and in the report, of runs and of evaluations."""
     X, y = labelled(120, 6, 2, seed=5, separation=0.6)
@@ -265,6 +270,7 @@ def test_settings_that_are_refused(option, message, tmp_path):
 
 
 @pytest.mark.parametrize("uri", ["bundled:digits", "bundled:wine", "bundled:breast_cancer"])
+@pytest.mark.e2e
 def test_the_report_shows_both_parts(uri, tmp_path):
     results = run(config_of(tmp_path / "out", uri, methods=["pca", {**PENALTY, "reduction": "pca"}]))
     assert (tmp_path / "out" / "report" / "penalty-1.png").stat().st_size > 5000
@@ -279,6 +285,7 @@ def test_the_report_shows_both_parts(uri, tmp_path):
     assert shown == (len(parts.classes) > 10)
 
 
+@pytest.mark.e2e
 def test_a_report_of_penalties_alone_has_their_pictures_only(tmp_path):
     """A reduction by m-pca2 leaves margins, but no method has components whose margins could be drawn."""
     variants = [

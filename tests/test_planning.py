@@ -31,6 +31,7 @@ def planned_and_done(config, projected=True):
     return results["plan"], passes, sum(stage["bytes"] for stage in stages)
 
 
+@pytest.mark.e2e
 def test_medians_that_need_brackets(tmp_path):
     """146 MiB of rows: too much to keep, and few enough between the brackets."""
     plan, passes, n_bytes = planned_and_done(
@@ -41,6 +42,7 @@ def test_medians_that_need_brackets(tmp_path):
     assert plan["more_passes"] == 1, "a bracket misses once in two million"
 
 
+@pytest.mark.e2e
 def test_medians_that_need_another_pass(tmp_path, limits):
     """A budget of 2 MiB, where 4.5 are expected between the brackets."""
     limits.kept_bytes = 2 << 20
@@ -52,6 +54,7 @@ def test_medians_that_need_another_pass(tmp_path, limits):
     assert n_bytes == sum(p["bytes"] for p in plan["passes"])
 
 
+@pytest.mark.e2e
 def test_medians_of_a_table_that_is_sampled_whole_need_no_more_passes(tmp_path, limits):
     """Brackets are then the medians: even a budget of 1 KiB serves."""
     limits.kept_bytes, limits.kept_floor = 1 << 10, 0
@@ -136,6 +139,7 @@ SEARCHED = "synthetic:gaussian?n=150000&d=64"
 
 
 @pytest.mark.parametrize("in_memory", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.e2e
 def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     """Memory, passes, pairs, and scratch, which is laid out in memory or on the disk."""
     if not in_memory:
@@ -162,6 +166,7 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "scratch").exists() or not any((tmp_path / "out" / "scratch").iterdir())
 
 
+@pytest.mark.e2e
 def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, monkeypatch):
     """With a solver in passes and rows laid out on the disk: memory, and the passes that are told."""
     monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)

@@ -15,9 +15,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import check_estimator
 
-from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
+from mmpca_dist import ProjectionPenaltyClassifier
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.optimise.proximal_newton import SparseSweep
@@ -237,17 +236,6 @@ def test_squared_losses_follow_from_moments():
     )
     np.testing.assert_allclose(stored.coef_, whole.coef_, atol=1e-12)
     assert not hasattr(ProjectionPenaltyClassifier(loss="hinge"), "partial_fit")
-
-
-@pytest.mark.parametrize("estimator", [
-    ProjectionPenaltyClassifier(n_components=1),
-    ProjectionPenaltyClassifier(n_components=1, loss="hinge", penalty="l1"),
-    ProjectionPenaltyClassifier(n_components=1, loss="squared", reduction="pca"),
-    ProjectionPenaltyRegressor(n_components=1),
-    ProjectionPenaltyRegressor(n_components=1, penalty="l1"),
-])  # fmt: skip
-def test_scikit_learns_checks(estimator):
-    check_estimator(estimator)
 
 
 @pytest.mark.parametrize(("settings", "message"), [

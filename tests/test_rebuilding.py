@@ -33,6 +33,7 @@ def pictures(results):
     return [figure["name"] for figure in results["report"]["figures"]]
 
 
+@pytest.mark.e2e
 def test_the_example_runs_as_it_is_and_shows_denoised_images(tmp_path):
     config = load_config(CONFIG, {"output": str(tmp_path / "out")})
     assert (config.labels, config.n_components) == (["pca", "hsic"], SIZES)
@@ -120,6 +121,7 @@ def test_examples_of_rows_sorted_by_class_come_from_several_chunks(monkeypatch):
     assert codes == y[numbers].tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.e2e
 def test_images_only_are_rebuilt(tmp_path):
     settings = {"methods": "pca", "n_components": 2}
     iris = run({"dataset": {"uri": "bundled:iris"}, **settings, "output": str(tmp_path / "iris")})
@@ -131,6 +133,7 @@ def test_images_only_are_rebuilt(tmp_path):
     assert "noise" not in shown["caption"]
 
 
+@pytest.mark.e2e
 def test_a_refreshed_run_of_images_has_a_report_without_rows(tmp_path):
     """Its rows are described, and not read again."""
     base, inbox, output = (str(tmp_path / name) for name in ("base", "inbox", "live"))
@@ -143,6 +146,7 @@ def test_a_refreshed_run_of_images_has_a_report_without_rows(tmp_path):
     assert not list(Path(output).rglob("reconstructions.png"))
 
 
+@pytest.mark.e2e
 def test_a_method_with_fewer_components_is_shown_once_with_its_own_number(monkeypatch):
 
     def titles(contents):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from helpers.samples import Shuffled, even_edges
 from threadpoolctl import threadpool_limits
 
@@ -72,13 +71,6 @@ def test_the_same_bits_for_any_number_of_threads(threads, precision, reference):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_bits_in_any_order_of_arrival(seed, reference):
     assert bits(Threads(4), Shuffled(open_dataset(URI), seed)) == reference["single"]
-
-
-@pytest.fixture
-def cluster(request):
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
-    with LocalCluster(n_workers=request.param, **options) as local, Client(local) as client:
-        yield client
 
 
 @pytest.mark.parametrize("cluster", [pytest.param(1, marks=pytest.mark.slow), 2], indirect=True)

@@ -18,10 +18,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.stores import storage
 
-
-@pytest.fixture(autouse=True)
-def plain_reports(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 class KilledError(Exception):
@@ -108,6 +105,7 @@ def test_a_kill_at_any_write_changes_nothing_of_the_result(half, step, small, tm
         shutil.rmtree(live)
 
 
+@pytest.mark.e2e
 def test_a_kill_during_the_first_refresh(small, tmp_path):
     base, inbox, *_ = small
     with pytest.MonkeyPatch.context() as patch:
@@ -159,6 +157,7 @@ def test_kill_9(when, small, tmp_path):
     assert bits(live) == expected
 
 
+@pytest.mark.e2e
 def test_an_inbox_that_changes_after_a_kill(small, tmp_path):
     """What was begun about rows that are gone is not taken for something else."""
     base, inbox, _, _, writes = small

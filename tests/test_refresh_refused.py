@@ -16,7 +16,6 @@ from helpers.refreshing import (
     first_run,
     fit,
     nan_rows,
-    no_pictures,
     refreshed,
     state,
     write,
@@ -30,10 +29,7 @@ from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.arrivals import arrivals
 
-
-@pytest.fixture(autouse=True)
-def plain_reports(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +50,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.e2e
 def test_rows_that_do_not_fit_are_refused_and_leave_nothing(case, base, tmp_path):
     make, message = REFUSED[case]
     before = state(base)
@@ -63,6 +60,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(case, base, tmp_path
     assert state(base) == before
 
 
+@pytest.mark.e2e
 def test_other_names_of_columns_are_refused(tmp_path):
     base = fit(tmp_path / "base", write("zarr", tmp_path / "first", X, Y))
     other = write_zarr(tmp_path / "other.zarr", X, Y, [*NAMES[:-1], "another"])
@@ -70,6 +68,7 @@ def test_other_names_of_columns_are_refused(tmp_path):
         refreshed(base, other, tmp_path / "live")
 
 
+@pytest.mark.e2e
 def test_runs_that_keep_no_moments_are_refused(tmp_path):
     rng = np.random.default_rng(7)
     wide = write_npz(tmp_path / "wide.npz", rng.standard_normal((12, 30)), np.arange(12) % 2)
@@ -90,6 +89,7 @@ def test_runs_that_keep_no_moments_are_refused(tmp_path):
     assert not (tmp_path / "live").exists()
 
 
+@pytest.mark.e2e
 def test_rows_that_may_be_in_already_are_refused(base, tmp_path):
     inbox = Path(fill(tmp_path / "inbox", names=["a"]))
     refreshed(base, inbox, tmp_path / "live")
@@ -105,6 +105,7 @@ def test_rows_that_may_be_in_already_are_refused(base, tmp_path):
     assert state(tmp_path / "live") == before
 
 
+@pytest.mark.e2e
 def test_a_file_within_the_folder_of_the_run_is_refused(tmp_path):
     """The run has read the folder as one data set: nobody knows which of its files it saw."""
     (tmp_path / "rows").mkdir()
@@ -115,6 +116,7 @@ def test_a_file_within_the_folder_of_the_run_is_refused(tmp_path):
         refreshed(base, tmp_path / "rows", tmp_path / "live")
 
 
+@pytest.mark.e2e
 def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
     inbox = fill(tmp_path / "inbox", names=["a"])
     other = fit(tmp_path / "other", write_npz(tmp_path / "other.npz", X[:99], Y[:99]))
@@ -133,6 +135,7 @@ def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
         assert state(output) == before
 
 
+@pytest.mark.e2e
 def test_too_little_memory_is_told_before_the_pass(tmp_path):
     base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X, Y))
     rewrite_json(tmp_path / "base" / "run.json", '"2GiB"', '"1MiB"')
@@ -141,6 +144,7 @@ def test_too_little_memory_is_told_before_the_pass(tmp_path):
     assert not (tmp_path / "live").exists()
 
 
+@pytest.mark.e2e
 def test_a_data_set_that_is_refused_holds_up_only_those_after_it(base, tmp_path):
     """What was taken up before stays in; readers keep the models they had until all is solved."""
     inbox = Path(fill(tmp_path / "inbox", names=["a"]))
@@ -162,6 +166,7 @@ def test_a_data_set_that_is_refused_holds_up_only_those_after_it(base, tmp_path)
     assert bits(tmp_path / "live") == bits(tmp_path / "full")
 
 
+@pytest.mark.e2e
 def test_a_data_set_that_changes_while_it_is_read_is_not_taken(base, tmp_path):
     inbox = Path(fill(tmp_path / "inbox", names=["a"]))
 
@@ -217,6 +222,7 @@ def in_a_linked_folder(first, inbox):
 
 
 @pytest.mark.parametrize("link", [symlinked, hard_linked, in_a_linked_folder])
+@pytest.mark.e2e
 def test_links_to_rows_that_are_in_are_refused(link, tmp_path):
     """They counted twice: the first data set under another name."""
     (tmp_path / "data").mkdir()
@@ -229,6 +235,7 @@ def test_links_to_rows_that_are_in_are_refused(link, tmp_path):
     assert not (tmp_path / "live").exists()
 
 
+@pytest.mark.e2e
 def test_a_folder_of_hard_links_is_refused(tmp_path):
     """As backup programs make them: each file of a Zarr group under another name of the group."""
     first = Path(write("zarr", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]]))
@@ -238,6 +245,7 @@ def test_a_folder_of_hard_links_is_refused(tmp_path):
         refreshed(base, copy.parent, tmp_path / "live")
 
 
+@pytest.mark.e2e
 def test_new_data_sets_that_are_links_to_one_another_are_refused(tmp_path):
     base, inbox = first_run(tmp_path), Path(fill(tmp_path / "inbox", names=["a"]))
     (inbox / "b.npz").symlink_to(inbox / "a.npz")
@@ -246,6 +254,7 @@ def test_new_data_sets_that_are_links_to_one_another_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npz", "zarr"])
+@pytest.mark.e2e
 def test_copies_of_rows_that_are_in_are_asked_about(kind, tmp_path):
     """In another format the moments differ by rounding; names, times and sizes tell nothing."""
     first = write("npz", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])

@@ -20,7 +20,6 @@ from helpers.refreshing import (
     first_run,
     fit,
     nan_rows,
-    no_pictures,
     refreshed,
     state,
     write,
@@ -37,10 +36,7 @@ from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
-
-@pytest.fixture(autouse=True)
-def plain_reports(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +46,7 @@ def base(tmp_path_factory):
 
 @pytest.mark.parametrize("standardize", [False, True], ids=["plain", "standardised"])
 @pytest.mark.parametrize("kind", ["npz", "zarr", "parquet", "csr"])
+@pytest.mark.e2e
 def test_models_are_those_of_one_run_over_all_rows(kind, standardize, tmp_path):
     """The same sums in another order, in double precision: the components of this sample are told apart well."""
     first = write(kind, tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])
@@ -88,6 +85,7 @@ def test_moments_are_those_of_all_rows(precision, dtype, tmp_path):
         assert (np.abs(found.scatters[c] - scatters[c]) <= bound).all()
 
 
+@pytest.mark.e2e
 def test_an_inbox_that_grows_gives_the_bits_of_one_that_was_full(base, tmp_path):
     inbox = tmp_path / "inbox"
     for number, name in enumerate("abc"):
@@ -103,6 +101,7 @@ def test_an_inbox_that_grows_gives_the_bits_of_one_that_was_full(base, tmp_path)
     assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["000003", "records", "run.json"]
 
 
+@pytest.mark.e2e
 def test_nothing_new_changes_nothing(base, tmp_path):
     inbox = Path(fill(tmp_path / "inbox", names=["a"]))
     shutil.copy2(tmp_path / "inbox" / "a.npz", tmp_path / "copy.npz")
@@ -123,6 +122,7 @@ def test_nothing_new_changes_nothing(base, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.e2e
 def test_the_rows_of_the_run_itself_are_not_taken_again(tmp_path):
     inbox = Path(fill(tmp_path / "inbox", names=["first"]))
     base = fit(tmp_path / "base", str(inbox / "first.npz"))
@@ -156,6 +156,7 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
                                atol=1e-10)  # fmt: skip
 
 
+@pytest.mark.e2e
 def test_methods_that_rows_do_not_extend_are_left_out_with_the_reason(tmp_path):
     recorder = Recorder()
     base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X[:200], Y[:200]), methods=list(METHODS))
@@ -177,6 +178,7 @@ def test_a_reference_that_is_left_out_is_no_reference_of_the_refreshed_run(tmp_p
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+@pytest.mark.e2e
 def test_classes_not_seen_before_extend_the_run(text, tmp_path):
     """The new class comes in a data set of its own, and sorts before the others."""
     names = np.array(["mid", "late", "an early one"]) if text else np.array([5, 7, -300])
@@ -197,6 +199,7 @@ def test_classes_not_seen_before_extend_the_run(text, tmp_path):
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
 
 
+@pytest.mark.e2e
 def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch, limits):
     """Their second sum is weighted by the class counts of the run's own rows: of no use for m-pca0 afterwards."""
     limits.pooled_bytes = 100
@@ -220,6 +223,7 @@ def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch,
     assert manifest["methods"] == [name for name in FOLLOW if name != "m-pca0"]
 
 
+@pytest.mark.e2e
 def test_m_pca0_of_three_arrivals_is_that_of_all_pairs(base, tmp_path):
     refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
     pairs = np.asarray(mpca0_rows(X, Y))
@@ -227,6 +231,7 @@ def test_m_pca0_of_three_arrivals_is_that_of_all_pairs(base, tmp_path):
     np.testing.assert_allclose(load_model(str(tmp_path / "live"), "m-pca0").eigenvalues_, values[:2], rtol=1e-10)
 
 
+@pytest.mark.e2e
 def test_sparse_rows_in_pieces(tmp_path):
     parts, dense, y = counts_like_text(300, 12, 3, seed=4)
     data, indices, indptr = parts
@@ -247,6 +252,7 @@ def test_sparse_rows_in_pieces(tmp_path):
         np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10, err_msg=method)
 
 
+@pytest.mark.e2e
 def test_few_new_rows_of_one_class_and_columns_by_name(tmp_path):
     """Fewer rows than columns are no matter here; Parquet may have its columns in another order, among others."""
     first = write("parquet", tmp_path / "first", X[:350], Y[:350])
@@ -261,6 +267,7 @@ def test_few_new_rows_of_one_class_and_columns_by_name(tmp_path):
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
 
 
+@pytest.mark.e2e
 def test_the_bits_do_not_depend_on_workers(tmp_path, monkeypatch):
     """Several spans a data set, reduced by one thread or by four."""
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", 25 * D * 8)
@@ -272,6 +279,7 @@ def test_the_bits_do_not_depend_on_workers(tmp_path, monkeypatch):
     assert bits(tmp_path / "live1") == bits(tmp_path / "live4")
 
 
+@pytest.mark.e2e
 def test_in_memory_storage(tmp_path):
     place = "memory://tests-refreshing"
     for name in ("first", "inbox/a", "inbox/b"):
@@ -284,6 +292,7 @@ def test_in_memory_storage(tmp_path):
     np.testing.assert_array_equal(load_moments(f"{place}/live").counts, np.bincount(Y[:330]))
 
 
+@pytest.mark.e2e
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
     from mmpca_pipelines.flows import REFUSED as NAME
     from mmpca_pipelines.refresh import refresh_flow
@@ -309,6 +318,7 @@ def test_the_form_of_the_flow_explains_every_parameter():
     assert all(field["description"] and field["examples"] for field in schema["properties"].values())
 
 
+@pytest.mark.e2e
 def test_new_rows_are_projected_in_the_formats_of_the_run(tmp_path):
     settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2}
     run({**settings, "project": {"format": ["zarr", "parquet"]}, "output": str(tmp_path / "first")})

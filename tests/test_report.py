@@ -11,6 +11,7 @@ import pytest
 from helpers.reports import (
     NASTY,
     Page,
+    beyond,
     check_page,
     check_picture,
     method_result,
@@ -83,7 +84,10 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
 }
 
 
-@pytest.mark.parametrize("make", TRICKY.values(), ids=TRICKY.keys())
+EVERYDAY = ("many decades", "a class without rows", "rebuilt images, wide", "margins")
+
+
+@pytest.mark.parametrize("make", beyond(EVERYDAY, TRICKY))
 def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> None:
     contents = make()
     drawn = figures(contents)

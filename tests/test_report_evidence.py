@@ -57,6 +57,7 @@ def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
         check_picture(figure)
 
 
+@pytest.mark.e2e
 def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
     assert {"evidence", "relevance"}.isdisjoint(by_name(report_contents()))
 
@@ -64,6 +65,7 @@ def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
 @pytest.mark.parametrize(
     ("classes", "sweeps"), [([], 1), ([], 400), (ABC, 2), (MANY, 30), ([f"c{i}" for i in range(70)], 40)]
 )
+@pytest.mark.e2e
 def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps: int) -> None:
     fits = [evidence_of("BM2PCA", classes, sweeps=sweeps), evidence_of("other", classes, k=1, off=0)]
     drawn = evidence([], fits, {})
@@ -72,6 +74,7 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps:
         check_picture(figure)
 
 
+@pytest.mark.e2e
 def test_gains_of_sweeps_are_on_a_logarithmic_axis_with_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = evidence_of("BM2PCA", [])
     level, gain = drawn_sheet(monkeypatch, with_evidence(fit), "evidence").axes
@@ -85,6 +88,7 @@ def test_gains_of_sweeps_are_on_a_logarithmic_axis_with_the_tolerance(monkeypatc
 
 
 @pytest.mark.parametrize(("classes", "entries"), [(ABC, [*ABC, "mean"]), (MANY, ["a class against the rest", "mean"])])
+@pytest.mark.e2e
 def test_few_classes_have_names_and_many_a_mean(
     classes: list[str], entries: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +100,7 @@ def test_few_classes_have_names_and_many_a_mean(
     np.testing.assert_array_equal(lines[-1].get_ydata(), fit.bounds.mean(axis=1))
 
 
+@pytest.mark.e2e
 def test_a_fit_that_ran_out_of_sweeps_is_named() -> None:
     done, stopped = (evidence_of(title, ABC, sweeps=n) for title, n in (("DONE", 200), ("STOPPED", 5)))
     caption = evidence([], [done, stopped], {})[0].caption
@@ -103,6 +108,7 @@ def test_a_fit_that_ran_out_of_sweeps_is_named() -> None:
     assert "DONE" not in caption
 
 
+@pytest.mark.e2e
 def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = with_evidence(evidence_of("BM2PCA", ABC, k=5, off=2))
     panels = drawn_sheet(monkeypatch, contents, "relevance").axes
@@ -119,6 +125,7 @@ def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch
     )
 
 
+@pytest.mark.e2e
 def test_of_many_models_the_first_have_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{i:02d}" for i in range(MOST_PANELS + 3)]
     contents = with_evidence(evidence_of("BM2PCA", names))
@@ -127,6 +134,7 @@ def test_of_many_models_the_first_have_a_panel(monkeypatch: pytest.MonkeyPatch) 
     assert f"The first {MOST_PANELS} of {MOST_PANELS + 3} models are shown." in by_name(contents)["relevance"].caption
 
 
+@pytest.mark.e2e
 def test_captions_count_what_is_switched_off() -> None:
     uneven = evidence_of("UNEVEN", MANY, k=5, off=2)
     uneven.switched_off[0] = False
@@ -137,6 +145,7 @@ def test_captions_count_what_is_switched_off() -> None:
     assert caption.endswith("ONE has switched off 3 of 4 components.")
 
 
+@pytest.mark.e2e
 def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> None:
     method = by_class(ABC)
     rows = eigenvalue_table(method).records()
@@ -159,6 +168,7 @@ def test_of_many_classes_the_first_are_listed() -> None:
     assert f"{12 * 4 - 20} more components" in table.below
 
 
+@pytest.mark.e2e
 def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     method = by_class(ABC)
     contents = report_contents([method_result(d=6), method])
@@ -171,6 +181,7 @@ def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.Monk
     assert "Components that are switched off are left out." in caption
 
 
+@pytest.mark.e2e
 def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, method = method_result(d=6, k=4), by_class(ABC, off=2)
     contents = report_contents([plain, method], classes=ABC)
@@ -184,6 +195,7 @@ def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: p
     np.testing.assert_allclose(np.linalg.norm(method.directions(9), axis=1), 1)
 
 
+@pytest.mark.e2e
 def test_projections_are_the_coordinates_of_the_first_class(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = report_contents([by_class(ABC)], classes=ABC)
     panel = drawn_sheet(monkeypatch, contents, "projection").axes[0]
@@ -203,6 +215,7 @@ def test_margins_are_those_within_the_components_of_the_first_class() -> None:
     np.testing.assert_allclose(after, np.linalg.norm(sample @ basis, axis=1))
 
 
+@pytest.mark.e2e
 def test_pictures_leave_out_rows_as_they_are() -> None:
     nothing = np.full(6, np.nan)
     identity = method_result(
@@ -220,6 +233,7 @@ def test_pictures_leave_out_rows_as_they_are() -> None:
     assert 'id="eigenvalues"' not in alone
 
 
+@pytest.mark.e2e
 def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: Path) -> None:
     """Its coefficients are two rows for each of three classes, which are no components."""
     X, y = low_rank(3)
@@ -232,6 +246,7 @@ def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: 
     assert "projection-penalty 4 " in text and "6 components" not in text and "asked for" not in text
 
 
+@pytest.mark.e2e
 def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> None:
     X, y = low_rank(3)
     np.savez(tmp_path / "rows.npz", X=X, y=y)

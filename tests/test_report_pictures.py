@@ -26,6 +26,7 @@ def test_methods_with_one_component_have_no_curve() -> None:
     assert "spectrum" not in {figure.name for figure in figures(report_contents([single]))}
 
 
+@pytest.mark.e2e
 def test_report_of_fitted_estimators() -> None:
     rng = np.random.default_rng(3)
     y = np.repeat(["left", "right"], 40)
@@ -45,6 +46,7 @@ def test_report_of_fitted_estimators() -> None:
     assert "agreement" in page.ids
 
 
+@pytest.mark.e2e
 def test_margins_say_what_they_are_of() -> None:
     fisher = method_result("fisher", orthonormal=False)
     contents = with_margins([method_result("pca"), fisher], before=np.r_[0, np.full(399, 2.0)], standardized=True)
@@ -61,6 +63,7 @@ def test_margins_say_what_they_are_of() -> None:
     assert "search" not in check_page(render(plain_run, figures(plain_run))).ids
 
 
+@pytest.mark.e2e
 def test_same_pictures_from_several_threads() -> None:
     contents = report_contents()
     alone = figures(contents)
@@ -75,6 +78,7 @@ def test_leaves_pyplot_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.e2e
 def test_large_run_stays_below_three_megabytes() -> None:
     methods = [method_result(f"method-{i}", d=784, k=50) for i in range(7)]
     contents = report_contents(methods, classes=[f"class {i}" for i in range(20)], image_shape=[28, 28], rows=2000)

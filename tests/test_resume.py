@@ -76,6 +76,7 @@ def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, mon
         assert not list(Path(config.output).rglob("*.partial"))
 
 
+@pytest.mark.e2e
 def test_a_killed_pass_is_not_begun_anew(rows, tmp_path, monkeypatch):
     config = make_config(tmp_path / "out", rows, methods=["pca"], n_components=2, compute={"workers": 1})
     writes, undisturbed = Writes(monkeypatch), make_config(tmp_path / "whole", rows, methods=["pca"], n_components=2)
@@ -91,6 +92,7 @@ def test_a_killed_pass_is_not_begun_anew(rows, tmp_path, monkeypatch):
     assert results_hash(config.output) == results_hash(undisturbed.output)
 
 
+@pytest.mark.e2e
 def test_what_another_version_has_kept_is_not_used(rows, tmp_path, monkeypatch):
     """Its bits may differ."""
     config = make_config(tmp_path / "out", rows, methods=["pca"], n_components=2, compute={"workers": 1})
@@ -106,6 +108,7 @@ def test_what_another_version_has_kept_is_not_used(rows, tmp_path, monkeypatch):
     assert passes.resumed_at["reduce"] == (1, 30)
 
 
+@pytest.mark.e2e
 def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
     """Of 64 MiB or less a stage is soon repeated."""
     writes = Writes(monkeypatch)
@@ -116,6 +119,7 @@ def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["in memory", "in passes"])
+@pytest.mark.e2e
 def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatch):
     """Names of arrays and their types, some hundred bytes a group, aside."""
     create, sizes = storage.create_bytes, []
@@ -132,6 +136,7 @@ def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatc
     assert kept < 10 * sum(sizes)
 
 
+@pytest.mark.e2e
 def test_a_chunk_that_was_being_written_is_removed(tmp_path):
     """Zarr writes a chunk beside its place; what a kill has left of it is no part of the results."""
     settings = {

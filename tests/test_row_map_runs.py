@@ -87,6 +87,7 @@ def test_a_run_is_that_of_a_file_of_mapped_rows_whatever_the_format_and_the_chun
 
 
 @no_report
+@pytest.mark.e2e
 def test_every_method_applies_to_mapped_rows(tmp_path):
     """Kernel M-PCA, kernel PCA, kernel Fisher discriminants, and so on."""
     methods = list(METHODS)
@@ -100,6 +101,7 @@ def test_every_method_applies_to_mapped_rows(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
     """The first is solved in the span of the rows. The second is kernel PCA, and fewer landmarks may have its rank."""
     uri = store(tmp_path / "rows.npz", X, Y)
@@ -124,6 +126,7 @@ def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
 @pytest.mark.parametrize(
     ("cluster", "workers", "threads"), [("threads", 2, 2), pytest.param("local", 2, 1, marks=pytest.mark.slow)]
 )
+@pytest.mark.e2e
 def test_bits_do_not_depend_on_threads_and_workers(cluster, workers, threads, tmp_path, limits):
     """Many spans, cut across blocks of mapped rows, and a fit that reads them on workers."""
     rows, labels = labelled(1500, 12, 3, seed=2)
@@ -141,6 +144,7 @@ def test_bits_do_not_depend_on_threads_and_workers(cluster, workers, threads, tm
 
 
 @no_report
+@pytest.mark.e2e
 def test_a_killed_run_fits_maps_once_and_a_damaged_fit_is_made_again(tmp_path, monkeypatch):
     config = settings_of(tmp_path / "out", store(tmp_path / "rows.npz", X, Y), BOTH)
     whole = settings_of(tmp_path / "whole", tmp_path / "rows.npz", BOTH)
@@ -170,6 +174,7 @@ def interrupted(*_, **__):
 
 
 @no_report
+@pytest.mark.e2e
 def test_other_options_are_another_run(tmp_path):
     uri = store(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "out", uri, [NYSTROEM]))
@@ -194,6 +199,7 @@ def test_row_maps_are_part_of_the_settings_and_the_fingerprint(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
     """Stored models take mapped rows; ``load_maps`` comes before them, for what is in memory and what is lazy."""
     uri = write_parquet(tmp_path / "rows.parquet", X, Y, NAMES)
@@ -225,6 +231,7 @@ def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_maps_that_are_not_fitted_are_loaded_too(tmp_path):
     uri = store(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "unit", uri, ["unit-length"]))
@@ -237,6 +244,7 @@ def test_maps_that_are_not_fitted_are_loaded_too(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_a_refreshed_run_keeps_the_maps(tmp_path):
     first = store(tmp_path / "first.npz", X[:150], Y[:150])
     new = store(tmp_path / "new.npz", X[150:], Y[150:])
@@ -260,6 +268,7 @@ def test_a_refreshed_run_keeps_the_maps(tmp_path):
     np.testing.assert_array_equal(load_maps(output).transform(X), mapped)
 
 
+@pytest.mark.e2e
 def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     """In memory, and by merging the moments of folds."""
     uri = store(tmp_path / "rows.npz", X, Y)
@@ -290,6 +299,7 @@ def in_memory(dataset, count, seed):
     return spread_sample(Tasks(scheduler=Threads(1)), dataset, count, seed)
 
 
+@pytest.mark.e2e
 def test_numbers_of_components_are_chosen_on_mapped_rows(tmp_path):
     config = settings_of(
         tmp_path / "out", store(tmp_path / "rows.npz", X, Y), [NYSTROEM], n_components="auto", methods="pca"
@@ -299,6 +309,7 @@ def test_numbers_of_components_are_chosen_on_mapped_rows(tmp_path):
     assert max(results["choose"]["methods"]["pca"]["candidates"]) > 6  # more than the table has columns
 
 
+@pytest.mark.e2e
 def test_pictures_of_mapped_images_claim_no_pixels(tmp_path):
     """Components of mapped rows are no images; the report says which columns there are."""
     maps = [{"name": "nystroem", "n_components": 64}]  # as many as pixels
@@ -320,6 +331,7 @@ def test_pictures_of_mapped_images_claim_no_pixels(tmp_path):
     assert "components" in [figure["name"] for figure in unit["report"]["figures"]]
 
 
+@pytest.mark.e2e
 def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
     maps, uri = [{"name": "nystroem", "n_components": 2000}], "synthetic:gaussian?n=1000000&d=16&seed=1"
     config = make_config(tmp_path / "out", methods=["pca"], n_components=2, dataset={"uri": uri, "maps": maps})
@@ -332,6 +344,7 @@ def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_the_fit_of_maps_stays_within_the_plan(tmp_path):
     uri = "synthetic:gaussian?n=60000&d=16&seed=1"
     config = make_config(
@@ -366,6 +379,7 @@ def test_mistaken_maps_are_named_with_what_would_be_right(maps, expected, tmp_pa
     assert expected in str(caught.value), caught.value
 
 
+@pytest.mark.e2e
 def test_tables_that_cannot_be_mapped(tmp_path):
     with pytest.raises(InputError, match=r"nystroem takes 300 landmarks among the rows, and bundled:iris has 150 rows"):
         run(settings_of(tmp_path / "out", "bundled:iris", ["nystroem"]))

@@ -15,7 +15,6 @@ from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_m
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.jobs import finished_runs
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs import projection
@@ -80,6 +79,7 @@ def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
     assert len(results["report"]["figures"]) >= 4
 
 
+@pytest.mark.e2e
 def test_measured_memory_stays_below_the_plan(tmp_path):
     """On data large enough for chunks to dominate: 256 MiB of rows, read by two threads."""
     config = make_config(
@@ -90,6 +90,7 @@ def test_measured_memory_stays_below_the_plan(tmp_path):
     assert max(results["reduce"]["memory"], results["project"]["memory"]) <= planned
 
 
+@pytest.mark.e2e
 def test_the_same_run_again_repeats_nothing(tmp_path):
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
     run(config)
@@ -120,25 +121,21 @@ def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
 
 
-class Notes(Callback):
-    def __init__(self):
-        self.told = []
-
-    def on_note(self, message):
-        self.told.append(message)
-
-
 def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
     rows = np.arange(40.0).reshape(20, 2)
     rows[7, 1] = np.nan
     np.savez(tmp_path / "rows.npz", X=rows, y=np.arange(20) % 2)
-    config, notes = make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1), Notes()
+    config, notes = (
+        make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1),
+        Recorder(),
+    )
     with pytest.raises(InputError, match="nan in row 7"):
         run(config, [notes])
-    assert notes.told == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
+    assert notes.notes == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.e2e
 def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     """It is one sentence, as a refusal is; but what was refused is discarded, and this run goes on."""
     from mmpca_dist.runs import projection
@@ -151,8 +148,8 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(projection.pq, "write_table", fail)
         with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
-            run(config, [stopped := Notes()])
-    assert stopped.told[-1:] == [
+            run(config, [stopped := Recorder()])
+    assert stopped.notes[-1:] == [
         f"What is done is kept in {config.output}, as the run may go on: give the same command again."
     ]
     recorder = Recorder()
@@ -169,6 +166,7 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     ],
     ids=str,
 )
+@pytest.mark.e2e
 def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     uri = "synthetic:clusters?n=300000&d=96&k=6&classes=3"
     methods = ["pca", "m-pca0", "m-pca1b", "fisher"]
@@ -179,6 +177,7 @@ def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     assert model_hash(tmp_path / "one", methods) == model_hash(tmp_path / "other", methods)
 
 
+@pytest.mark.e2e
 def test_a_run_on_an_object_store_url():
     """All results go through fsspec; memory: stands for any object store."""
     config = make_config("memory://bucket/out", "bundled:wine", n_components=2)
@@ -187,6 +186,7 @@ def test_a_run_on_an_object_store_url():
     assert load_model("memory://bucket/out", "lol").components_.shape == (2, 13)
 
 
+@pytest.mark.e2e
 def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
@@ -194,6 +194,7 @@ def test_fewer_components_than_asked_are_noted(tmp_path):
 
 
 @pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.e2e
 def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     """By the run's own moments, which are read only when they are asked for."""
     data = open_dataset("bundled:wine")
@@ -292,6 +293,7 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.e2e
 def test_standardize_equals_standardised_rows(tmp_path):
     """x -> V^T ((x - mean) / sd), as if the rows had been standardised before."""
     from sklearn.preprocessing import StandardScaler
@@ -324,6 +326,7 @@ def test_other_peoples_files_in_the_output_are_never_touched(tmp_path):
 
 
 @pytest.mark.parametrize("mean", [1e4, 1e6])
+@pytest.mark.e2e
 def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     """The mean goes off the rows before the single-precision product: what is lost is the rows' own rounding."""
     rng = np.random.default_rng(5)
@@ -339,6 +342,7 @@ def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     np.testing.assert_allclose(model.transform(X), exact, atol=1e-5)
 
 
+@pytest.mark.e2e
 def test_a_stage_whose_results_are_gone_is_repeated(tmp_path):
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
     run(config)

@@ -7,18 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from helpers.runs import Recorder
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.events import Callback
 from mmpca_pipelines.prepared import prepared_job
-
-
-class Heard(Callback):
-    def __init__(self):
-        self.stages = []
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.stages.append(stage)
 
 
 @pytest.fixture
@@ -88,12 +80,12 @@ def test_a_flow_goes_on_with_the_prepared_job(prefect_server, tmp_path):
 
     content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2]}
     config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
-    terminal = Heard()
+    terminal = Recorder()
     stages = stages_of(config)
     with watching(terminal), prepared_job(config, "run", terminal, stages[:2]):
-        assert terminal.stages == [stage.name for stage in stages[:2]]
+        assert list(terminal.ended) == [stage.name for stage in stages[:2]]
         assert fit_flow(config, return_state=True).is_completed()
-    assert terminal.stages == [stage.name for stage in stages]
+    assert list(terminal.ended) == [stage.name for stage in stages]
     assert (tmp_path / "out" / "report" / "index.html").exists()
 
 
@@ -104,5 +96,5 @@ def test_a_refusal_of_the_prepared_stages_starts_no_flow(prefect_server, tmp_pat
     content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [5]}
     config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
     refused = pytest.raises(InputError, match="is more than the 4 features")
-    with refused, prepared_job(config, "run", Heard(), stages_of(config)[:2]):
+    with refused, prepared_job(config, "run", Recorder(), stages_of(config)[:2]):
         pytest.fail("the flow is started")

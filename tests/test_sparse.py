@@ -197,6 +197,7 @@ def test_a_model_of_dense_rows_takes_sparse_ones_without_labels(tmp_path, no_rep
     )
 
 
+@pytest.mark.e2e
 def test_the_plan_counts_stored_bytes_and_holds(tmp_path):
     n, d = 60_000, 400
     X = scipy.sparse.random(n, d, 0.02, format="csr", dtype=np.float32, random_state=0)

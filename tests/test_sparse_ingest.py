@@ -198,6 +198,7 @@ def test_rows_that_do_not_fit_the_disk_are_refused_by_what_is_stored(tmp_path, m
                 ingest(uri, tmp_path / "other.zarr")
 
 
+@pytest.mark.e2e
 def test_the_command_line(tmp_path, prefect_server):
     from mmpca_pipelines.cli import cli
 

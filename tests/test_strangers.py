@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import time
 import zipfile
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
+from mmpca_dist.evaluation import splits
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit
@@ -54,11 +55,10 @@ def test_numbers_without_bounds(settings, words):
 
 
 @pytest.mark.parametrize("share", ["1e1000000000", "1e-999999999", "1e-9_999_999_99", f"1/{'9' * 4000}"])
-def test_a_share_is_never_written_out(share):
-    began = time.monotonic()
+def test_a_share_is_never_written_out(share, monkeypatch):
+    monkeypatch.setattr(splits, "Fraction", lambda number: Fraction(number) if number == 0 else pytest.fail(share))
     with pytest.raises(InputError, match="must be between 0 and 1"):
         as_fraction(share)
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("address", ["tcp://a\u2488com:8786", "tcp://x.\u017fvc:8786"])

@@ -37,10 +37,7 @@ ESTIMATORS = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def several_units(limits):
-    """Reading units of at most 20 rows of 5 doubles, so that there are several tasks."""
-    limits.unit_bytes = 20 * 5 * 8
+pytestmark = pytest.mark.usefixtures("several_units")
 
 
 def rows():

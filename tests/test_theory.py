@@ -71,7 +71,7 @@ def sampling_error(method, counts, distance):
     return within + weight * (2 * distance * off + off**2)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.e2e)])
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.1])
 @pytest.mark.parametrize("method", PREDICTED)
 def test_the_first_component_is_where_theory_says_on_both_sides_of_the_threshold(method, share, seed):

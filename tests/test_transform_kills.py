@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.leases import late_beats, write_owner
+from helpers.runs import Recorder
 from helpers.transforming import X, Y, fit, projected, write_npz, write_zarr
 
 from mmpca_dist import load_model, open_dataset
@@ -20,17 +21,6 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
 
 ROWS = np.tile(X, (40, 1))
-
-
-class Notes(Callback):
-    def __init__(self):
-        self.notes, self.reused = [], []
-
-    def on_note(self, message):
-        self.notes.append(message)
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.reused.append(reused)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +78,10 @@ def test_kill_9_at_half(config):
 
 
 @pytest.mark.parametrize("when", ["half", pytest.param("end", marks=pytest.mark.slow)])
+@pytest.mark.e2e
 def test_the_same_call_again_finishes(when, config):
     killed(config, when)
-    told = Notes()
+    told = Recorder()
     transform(config, [told])
     assert "has ended" in told.notes[0] and len(told.notes) == 1
     rows, labels = projected(config.destination)
@@ -100,12 +91,13 @@ def test_the_same_call_again_finishes(when, config):
     assert storage.names_in(config.destination) == ["events.jsonl", "projected", "records", "run.json"]
 
 
+@pytest.mark.e2e
 def test_what_is_finished_is_not_written_again(config, tmp_path):
     """Not even where its lease was left, and not by other rows, methods or a changed data set."""
-    first, told = transform(config), Notes()
+    first, told = transform(config), Recorder()
     before = projected(config.destination)[0]
     write_owner(config.destination, beat=0.0)
-    assert transform(config, [told]) == first and told.reused == [False, True]
+    assert transform(config, [told]) == first and list(told.ended.values()) == [False, True]
     others = {"dataset.uri": {"dataset": write_npz(tmp_path / "b.npz", X)}, "project.methods": {"methods": ["pca"]}}
     for key, change in others.items():
         with pytest.raises(OutputError, match=f"already holds a different run: its {key} is "):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.resuming import rewrite_json
+from helpers.runs import Recorder
 from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
@@ -41,6 +42,7 @@ WRITERS = {"zarr": write_zarr, "parquet": write_parquet, "npz": write_npz, "npy"
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["labels", "no labels"])
 @pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.e2e
 def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp_path):
     X, y = table()
     uri = WRITERS[kind](tmp_path / f"new.{kind}", X, y if labelled else None)
@@ -66,6 +68,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
             assert labels is None and parquet.column_names == [f"{method}_0", f"{method}_1"]
 
 
+@pytest.mark.e2e
 def test_no_format_writes_no_rows(tmp_path):
     output, destination = str(tmp_path / "run"), str(tmp_path / "new")
     dataset = {"uri": "bundled:iris"}
@@ -80,13 +83,9 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
     X, y = table()
     uri = write_zarr(tmp_path / "a.zarr", X, y + 5)
     shutil.rmtree(tmp_path / "a.zarr" / "y" / "c")
-    notes = []
-
-    class Notes(Callback):
-        def on_note(self, message):
-            notes.append(message)
-
-    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [Notes()])
+    recorder = Recorder()
+    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [recorder])
+    notes = recorder.notes
     assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "as class 0, the fill value" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
 
@@ -120,6 +119,7 @@ def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
     np.testing.assert_array_equal(labels, y)
 
 
+@pytest.mark.e2e
 def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
     X, y = table()
     names = ["a", "y", "c", "d"]
@@ -167,6 +167,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.e2e
 def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     make, settings, words = REFUSED[case]
     with pytest.raises(InputError) as caught:
@@ -178,6 +179,7 @@ def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     assert not (tmp_path / "dest").exists()
 
 
+@pytest.mark.e2e
 def test_rows_without_names_go_by_position(nameless, tmp_path):
     uri = write_parquet(tmp_path / "a.parquet", X, None, list("abcd"))
     transform(TransformConfig(output=nameless, dataset=uri, destination=str(tmp_path / "dest")))
@@ -194,6 +196,7 @@ def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
     assert [path.name for path in (tmp_path / "dest").iterdir()] == ["pca.zarr"]
 
 
+@pytest.mark.e2e
 def test_too_little_memory_is_told_before_the_pass(tmp_path):
     """As for runs, with both numbers."""
     uri = write_npz(tmp_path / "rows.npz", X, Y)
@@ -213,6 +216,7 @@ def many_chunks(folder, n_chunks=40):
     return str(folder / "a.zarr")
 
 
+@pytest.mark.e2e
 def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
     """Nor do tasks that are still running when the first of them fails."""
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
@@ -252,6 +256,7 @@ def test_projected_rows_are_no_run(fitted, tmp_path):
         fit(tmp_path, config.dataset, output=config.destination, dataset={"uri": "bundled:iris"})
 
 
+@pytest.mark.e2e
 def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     fitted = fit(tmp_path, uri)

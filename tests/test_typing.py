@@ -16,6 +16,8 @@ from mmpca_dist import load_model
 from mmpca_dist.jobs import finished_runs
 from mmpca_dist.methods.base.registry import METHODS
 
+pytestmark = pytest.mark.e2e
+
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 TYPES = """

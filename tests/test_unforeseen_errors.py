@@ -64,6 +64,7 @@ def assert_holds_the_traceback(file):
     assert text.endswith("ZeroDivisionError: nothing to divide by\n")
 
 
+@pytest.mark.e2e
 def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_server, config, command, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(run_page, "figures", fails)
@@ -84,6 +85,7 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
     ],
     ids=["transform", "ingest", "plan"],
 )
+@pytest.mark.e2e
 def test_commands_without_a_run_leave_it_among_the_temporary_files(
     tmp_path, prefect_server, config, command, monkeypatch, words, target
 ):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
+from mmpca_dist import class_moments
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+
 
 def relative(scores):
     """Return scores less those of the first class; of two classes, the decisions are that already."""
@@ -24,3 +27,8 @@ def sklearn_scores(model, rows):
     """Return the scores of scikit-learn's classifier in the form of the twins'."""
     scores = model.predict_joint_log_proba(rows) if isinstance(model, GaussianNB) else model.decision_function(rows)
     return np.stack([np.zeros(len(rows)), scores], axis=1) if scores.ndim == 1 else relative(scores)
+
+
+def moments_of(Z, y):
+    """Return the moments of rows that are reduced already."""
+    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")

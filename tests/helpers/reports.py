@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from collections.abc import Collection, Mapping
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from mmpca_dist.methods.base.registry import METHODS, Method
@@ -213,3 +215,10 @@ def check_picture(figure: Figure) -> None:
     assert (pixels[-2:] == 255).all()
     assert figure.title
     assert figure.caption.endswith(".")
+
+
+def beyond(everyday: Collection[str], cases: Mapping[str, Any]) -> list[Any]:
+    """Return cases as parameters of a test; those that are not of every day are marked ``e2e``."""
+    return [
+        pytest.param(case, id=name, marks=[] if name in everyday else pytest.mark.e2e) for name, case in cases.items()
+    ]

@@ -33,10 +33,11 @@ def model_hash(output, methods):
 
 
 class Recorder(Callback):
+    """Keeps what is said: of stages whether they were reused, and the rest in turn."""
+
     def __init__(self):
         self.ended = {}
-        self.progress = []
-        self.notes = []
+        self.progress, self.notes, self.passes, self.dashboards = [], [], [], []
 
     def on_stage_end(self, stage, manifest, reused):
         self.ended[stage] = reused
@@ -46,6 +47,12 @@ class Recorder(Callback):
 
     def on_note(self, message):
         self.notes.append(message)
+
+    def on_pass(self, stage, name):
+        self.passes.append((stage, name))
+
+    def on_cluster(self, dashboard):
+        self.dashboards.append(dashboard)
 
 
 def open_and_close(config, purpose="run"):
