@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -54,12 +55,14 @@ class ChunkAdder:
         # Pages of zeros that no row of a class touches take no memory. Means are sums until the end.
         self._sums = ClassMoments.empty(np.arange(n_classes), d, weights)
         self._centres = np.zeros((n_classes, d), np.result_type(native, work))
-        self._centred = np.zeros(n_classes, np.int64)  # numbers of rows of which the centres are about the means
+        self._centred = np.zeros(n_classes)  # weights of the rows of which the centres are about the means
         self._raw = np.empty((BLOCK_ROWS, d), native)
         self._panel = np.empty((BLOCK_ROWS, d), work)
         self._product = np.empty((d, d), work)
 
-    def add(self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str]) -> None:
+    def add(
+        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], row_weights: NDArray | None = None
+    ) -> None:
         """Add a chunk.
 
         Parameters
@@ -69,10 +72,12 @@ class ChunkAdder:
             Position of each row's class.
         locate : callable
             Returns the message for a value that is not finite: called with its row in the chunk, column and value.
+        row_weights : float64 array of shape (n,), optional
+            Positive; by default every row counts once.
         """
         if X.dtype == bool:
             X = X.view(np.uint8)
-        runs = _Runs.of(codes)
+        runs = _Runs.of(codes, row_weights)
         scale = safe_scale(X, self._panel.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
             self._set_centres(X, runs)
@@ -82,18 +87,19 @@ class ChunkAdder:
                 np.take(X, rows, axis=0, out=raw, mode="clip")
                 if not self._add_block(raw, block, scale):
                     raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
-        self._sums.counts[runs.labels] += np.diff(runs.edges)
+        self._sums.counts[runs.labels] += runs.counts
+        self._sums.sizes[runs.labels] += np.diff(runs.edges)
 
     def _set_centres(self, X: NDArray, runs: _Runs) -> None:
         """Centre classes that have grown on about the mean of their rows; on a constant column exactly on its value.
 
         Its scatter is then zero.
         """
-        sizes, centred = np.diff(runs.edges), self._centred[runs.labels]
-        due = (sizes > 0) & (self._sums.counts[runs.labels] + sizes >= GROWTH * centred)
-        for labels, picks, edges in _sampled(runs.labels[due], runs.edges[:-1][due], runs.edges[1:][due]):
+        counts, centred = runs.counts, self._centred[runs.labels]
+        due = (counts > 0) & (self._sums.counts[runs.labels] + counts >= GROWTH * centred)
+        for labels, picks, edges in _sampled(runs, due):
             sample = X[runs.order[picks]].astype(self._centres.dtype)
-            counts, more = self._sums.counts[labels, None], runs.sizes_of(labels)[:, None]
+            counts, more = self._sums.counts[labels, None], runs.counts_of(labels)[:, None]
             origins = np.where(counts > 0, self._centres[labels], sample[edges[:-1]])
             sample -= np.repeat(origins, np.diff(edges), axis=0)
             sampled = sums_of_runs(sample, edges) / np.diff(edges)[:, None]
@@ -120,10 +126,14 @@ class ChunkAdder:
         np.subtract(raw, self._centres_of(block, panel), out=panel, casting="same_kind")
         if scale is not None:
             panel *= scale
-        sums = sums_of_runs(panel, block.edges)
-        self._sums.means[block.classes] += sums if scale is None else sums / scale.astype(np.float64)
+        roots, power = None, 1.0
+        if block.row_weights is not None:
+            roots, power = _roots(block.row_weights, panel.dtype)
+            panel *= roots[:, None]
+        sums = sums_of_runs(panel, block.edges, roots)
+        self._sums.means[block.classes] += power * (sums if scale is None else sums / scale.astype(np.float64))
         if self._sums.weights is None:
-            return self._add_products(self._sums.scatters[labels[0]], panel, scale)
+            return self._add_products(self._sums.scatters[labels[0]], panel, scale, power)
         finite = True
         for scatter, weights in zip(self._sums.scatters, self._sums.weights[:, labels], strict=True):
             counting = np.flatnonzero(weights)
@@ -131,10 +141,11 @@ class ChunkAdder:
                 continue
             inside = slice(counting[0], counting[-1] + 1)  # of pooled parts, the rows of one
             weights, edges = weights[inside], block.edges[counting[0] : counting[-1] + 2]
-            weighted = panel[edges[0] : edges[-1]]
+            weighted, more = panel[edges[0] : edges[-1]], 1.0
             if not np.all(weights == 1):
-                weighted = weighted * np.sqrt(np.repeat(weights, np.diff(edges)))[:, None].astype(panel.dtype)
-            finite = self._add_products(scatter, weighted, scale) and finite
+                roots, more = _roots(np.repeat(weights, np.diff(edges)), panel.dtype)
+                weighted = weighted * roots[:, None]
+            finite = self._add_products(scatter, weighted, scale, power * more) and finite
         return finite
 
     def _centres_of(self, block: _Runs, panel: NDArray) -> NDArray:
@@ -145,13 +156,14 @@ class ChunkAdder:
         out = panel if panel.dtype == self._centres.dtype else None
         return np.take(self._centres, codes, axis=0, out=out, mode="clip")
 
-    def _add_products(self, scatter: NDArray, panel: NDArray, scale: NDArray | None) -> bool:
+    def _add_products(self, scatter: NDArray, panel: NDArray, scale: NDArray | None, power: float) -> bool:
         np.matmul(panel.T, panel, out=self._product)
-        if scale is None:
+        if scale is None and power == 1:
             scatter += self._product
         else:
-            exact = scale.astype(np.float64)  # squares of single-precision scales over- or underflow
-            scatter += self._product / exact[:, None] / exact
+            # Squares of single-precision scales over- or underflow.
+            exact = np.ones(1) if scale is None else scale.astype(np.float64)
+            scatter += self._product / exact[:, None] / exact * power
         return bool(np.isfinite(np.trace(self._product)))
 
     def moments(self) -> ClassMoments:
@@ -177,6 +189,16 @@ class ChunkAdder:
         return sums.of_seen(seen)
 
 
+def _roots(weights: NDArray, dtype: np.dtype) -> tuple[NDArray, float]:
+    """Return square roots of weights over a power of four near their mean, and that power.
+
+    The squares are of the size of the rows, which single precision holds, and roots of a power of four are exact.
+    """
+    _, exponent = np.frexp(weights.mean())
+    power = np.ldexp(1.0, int(exponent) // 2 * 2)
+    return np.sqrt(weights / power).astype(dtype), float(power)
+
+
 @dataclass(frozen=True)
 class _Runs:
     """Rows in the order of their classes.
@@ -188,21 +210,33 @@ class _Runs:
         The classes that have rows; where those are most, all.
     edges : int array of shape (m + 1,)
         Where the rows of each begin in ``order``.
+    row_weights : array of shape (n,) or None
+        In that order.
     """
 
     order: NDArray[np.intp]
     labels: NDArray[np.intp]
     edges: NDArray[np.intp]
+    row_weights: NDArray[np.float64] | None = None
 
     @classmethod
-    def of(cls, codes: NDArray) -> _Runs:
+    def of(cls, codes: NDArray, row_weights: NDArray | None) -> _Runs:
         counts = np.bincount(codes)
         # 16-bit keys are sorted by radix, in linear time.
         keys = codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes
         labels = np.flatnonzero(counts)
         if 2 * len(labels) > len(counts):
             labels = np.arange(len(counts))
-        return cls(np.argsort(keys, kind="stable"), labels, np.append(0, np.cumsum(counts[labels])))
+        order = np.argsort(keys, kind="stable")
+        ordered = None if row_weights is None else row_weights[order]
+        return cls(order, labels, np.append(0, np.cumsum(counts[labels])), ordered)
+
+    @functools.cached_property
+    def counts(self) -> NDArray[np.float64]:
+        """Sums of the weights of the rows of each class, shape (m,)."""
+        if self.row_weights is None:
+            return np.diff(self.edges).astype(np.float64)
+        return np.bincount(np.repeat(np.arange(len(self.labels)), np.diff(self.edges)), self.row_weights, len(self.labels))
 
     @property
     def classes(self) -> slice | NDArray[np.intp]:
@@ -217,35 +251,48 @@ class _Runs:
             for start in range(int(first), int(last), BLOCK_ROWS):
                 yield start, min(start + BLOCK_ROWS, int(last))
 
-    def sizes_of(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the numbers of rows of some of the classes."""
-        return np.diff(self.edges)[np.searchsorted(self.labels, labels)]
+    def counts_of(self, labels: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the sums of weights of some of the classes."""
+        return self.counts[np.searchsorted(self.labels, labels)]
 
     def within(self, start: int, stop: int) -> _Runs:
         """Return the runs of a block, whose edges count from its beginning."""
         first, last = np.searchsorted(self.edges, start, "right") - 1, np.searchsorted(self.edges, stop)
         edges = np.clip(self.edges[first : last + 1], start, stop) - start
-        return _Runs(self.order[start:stop], self.labels[first:last], edges)
+        weights = None if self.row_weights is None else self.row_weights[start:stop]
+        return _Runs(self.order[start:stop], self.labels[first:last], edges, weights)
 
 
 def _sampled(
-    labels: NDArray, starts: NDArray, stops: NDArray
+    runs: _Runs, due: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield classes, evenly spaced rows of each, and where those of each begin: about a panel of rows at a time."""
+    """Yield classes, rows of each, and where those of each begin: about a panel of rows at a time.
+
+    Rows are evenly spaced, or, where they have weights, in proportion to these: one may then come several times.
+    """
+    labels, starts, stops = runs.labels[due], runs.edges[:-1][due], runs.edges[1:][due]
     steps = -(-(stops - starts) // CENTRE_ROWS)
     sizes = -(-(stops - starts) // np.maximum(steps, 1))
     batches = np.cumsum(sizes) // BLOCK_ROWS
+    below = None
+    if runs.row_weights is not None:  # as shares of their class, which begins at a whole number
+        below = np.cumsum(runs.row_weights / np.repeat(runs.counts, np.diff(runs.edges)))
     for batch in np.split(np.arange(len(labels)), np.flatnonzero(np.diff(batches)) + 1):
         if not len(batch):
             continue
         edges = np.append(0, np.cumsum(sizes[batch]))
         number = np.arange(edges[-1]) - np.repeat(edges[:-1], sizes[batch])
-        picks = np.repeat(starts[batch], sizes[batch]) + number * np.repeat(steps[batch], sizes[batch])
+        if below is None:
+            picks = np.repeat(starts[batch], sizes[batch]) + number * np.repeat(steps[batch], sizes[batch])
+        else:
+            classes = np.repeat(np.flatnonzero(due)[batch], sizes[batch])
+            shares = (number + 0.5) / np.repeat(sizes[batch], sizes[batch])
+            picks = np.clip(np.searchsorted(below, classes + shares), runs.edges[classes], runs.edges[classes + 1] - 1)
         yield labels[batch], picks, edges
 
 
-def sums_of_runs(rows: NDArray, edges: NDArray[np.intp]) -> NDArray:
-    """Return the sum of each stretch of rows, shape (m, d)."""
-    # A product with a CSR matrix of ones; ``np.add.reduceat`` takes 15 to 60 times as long.
-    ones = csr_array((np.ones(len(rows), rows.dtype), np.arange(len(rows)), edges), shape=(len(edges) - 1, len(rows)))
-    return ones @ rows
+def sums_of_runs(rows: NDArray, edges: NDArray[np.intp], factors: NDArray | None = None) -> NDArray:
+    """Return the sum of each stretch of rows, which ``factors`` may multiply, shape (m, d)."""
+    # A product with a CSR matrix; ``np.add.reduceat`` takes 15 to 60 times as long.
+    factors = np.ones(len(rows), rows.dtype) if factors is None else factors
+    return csr_array((factors, np.arange(len(rows)), edges), shape=(len(edges) - 1, len(rows))) @ rows

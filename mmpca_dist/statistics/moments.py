@@ -43,18 +43,23 @@ class ClassMoments:
     ----------
     classes : array of shape (C,)
         Sorted labels.
-    counts : int64 array of shape (C,)
+    counts : float64 array of shape (C,)
+        Sums of the weights of the rows: their numbers, where rows have no weights.
+    sizes : int64 array of shape (C,)
+        Numbers of rows, which bound ranks.
     means : float64 array of shape (C, d)
         Zero for a class without rows.
     scatters : float64 array of shape (k, d, d)
-        ``scatters[j] = sum_c weights[j, c] G_c`` with G_c = sum over class c of (x - m_c)(x - m_c)^T.
+        ``scatters[j] = sum_c weights[j, c] G_c`` with G_c = sum over class c of w (x - m_c)(x - m_c)^T, w being the
+        weight of a row.
     weights : float64 array of shape (k, C) or None
         None where every class has its own scatter: ``scatters[c] = G_c``. Ones, and n_c where a method needs it, where
         C d^2 would not fit.
     """
 
     classes: NDArray
-    counts: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    sizes: NDArray[np.int64]
     means: NDArray[np.float64]
     scatters: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
@@ -65,6 +70,7 @@ class ClassMoments:
         n_classes, n_scatters = len(classes), len(classes) if weights is None else len(weights)
         return cls(
             np.asarray(classes),
+            np.zeros(n_classes),
             np.zeros(n_classes, np.int64),
             np.zeros((n_classes, n_features)),
             np.zeros((n_scatters, n_features, n_features)),
@@ -73,7 +79,12 @@ class ClassMoments:
 
     @property
     def n_rows(self) -> int:
-        return int(self.counts.sum())
+        return int(self.sizes.sum())
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights of all rows: their number, where they have none."""
+        return float(self.counts.sum())
 
     @property
     def n_features(self) -> int:
@@ -87,7 +98,7 @@ class ClassMoments:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (d,)."""
-        return self.counts @ self.means / self.n_rows
+        return self.counts @ self.means / self.total
 
     @property
     def deviations(self) -> NDArray[np.float64]:
@@ -150,17 +161,16 @@ class ClassMoments:
         if not self.pooled:
             scatters = np.zeros((len(classes), *scatters.shape[1:]))
             scatters[at] = self.scatters
-        counts, means = np.zeros(len(classes), np.int64), np.zeros((len(classes), self.n_features))
-        counts[at], means[at] = self.counts, self.means
-        return ClassMoments(classes, counts, means, scatters, weights)
+        counts, sizes = np.zeros(len(classes)), np.zeros(len(classes), np.int64)
+        means = np.zeros((len(classes), self.n_features))
+        counts[at], sizes[at], means[at] = self.counts, self.sizes, self.means
+        return ClassMoments(classes, counts, sizes, means, scatters, weights)
 
     def of_seen(self, seen: NDArray[np.intp]) -> ClassMoments:
         """Return pooled moments over the classes at these positions, which are all that have rows; else all."""
         if self.weights is None or len(seen) == len(self.counts):
             return self
-        return ClassMoments(
-            self.classes[seen], self.counts[seen], self.means[seen], self.scatters, self.weights[:, seen]
-        )
+        return replace(self._at(seen), weights=self.weights[:, seen])
 
     def summed(self) -> ClassMoments:
         """Return the same moments with one scatter, the sum of those of all classes; m-pca0 does not follow from it."""
@@ -173,7 +183,105 @@ class ClassMoments:
         """Return the moments of the rows with column j multiplied by ``factors[j]``."""
         scatters = self.scatters * factors[:, None]
         scatters *= factors  # in place: they are the largest of all
-        return ClassMoments(self.classes, self.counts, self.means * factors, scatters, self.weights)
+        return replace(self, means=self.means * factors, scatters=scatters)
+
+    def mapped(self, matrix: NDArray, offset: NDArray | float = 0.0) -> ClassMoments:
+        """Return the moments of the rows x after an affine map, ``x @ matrix + offset``.
+
+        Parameters
+        ----------
+        matrix : array of shape (d, e)
+        offset : array of shape (e,)
+        """
+        return replace(self, means=self.means @ matrix + offset, scatters=matrix.T @ self.scatters @ matrix)
+
+    def reweighted(self, factors: NDArray) -> ClassMoments:
+        """Return the moments of the same rows with the weights of class c multiplied by ``factors[c]``.
+
+        A class with factor 0 has no rows then.
+
+        Raises
+        ------
+        InputError
+            If pooled scatters hold that of a class which is to vanish.
+        """
+        counting = factors > 0
+        dropped = {
+            "counts": self.counts * factors,
+            "sizes": np.where(counting, self.sizes, 0),
+            "means": np.where(counting[:, None], self.means, 0),
+        }
+        if self.weights is None:
+            return replace(self, scatters=self.scatters * factors[:, None, None], **dropped)
+        if np.any(self.weights[:, ~counting & (self.sizes > 0)]):
+            raise InputError("These moments pool the scatters of the classes, so that none can be left out of them.")
+        return replace(self, weights=np.where(counting, self.weights / np.where(counting, factors, 1), 0), **dropped)
+
+    def select(self, cells: NDArray[np.intp]) -> ClassMoments:
+        """Return the moments of the classes at these positions.
+
+        Raises
+        ------
+        InputError
+            If the scatters are pooled with those of other classes.
+        """
+        if self.weights is None:
+            return replace(self._at(cells), scatters=self.scatters[cells])
+        others = np.delete(self.weights, cells, axis=1)
+        alone = ~others.any(axis=1)
+        if not alone.any():
+            raise InputError("These moments pool the scatters of the classes, so that none can be taken alone.")
+        return replace(self._at(cells), scatters=self.scatters[alone], weights=self.weights[alone][:, cells])
+
+    def _at(self, cells: NDArray[np.intp]) -> ClassMoments:
+        """Return the classes at these positions with all scatters."""
+        return replace(
+            self,
+            classes=self.classes[cells],
+            counts=self.counts[cells],
+            sizes=self.sizes[cells],
+            means=self.means[cells],
+        )
+
+    def merged(self, groups: NDArray[np.intp], classes: NDArray) -> ClassMoments:
+        """Return the moments of groups of the classes; exact.
+
+        Parameters
+        ----------
+        groups : int array of shape (C,)
+            Position of each class's group.
+        classes : array of shape (G,)
+            Sorted labels of the groups.
+
+        Raises
+        ------
+        InputError
+            If pooled scatters weight the classes of a group differently.
+
+        Notes
+        -----
+        Source: n = sum n_k, m = sum n_k m_k / n, G = sum [G_k + n_k (m_k - m) (m_k - m)^T].
+        """
+        weights = None
+        if self.weights is not None:
+            weights = np.zeros((len(self.weights), len(classes)))
+            weights[:, groups] = self.weights
+            if not np.array_equal(weights[:, groups], self.weights):
+                raise InputError("These moments pool scatters, with other weights of classes that are to be merged.")
+        merged = ClassMoments.empty(classes, self.n_features, weights)
+        for group in np.unique(groups[self.counts > 0]):
+            cells = np.flatnonzero((groups == group) & (self.counts > 0))
+            counts, first = self.counts[cells], self.means[cells[0]]
+            merged.counts[group], merged.sizes[group] = counts.sum(), self.sizes[cells].sum()
+            merged.means[group] = mean = first + counts @ (self.means[cells] - first) / counts.sum()
+            offsets = (self.means[cells] - mean) * np.sqrt(counts)[:, None]
+            if weights is None:
+                merged.scatters[group] = self.scatters[cells].sum(axis=0) + offsets.T @ offsets
+            else:
+                add_outer_products(merged, np.full(len(cells), group), offsets, DOUBLE)
+        if weights is not None:
+            merged.scatters[...] += self.scatters
+        return merged
 
     def _absorb(self, other: ClassMoments, work: np.dtype) -> None:
         """Merge rows of some of these classes into these moments, in place."""
@@ -191,6 +299,7 @@ class ClassMoments:
             add_outer_products(self, at[both], delta[both] * np.sqrt(before * share)[both, None], work)
             self.means[at] += delta * share[:, None]
             self.counts[at] += arrived
+            self.sizes[at] += other.sizes[block]
         refuse_too_large(self.scatters, DOUBLE)
 
 
@@ -207,7 +316,7 @@ def join_moments(left: ClassMoments, right: ClassMoments, work: np.dtype = DOUBL
     if weights is None and (left.pooled or right.pooled):
         left, right, weights = left.summed(), right.summed(), np.ones((1, len(classes)))
     joined = left.over(classes, weights)
-    for name in ("counts", "means", "scatters"):
+    for name in ("counts", "sizes", "means", "scatters"):
         if getattr(joined, name) is getattr(left, name):
             joined = replace(joined, **{name: getattr(left, name).copy()})
     joined._absorb(right, work)
