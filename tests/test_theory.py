@@ -30,7 +30,7 @@ def test_the_formulas_are_the_scatters_of_classes_with_exactly_these_moments(met
     counts = np.array([round(10_000 * (1 - share)), round(10_000 * share)])
     means = np.array([[1.0, 2.0, 3.0], [1.0, 2.0 + 1.5, 3.0]])
     scatters = counts[:, None, None] * np.diag([SPREAD, VARIANCE, 1.0])
-    moments = ClassMoments(np.arange(2), counts, means, scatters, np.eye(2))
+    moments = ClassMoments(np.arange(2), counts.astype(float), counts, means, scatters, np.eye(2))
     scatter = margin_scatter(method, moments, medians=means[::-1]).dense(moments)
     along, elsewhere = axis_eigenvalues(method, share, 1.5, VARIANCE, SPREAD)
     # A few roundings of sums of 10,000 times these numbers, from means that are 3 times the distance.

@@ -277,7 +277,14 @@ class _Passes:
             return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
 
         return SubspaceStatistics(
-            moments=ClassMoments(census.classes, census.counts, along(self.operator.means), scatters, weights),
+            moments=ClassMoments(
+                census.classes,
+                census.counts.astype(np.float64),
+                census.counts,
+                along(self.operator.means),
+                scatters,
+                weights,
+            ),
             medians={pairing: along(rows) for pairing, rows in self.medians.items()},
             mean=mean,
             scale=scale,

@@ -46,10 +46,10 @@ class _Within:
 def _within_classes(statistics: Statistics) -> _Within:
     """Return the mean scatter within the classes."""
     moments = statistics.moments
-    inside = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    inside = moments.scatter(np.ones(len(moments.counts))) / moments.total
     if not isinstance(statistics, SubspaceStatistics):
         return _Within(inside, float(np.trace(inside)))
-    share = 1 / statistics.class_weights[0, 0] / moments.n_rows
+    share = 1 / statistics.class_weights[0, 0] / moments.total
     approximation = statistics.approximation
     outside = None if approximation.outside is None else share * approximation.outside
     return _Within(inside, share * approximation.trace, outside, share * (approximation.error or 0.0))

@@ -78,7 +78,8 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
     moments = statistics.moments
     columns = None if isinstance(statistics, ColumnStatistics) else statistics.columns
     return {
-        "counts": moments.counts.astype(np.float64),
+        "counts": moments.counts,
+        "sizes": moments.sizes,
         "means": moments.means,
         "scatters": moments.scatters,
         "weights": moments.weights,
@@ -154,8 +155,8 @@ def load_statistics(
 
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
-    counts = arrays["counts"].astype(np.int64)
-    return ClassMoments(classes, counts, arrays["means"], arrays["scatters"], arrays.get("weights"))
+    sizes = arrays["sizes"].astype(np.int64)
+    return ClassMoments(classes, arrays["counts"], sizes, arrays["means"], arrays["scatters"], arrays.get("weights"))
 
 
 def _in_basis(

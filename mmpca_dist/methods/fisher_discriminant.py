@@ -72,7 +72,7 @@ class FisherDiscriminant(BlockReducer):
         self.shrinkage = shrinkage
 
     def _solve(self, statistics: Statistics) -> Solution:
-        moments, n = statistics.moments, statistics.moments.n_rows
+        moments, n = statistics.moments, statistics.moments.total
         present = at_least_two(moments.counts)
         between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
         count = self._at_most(min(len(present) - 1, moments.n_features))

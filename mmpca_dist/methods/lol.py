@@ -51,7 +51,7 @@ class LOL(BlockReducer):
         by_size = present[np.argsort(-moments.counts[present], kind="stable")]
         differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
         nothing = np.empty((0, moments.n_features)), np.empty(0)
-        scatter = WeightedScatter(np.ones(len(moments.counts)), *nothing, moments.n_rows, full_rank(moments))
+        scatter = WeightedScatter(np.ones(len(moments.counts)), *nothing, moments.total, full_rank(moments))
         count = self._at_most(scatter.max_rank)
         pairs = ritz_pairs(statistics, scatter, count)
         between, kept = _orthonormalized(differences, count, np.full(len(differences), statistics.epsilon))

@@ -21,6 +21,7 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -274,7 +275,7 @@ def margin_scatter(
 
 def _from_means(moments: ClassMoments, pairing: str) -> WeightedScatter:
     """Return the scatter of rows minus the mean of the others."""
-    present, counts, n = at_least_two(moments.counts), moments.counts.astype(np.float64), float(moments.n_rows)
+    present, counts, n = at_least_two(moments.counts), moments.counts, moments.total
     ones, rank = np.ones(len(counts)), full_rank(moments)
     if pairing == "one-vs-rest":
         return WeightedScatter(ones, moments.deviations, counts * (n / (n - counts)) ** 2, n, rank)
@@ -288,7 +289,7 @@ def _from_medians(moments: ClassMoments, medians: NDArray[np.float64], pairing: 
 
     The medians lie outside the span of the centred rows: the rank can be one more than that of the other variants.
     """
-    present, counts, n = at_least_two(moments.counts), moments.counts.astype(np.float64), float(moments.n_rows)
+    present, counts, n = at_least_two(moments.counts), moments.counts, moments.total
     ones, rank = np.ones(len(counts)), min(moments.n_features, moments.n_rows)
     if pairing == "one-vs-rest":
         return WeightedScatter(ones, moments.means - medians, counts, n, rank)
@@ -305,8 +306,8 @@ def _of_pairs(
     assert pairs.basis is not None  # noqa: S101  (only such pairs come here)
     r, classes = pairs.basis.shape[1], statistics.moments
     n_classes = len(classes.counts)
-    moments = ClassMoments(
-        classes.classes, classes.counts, np.zeros((n_classes, r)), pairs.scatter[None], np.ones((1, n_classes))
+    moments = replace(
+        classes, means=np.zeros((n_classes, r)), scatters=pairs.scatter[None], weights=np.ones((1, n_classes))
     )
     scatter = WeightedScatter(np.ones(n_classes), np.empty((0, r)), np.empty(0), pairs.weight, r)
     nowhere = np.zeros(statistics.n_features)  # differences of rows have the mean of none

@@ -87,9 +87,9 @@ def criterion_eigenpairs(statistics: Statistics) -> tuple[Eigenpairs, int, float
     """
     moments = statistics.moments
     at_least_two(moments.counts)
-    shares = moments.counts / moments.n_rows
+    shares = moments.counts / moments.total
     between = moments.deviations * np.sqrt(shares)[:, None]
-    within = moments.scatter(np.ones(len(shares))) / moments.n_rows
+    within = moments.scatter(np.ones(len(shares))) / moments.total
     size = float(np.sum(between**2) + np.trace(within))
     criterion = between.T @ between - within
     values, vectors = scipy.linalg.eigh(criterion, check_finite=False)

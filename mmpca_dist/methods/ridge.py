@@ -78,7 +78,7 @@ class RidgeDirections(MomentReducer):
 
     def _solve(self, statistics: Statistics) -> Solution:
         problem, n_classes = class_regression(statistics.moments), int(np.count_nonzero(statistics.moments.counts))
-        penalty, by_column = self.alpha / statistics.moments.n_rows, statistics.basis is None
+        penalty, by_column = self.alpha / statistics.moments.total, statistics.basis is None
         coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
         values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
         values, turn = values[::-1], turn[:, ::-1]

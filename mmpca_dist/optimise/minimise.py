@@ -314,7 +314,7 @@ class _Fits:
         statistics = self.rows.statistics
         if statistics.approximation is not None or self.rows.is_uncentred:
             return None
-        n, r = statistics.moments.n_rows, penalty.n_parameters
+        n, r = statistics.moments.total, penalty.n_parameters
         scatter = total_scatter(statistics.moments).dense(statistics.moments)
         curvature = float(LOSSES[self.problem.loss](np.ones(1)).curvature[0]) * n
         metric = np.zeros((len(alphas), r + 1, r + 1))

@@ -91,7 +91,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     roots, log_determinants = [], []
     each = zip(*reduced.of_each_class("qda"), reduced.counts, reduced.classes, strict=True)
     for scatter, floors, n, label in each:
-        degrees = max(int(n) - ddof, 1)
+        degrees = n - ddof if n > ddof else n
         with single_blas_thread():
             values, vectors = scipy.linalg.eigh(scatter / degrees, check_finite=False)
         # Eigenvalues within rounding error are zero, so that reg_param alone makes them positive.
@@ -100,12 +100,12 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
         if not (values > 0).all():
             raise InputError(
                 f"Quadratic discriminant analysis needs {len(values)} directions in which the rows of class {label!s} "
-                f"vary, and its {n} rows vary in {np.count_nonzero(varying)}: take fewer components, or give reg_param "
+                f"vary, and its {n:g} rows vary in {np.count_nonzero(varying)}: take fewer components, or give reg_param "
                 "above 0."
             )
         roots.append(vectors / np.sqrt(values))
         log_determinants.append(np.log(values).sum())
-    constants = np.log(reduced.counts / reduced.n_rows) - np.asarray(log_determinants) / 2
+    constants = np.log(reduced.counts / reduced.total) - np.asarray(log_determinants) / 2
     return QuadraticRule(reduced.classes, reduced.means, np.stack(roots), constants)
 
 
@@ -134,9 +134,9 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     scatters, floors = reduced.of_each_class("naive-bayes")
     scatters = np.diagonal(scatters, axis1=1, axis2=2)
     scatters = np.where(scatters > floors, scatters, 0)
-    offsets = reduced.means - reduced.counts @ reduced.means / reduced.n_rows
-    largest = float(np.max(scatters.sum(axis=0) + reduced.counts @ offsets**2)) / reduced.n_rows
-    degrees = np.maximum(reduced.counts - ddof, 1)
+    offsets = reduced.means - reduced.counts @ reduced.means / reduced.total
+    largest = float(np.max(scatters.sum(axis=0) + reduced.counts @ offsets**2)) / reduced.total
+    degrees = np.where(reduced.counts > ddof, reduced.counts - ddof, reduced.counts)
     variances = scatters / degrees[:, None] + var_smoothing * largest
     if not (variances > 0).all():
         c, column = np.argwhere(~(variances > 0))[0]
@@ -144,7 +144,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
             f"Gaussian naive Bayes needs rows that vary, and column {column} of the reduced rows is constant in class "
             f"{reduced.classes[c]!s}: give var_smoothing above 0, or leave the column out."
         )
-    constants = np.log(reduced.counts / reduced.n_rows) - np.log(variances).sum(axis=1) / 2
+    constants = np.log(reduced.counts / reduced.total) - np.log(variances).sum(axis=1) / 2
     return NaiveBayesRule(reduced.classes, reduced.means, variances, constants)
 
 

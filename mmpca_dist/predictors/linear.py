@@ -110,7 +110,7 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     scale = np.where(varying, 1 / np.sqrt(np.where(varying, variances, 1)), 0)
     scaled = covariance * scale[:, None] * scale
     root = _pseudo_inverse_root(scaled, floors * scale**2, tol**2)
-    return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.n_rows))
+    return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.total))
 
 
 def check_threshold(threshold: Any, n_classes: int = 2) -> None:

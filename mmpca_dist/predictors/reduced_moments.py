@@ -25,7 +25,7 @@ class ReducedMoments:
     """Class moments of reduced rows z = A^T (x - mean), of the classes that have rows."""
 
     classes: NDArray  # (C,): sorted labels
-    counts: NDArray[np.int64]  # (C,): at least 1 each
+    counts: NDArray[np.float64]  # (C,): sums of weights, none zero
     means: NDArray[np.float64]  # (C, K)
     within: NDArray[np.float64]  # (K, K): sum over the classes of their centred scatters
     # (C, K, K): the scatter of every class; or (1, K, K): their sum, of pooled scatters and of own columns
@@ -111,18 +111,19 @@ class ReducedMoments:
         return reduced if centred else replace(reduced, means=reduced.means + mean @ V)
 
     @property
-    def n_rows(self) -> int:
-        return int(self.counts.sum())
+    def total(self) -> float:
+        """Sum of the weights of the rows."""
+        return float(self.counts.sum())
 
     @property
     def covariance(self) -> NDArray[np.float64]:
         """Mean scatter within classes, W / n, shape (K, K)."""
-        return self.within / self.n_rows
+        return self.within / self.total
 
     @property
     def covariance_floors(self) -> NDArray[np.float64]:
         """Rounding error of the diagonal of ``covariance``, shape (K,)."""
-        return self.floors.sum(axis=0) / self.n_rows
+        return self.floors.sum(axis=0) / self.total
 
     def of_each_class(self, classifier: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ``scatters`` and ``floors`` of every class; raise InputError where only their sum was kept."""
@@ -135,7 +136,7 @@ class ReducedMoments:
         return self.scatters, self.floors
 
 
-def _filled(moments: ClassMoments, mean: NDArray | None) -> tuple[NDArray, NDArray[np.int64], NDArray[np.float64]]:
+def _filled(moments: ClassMoments, mean: NDArray | None) -> tuple[NDArray, NDArray[np.float64], NDArray[np.float64]]:
     """Return the labels, counts and means, less a mean, of the classes that have rows."""
     filled = moments.counts > 0
     means = moments.means[filled] if mean is None else moments.means[filled] - mean

@@ -236,7 +236,8 @@ class _Runs:
         """Sums of the weights of the rows of each class, shape (m,)."""
         if self.row_weights is None:
             return np.diff(self.edges).astype(np.float64)
-        return np.bincount(np.repeat(np.arange(len(self.labels)), np.diff(self.edges)), self.row_weights, len(self.labels))
+        places = np.repeat(np.arange(len(self.labels)), np.diff(self.edges))
+        return np.bincount(places, self.row_weights, len(self.labels)).astype(np.float64)
 
     @property
     def classes(self) -> slice | NDArray[np.intp]:

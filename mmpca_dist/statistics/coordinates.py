@@ -107,7 +107,7 @@ class _WorkingStatistics(ABC):
         """
         counts, deviations = self.moments.counts, self.moments.deviations
         between = float(counts @ np.sum(deviations**2, axis=1))
-        variance = (self.within_trace() + between) / self.moments.n_rows
+        variance = (self.within_trace() + between) / self.moments.total
         return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
 
     def column_deviations(self) -> NDArray[np.float64]:
@@ -240,7 +240,7 @@ class SubspaceStatistics(_BasisStatistics):
 
     def within_trace(self) -> float:
         moments, trace = self.moments, self.approximation.trace
-        return sum(trace / float(weights @ moments.counts / moments.n_rows) for weights in self.class_weights)
+        return sum(trace / float(weights @ moments.counts / moments.total) for weights in self.class_weights)
 
     @property
     def class_weights(self) -> NDArray[np.float64]:
@@ -289,14 +289,14 @@ def tall_statistics(
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
     mean, medians = moments.mean, medians or {}
-    refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.n_rows, precision)
+    refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.total, precision)
     if not standardize:
         return ColumnStatistics(
             moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments
         )
     offsets = moments.deviations
     variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
-    scale = standard_deviations(variances / moments.n_rows, mean)
+    scale = standard_deviations(variances / moments.total, mean)
     return ColumnStatistics(
         moments=moments.scaled(1 / scale),
         medians={pairing: rows / scale for pairing, rows in medians.items()},

@@ -37,15 +37,10 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:
     """Return the moments of each of P parts, given those of every part and class, part by part.
 
-    Pooled ones have the sum of the scatters of the part alone: the first P of ``cells``, as of `weights_of_parts`.
+    Pooled ones have the sum of the scatters of the part alone, see `weights_of_parts`.
     """
-    at = [slice(part * len(classes), (part + 1) * len(classes)) for part in range(n_parts)]
-    if cells.pooled:
-        ones, scatters = np.ones((1, len(classes))), [cells.scatters[p : p + 1] for p in range(n_parts)]
-        return [
-            ClassMoments(classes, cells.counts[a], cells.means[a], s, ones) for a, s in zip(at, scatters, strict=True)
-        ]
-    return [ClassMoments(classes, cells.counts[a], cells.means[a], cells.scatters[a]) for a in at]
+    parts = np.arange(n_parts * len(classes)).reshape(n_parts, -1)
+    return [replace(cells.select(part).summed() if cells.pooled else cells.select(part), classes=classes) for part in parts]
 
 
 def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by_counts: bool) -> NDArray[np.float64]:

@@ -68,13 +68,13 @@ class ClassWeighting(Enum):
 
 def total_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the covariance of all rows: that of rows minus the mean of all."""
-    counts, n = moments.counts.astype(np.float64), float(moments.n_rows)
+    counts, n = moments.counts, moments.total
     return WeightedScatter(np.ones(len(counts)), moments.deviations, counts, n, full_rank(moments))
 
 
 def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the mean outer product of the differences of all pairs of rows of different classes."""
-    counts, n = _counts(moments), float(moments.n_rows)
+    counts, n = _counts(moments), moments.total
     pairs = (n**2 - np.sum(counts**2)) / 2
     return WeightedScatter(n - counts, moments.deviations, n * counts, pairs, full_rank(moments))
 
@@ -134,7 +134,7 @@ def class_regression(moments: ClassMoments) -> ClassRegression:
     """
     scatter = total_scatter(moments).dense(moments)
     present = np.flatnonzero(moments.counts)
-    shares = moments.counts[present] / moments.n_rows
+    shares = moments.counts[present] / moments.total
     cross, squares = (moments.deviations[present] * shares[:, None]).T, float(shares @ (1 - shares))
     if len(present) == 2:  # y = +1 for the second class, -1 for the first: twice its indicator, less one
         cross, squares = 2 * cross[:, 1:], 2 * squares  # 4 times one of two equal terms

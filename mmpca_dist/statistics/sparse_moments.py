@@ -49,7 +49,7 @@ def sparse_moments(
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
     whole = np.ones(dataset.n_features, bool)
     every = codes_of(dataset, span.start, span.stop)
-    sums.counts[:] = np.bincount(every, minlength=n_classes)
+    sums.sizes[:] = sums.counts[:] = np.bincount(every, minlength=n_classes)
     for start, X in read_units(dataset, span, sparse=True):
         whole[X.indices[X.data != np.rint(X.data)]] = False
         codes = every[start - span.start : start - span.start + X.shape[0]]

@@ -90,8 +90,8 @@ class CrossMoments:
     def as_one_class(self) -> ClassMoments:
         """Return the moments of the rows without their targets, as those of a single class."""
         assert self.rows is not None  # noqa: S101  (asked for)
-        classes, counts = np.zeros(1, np.int64), np.asarray([self.n_rows])
-        return ClassMoments(classes, counts, self.mean[None], self.rows[None])
+        classes, sizes = np.zeros(1, np.int64), np.asarray([self.n_rows])
+        return ClassMoments(classes, sizes.astype(np.float64), sizes, self.mean[None], self.rows[None])
 
     def squared_error(self, coef: NDArray[np.float64], at_mean: NDArray[np.float64]) -> float:
         """Return the squared errors of q linear models, shape (q, d), given their outputs for the mean row."""

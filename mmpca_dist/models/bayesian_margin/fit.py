@@ -188,9 +188,7 @@ class MarginFit(SweptNeed):
         """
         moments, d = statistics.moments, statistics.n_features
         counts = moments.counts.astype(np.float64)
-        scatter = WeightedScatter(
-            np.ones(len(counts)), moments.deviations, counts, float(moments.n_rows), full_rank(moments)
-        )
+        scatter = WeightedScatter(np.ones(len(counts)), moments.deviations, counts, moments.total, full_rank(moments))
         pairs = ritz_pairs(statistics, scatter, min(k, full_rank(moments)))
         total, mean_variance = pairs.total, pairs.total / d
         values, rank = pairs.values, min(d, moments.n_rows - 1)

@@ -21,8 +21,8 @@ from mmpca_dist.statistics.working_rows import coordinates_of
 def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares, Array | None]:
     """Return the sums for the labels -1 and +1 of every class against the rest, and the basis of their coordinates."""
     moments = statistics.moments
-    n, regression = float(moments.n_rows), class_regression(moments)
-    counts = moments.counts[moments.counts > 0].astype(np.float64)
+    n, regression = moments.total, class_regression(moments)
+    counts = moments.counts[moments.counts > 0]
     of_two = len(counts) == 2
     centre, basis, _ = coordinates_of(statistics)
     scatter, cross = n * regression.scatter, n * (1 if of_two else 2) * regression.cross.T
