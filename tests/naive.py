@@ -33,6 +33,31 @@ def exact_class_moments(X, y, classes):
     return np.asarray(counts), means, scatters
 
 
+def exact_weighted_moments(X, y, w, classes):
+    """Return sums of weights, means and centred scatters, the sums over w (x - m) (x - m)^T, as `exact_class_moments`.
+
+    A row of weight 2 is that row twice: each product is counted with its weight, in rational arithmetic.
+    """
+    d = np.asarray(X).shape[1]
+    counts, means, scatters = np.zeros(len(classes)), np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
+    for c, label in enumerate(classes):
+        members = np.flatnonzero(np.asarray(y) == label)
+        rows = [[Fraction(value.item()) for value in X[i]] for i in members]
+        weights = [Fraction(float(w[i])) for i in members]
+        total = sum(weights)
+        counts[c] = float(total)
+        if not members.size:
+            continue
+        mean = [sum(weight * row[j] for weight, row in zip(weights, rows, strict=True)) / total for j in range(d)]
+        centred = [[row[j] - mean[j] for j in range(d)] for row in rows]
+        for i in range(d):
+            means[c, i] = float(mean[i])
+            for j in range(i + 1):
+                products = (weight * row[i] * row[j] for weight, row in zip(weights, centred, strict=True))
+                scatters[c, i, j] = scatters[c, j, i] = float(sum(products))
+    return counts, means, scatters
+
+
 def pca_rows(X, y, pairing=None):
     """Rows minus the mean of all rows (STAT 841, principal component analysis)."""
     mean = sum(X) / len(X)

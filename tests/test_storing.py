@@ -46,7 +46,9 @@ def test_scalars_keep_their_types(value):
 
 
 def test_dataclasses_of_passes():
-    moments = ClassMoments(np.array(["a", "bc"]), np.array([3.0, 4.0]), np.array([3, 4]), np.eye(2), np.ones((2, 2, 2)), np.eye(2))
+    moments = ClassMoments(
+        np.array(["a", "bc"]), np.array([3.0, 4.0]), np.array([3, 4]), np.eye(2), np.ones((2, 2, 2)), np.eye(2)
+    )
     for value in (PassResult(moments, None), Work(1, 2, 3), (moments, [Sums((np.eye(2),), None, np.eye(2))])):
         assert same(decode(encode(value)), value)
 

@@ -100,8 +100,8 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
         if not (values > 0).all():
             raise InputError(
                 f"Quadratic discriminant analysis needs {len(values)} directions in which the rows of class {label!s} "
-                f"vary, and its {n:g} rows vary in {np.count_nonzero(varying)}: take fewer components, or give reg_param "
-                "above 0."
+                f"vary, and its {n:g} rows vary in {np.count_nonzero(varying)}: take fewer components, or give "
+                "reg_param above 0."
             )
         roots.append(vectors / np.sqrt(values))
         log_determinants.append(np.log(values).sum())

@@ -40,7 +40,9 @@ def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> lis
     Pooled ones have the sum of the scatters of the part alone, see `weights_of_parts`.
     """
     parts = np.arange(n_parts * len(classes)).reshape(n_parts, -1)
-    return [replace(cells.select(part).summed() if cells.pooled else cells.select(part), classes=classes) for part in parts]
+    return [
+        replace(cells.select(part).summed() if cells.pooled else cells.select(part), classes=classes) for part in parts
+    ]
 
 
 def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by_counts: bool) -> NDArray[np.float64]:
