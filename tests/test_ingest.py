@@ -202,7 +202,7 @@ def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
     else:
         place = f"{told}{',' * (',' in told)} of {tmp_path}/a.csv"
         assert notes[-1] == f"Labels are taken from {place}, since none was named. Name another with --label."
-        unnamed = [f"The first line of {tmp_path}/a.csv is taken for a row: it has no names of columns."]
+        unnamed = [f"The first line of {tmp_path}/a.csv is read as a row, since it has no names of columns."]
         assert notes[:-1] == (unnamed if text[0].isdigit() else [])
         assert manifest["labels"] == told and manifest["labels_guessed"]
 

@@ -308,8 +308,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer = run.config.reducer(method, n_components or stored)
     if n_components is not None and n_components < stored and not reducer._nested:
         raise InputError(
-            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and those of fewer "
-            "are no part of these. Fit it anew for fewer."
+            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and a fit for "
+            "fewer has other ones. Run it with fewer."
         )
     with reading_own(run.path(group), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):

@@ -24,7 +24,7 @@ PROCESS_BASE = 384 << 20
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
 MOST_ALIKE = 4
-"""So many passes of one name, or more, are counted."""
+"""More passes of one name than three are shown by their number."""
 
 
 def counted_names(names: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from mmpca_dist.tables.readers.named_columns import ColumnRows
 
 MAGIC, STREAM, FEATHER_1 = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 MAX_WIDTH = 1 << 30
-"""Of columns without a fixed width in bits."""
+"""The width, in bits, that stands for columns without a fixed one."""
 SMALLER = "Write it again with smaller record batches"
 
 
