@@ -21,7 +21,6 @@ from mmpca_dist.stores.checksums import from_json, to_json
 from mmpca_dist.tables.changes import Watch
 
 pytestmark = pytest.mark.usefixtures("no_report")
-KINDS = ("zarr", "parquet", "npz", "csr")
 
 
 def first_file(uri):
@@ -67,8 +66,9 @@ def changing(patch, module, name, change, path):
     patch.setattr(module, name, changed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("change", "kind"), [(longer, "zarr"), (removed, "zarr"), (rewritten, "parquet"), (longer, "npz"), (removed, "csr")]
+)
 def test_a_run_ends_with_what_changed(change, kind, tmp_path, monkeypatch):
     uri = write(kind, tmp_path / "rows", X, Y)
     path = first_file(uri)

@@ -137,7 +137,7 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
         try:
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
-                members = npz_members(names, features, label, label_required, uri)
+                members = _npz_members(names, features, label, label_required, uri)
                 _refuse_oversized(archive.zip, [name for name in (*members, "format") if name in names], uri)
                 y = archive[label] if label in members else None
                 if features in members:
@@ -155,12 +155,12 @@ def _refuse_oversized(archive: zipfile.ZipFile, members: Collection[str], uri: s
     for name in members:
         info = archive.getinfo(f"{name}.npy")
         total += info.file_size
-        refuse_larger(total, uri, f"Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr")
+        refuse_larger(total, uri, "Save its arrays as .npy files, which are read piece by piece")
         with archive.open(info) as stream:
             NpyHeader.read(stream, f"{name!r} of {uri}").refuse_longer_than(info.file_size, f"{name!r} of {uri}")
 
 
-def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
+def _npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
     """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels."""
     rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
     members = (*rows, label) if label_required or label in names else rows
@@ -172,7 +172,7 @@ def npz_members(names: list[str], features: str, label: str, label_required: boo
     return members
 
 
-def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
+def _csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
     """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
     try:
         form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
@@ -190,7 +190,7 @@ def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int,
 
 def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
     data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
-    size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    size = _csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
     check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
     check_index_type(indices.dtype, uri)
     check_row_ends(indptr, size[0], len(data), len(indices), uri)
