@@ -128,24 +128,29 @@ def test_rows_keep_their_type(tmp_path, chunk_bytes):
     assert read_back(folder / "b.zarr")[0].dtype == np.float32
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["1", "2", "1"], [1, 2, 1]),
-        (["+1", "-1", "-1"], [1, -1, -1]),
-        (["1.0", "2.0", "1"], [1, 2, 1]),
-        (["9007199254740993", "1", "1"], [9007199254740993, 1, 1]),
-        (["1", "two", "1"], ["1", "two", "1"]),
-        ([" a", '"b, c"', "a "], ["a", "b, c", "a"]),
-        (["y", "n", "y"], ["y", "n", "y"]),
-        (["NA", "nan", "x"], ["NA", "nan", "x"]),
-    ],
-)
-def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path, labels, expected):
-    lines = [f"{i + 2.5},{i * 3 - 7},{label}" for i, label in enumerate(labels)]
-    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
-    ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
-    assert read_back(tmp_path / "a.zarr")[1].tolist() == expected
+LABELS = [
+    (["1", "2", "1"], [1, 2, 1]),
+    (["+1", "-1", "-1"], [1, -1, -1]),
+    (["1.0", "2.0", "1"], [1, 2, 1]),
+    (["9007199254740993", "1", "1"], [9007199254740993, 1, 1]),
+    (["1", "two", "1"], ["1", "two", "1"]),
+    ([" a", '"b, c"', "a "], ["a", "b, c", "a"]),
+    (["y", "n", "y"], ["y", "n", "y"]),
+    (["NA", "nan", "x"], ["NA", "nan", "x"]),
+    (["01", "1", "1"], ["01", "1", "1"]),  # numbers that are written otherwise are other labels
+    (["1_0", "10", "10"], ["1_0", "10", "10"]),
+    (["\u0661", "1", "1"], ["\u0661", "1", "1"]),
+    (["9007199254740993", "9007199254740992.0", "1"], [9007199254740993, 9007199254740992, 1]),
+    (["1", "1.0", "+1", "1e0", "2"], [1, 1, 1, 1, 2]),  # but for a sign, a point and an exponent
+]
+
+
+def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path):
+    for labels, expected in LABELS:
+        lines = [f"{i + 2.5},{i * 3 - 7},{label}" for i, label in enumerate(labels)]
+        (tmp_path / "a.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        ingest(tmp_path / "a.csv", tmp_path / "a.zarr", overwrite=True)
+        assert read_back(tmp_path / "a.zarr")[1].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -196,11 +201,10 @@ def test_a_label_column_of_parquet_that_was_guessed_is_told(tmp_path, table):
     X, y = table
     pq.write_table(pa.table({"a": X[:, 0], "y": y}), tmp_path / "a.parquet")
     notes = []
-    ingest(tmp_path / "a.parquet", tmp_path / "a.zarr", note=notes.append)
+    for number, (source, label) in enumerate((("a.parquet", None), ("a.parquet", "y"), ("bundled:iris", None))):
+        source = source if ":" in source else tmp_path / source
+        ingest(source, tmp_path / f"{number}.zarr", note=notes.append, label=label)
     assert len(notes) == 1 and "column 'y'" in notes[0]
-    ingest(tmp_path / "a.parquet", tmp_path / "b.zarr", note=notes.append, label="y")
-    ingest("bundled:iris", tmp_path / "c.zarr", note=notes.append)
-    assert len(notes) == 1
 
 
 def test_a_group_is_not_there_before_it_is_complete(tmp_path, memory):

@@ -79,6 +79,7 @@ def test_killed_as_it_replaces_a_group_on_a_disk(tmp_path, way):
     assert seen.count(None) == 1 and {0, 1} < set(seen)
 
 
+@pytest.mark.e2e
 def test_killed_as_it_writes_a_new_group_on_a_disk(tmp_path):
     seen, place = [], tmp_path / "a.zarr"
     for last in range(MOST):
@@ -95,6 +96,7 @@ def test_killed_as_it_writes_a_new_group_on_a_disk(tmp_path):
     assert {None, 1} == set(seen)
 
 
+@pytest.mark.e2e
 def test_what_was_written_since_the_kill_is_not_replaced(tmp_path):
     """Nor is the group that would have been put back lost."""
     place = tmp_path / "a.zarr"

@@ -112,25 +112,6 @@ def test_bytes_that_are_no_text_are_refused():
         normalize_labels(np.asarray([b"a", b"\xff"]), "here")
 
 
-@pytest.mark.parametrize(
-    ("cells", "classes"),
-    [
-        (["01", "1"], ["01", "1"]),
-        (["1_0", "10"], ["10", "1_0"]),
-        (["\u0661", "1"], ["1", "\u0661"]),
-        (["9007199254740993", "9007199254740992.0"], [9007199254740992, 9007199254740993]),
-        (["1", "1.0", "+1", "1e0"], [1]),
-    ],
-)
-def test_numbers_that_are_written_otherwise_are_other_labels(cells, classes, tmp_path):
-    """Of CSV; a sign, a point, and an exponent make no difference."""
-    lines = [f"{i},{cell}\n" for i, cell in enumerate(cells * 2)]
-    (tmp_path / "a.csv").write_text("a,label\n" + "".join(lines), encoding="utf-8")
-    ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
-    dataset = open_dataset(tmp_path / "a.zarr")
-    assert np.unique(dataset.read_labels(0, dataset.n_rows)).tolist() == classes
-
-
 def test_folders_of_other_digits_are_other_labels(tmp_path):
     for name in ("01", "1"):
         (tmp_path / f"label={name}").mkdir()

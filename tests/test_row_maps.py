@@ -300,9 +300,8 @@ def test_transformers_take_what_others_hold_and_stay_lazy(model):
     assert make_pipeline(clone(model), MarginPCA(2)).fit(rows, Y).transform(rows).shape == (300, 2)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
+def test_mistaken_parameters():
+    for model, message in (
         (RandomFourierFeatures(0), "n_components=0 must be a whole number from 1 to 100000"),
         (RandomFourierFeatures(3, gamma=-1), r"gamma=-1 must be scale, or a number above 0\.$"),
         (RandomFourierFeatures(3, gamma="scales"), r"gamma='scales' must be .* Did you mean 'scale'\?"),
@@ -312,11 +311,9 @@ def test_transformers_take_what_others_hold_and_stay_lazy(model):
             "gamma is a parameter of rbf and laplacian and poly, and",
         ),
         (NystroemFeatures(301), "nystroem takes 301 landmarks"),
-    ],
-)
-def test_mistaken_parameters(model, message):
-    with pytest.raises(InputError, match=message):
-        model.fit(X)
+    ):
+        with pytest.raises(InputError, match=message):
+            model.fit(X)
 
 
 def test_all_maps_are_registered_and_described():
