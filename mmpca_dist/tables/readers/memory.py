@@ -172,12 +172,9 @@ def _npz_members(names: list[str], features: str, label: str, label_required: bo
     return members
 
 
-def _csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
-    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
-    try:
-        form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
-    except (ValueError, SystemError) as error:  # several texts, or numbers of no characters
-        raise InputError(f"The array 'format' of {uri} is no text; it must be 'csr'.") from error
+def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
+    form = str(archive["format"].astype(str)) if "format" in archive.files else "csr"
     if form != "csr":
         raise InputError(
             f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "
@@ -185,12 +182,7 @@ def _csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int
         )
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
-    return int(shape[0]), int(shape[1])
-
-
-def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
-    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
-    size = _csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    size = int(shape[0]), int(shape[1])
     check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
     check_index_type(indices.dtype, uri)
     check_row_ends(indptr, size[0], len(data), len(indices), uri)
