@@ -28,7 +28,7 @@ def parquet(folder, labels, column=pa.array):
     return str(folder / "a.parquet")
 
 
-def zarr_text(folder, labels, group="y"):
+def zarr_text(folder, labels):
     root = zarr.open_group(str(folder / "a.zarr"), mode="w")
     root.create_array("X", data=X)
     root.create_array("y", shape=(8,), dtype=str)[...] = np.asarray(labels, dtype=object)

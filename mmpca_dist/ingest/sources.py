@@ -33,11 +33,6 @@ class Selection:
     missing_chunks: str = "refuse"
 
     @property
-    def label_name(self) -> str | None:
-        """The name of the label, for formats whose columns have no numbers."""
-        return None if self.label is None else str(self.label)
-
-    @property
     def columns(self) -> list[str]:
         """The columns of names that are written along with the rows."""
         return [*([] if self.unlabelled else [LABELS]), *self.keep]
@@ -62,7 +57,7 @@ class Selection:
         return open_dataset(
             uri,
             features=self.features,
-            label=self.label_name,
+            label=None if self.label is None else str(self.label),
             drop=[*self.drop, *drop],
             beside=dict.fromkeys(self.keep, "--keep"),
             missing_chunks=self.missing_chunks,
