@@ -18,7 +18,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, grain_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
@@ -140,6 +140,8 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
                 members = _npz_members(names, features, label, label_required, uri)
                 _refuse_oversized(archive.zip, [name for name in (*members, "format") if name in names], uri)
                 y = archive[label] if label in members else None
+                if y is not None:
+                    check_label_type(y.dtype, y.size, f"{label!r} of {uri}")
                 if features in members:
                     return ArrayDataset(archive[features], y, uri)
                 return _csr_of(archive, y, uri)
