@@ -145,9 +145,8 @@ def test_distinct_labels_that_do_not_fit():
 def test_the_format_of_a_matrix_is_one_text(tmp_path):
     csr = {"data": np.ones(1), "indices": np.zeros(1, "i4"), "indptr": np.array([0, 1, 1]), "shape": np.array([2, 2])}
     npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=np.array(["csr", "csc"]))
-    for attempt in (open_dataset, lambda source: ingest(source, tmp_path / "b.zarr")):
-        with pytest.raises(InputError, match="The array 'format' of"):
-            attempt(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=r"a\.npz holds a matrix in .* form"):
+        open_dataset(tmp_path / "a.npz")
     npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=npy("()", 16 * MIB, "<U4000000"))
     with memory_limits.within(4 * MIB, "the test"), pytest.raises(InputError, match=r"a\.npz takes 16"):
         open_dataset(tmp_path / "a.npz")
