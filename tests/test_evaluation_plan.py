@@ -62,7 +62,7 @@ def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
         compute={"memory_limit": "100MiB"},
     )  # fmt: skip
-    told = r"The plan needs .* 200.00 MiB \(2 workers x 100.00 MiB\) are allowed. .*Fewer folds"
+    told = r"The plan needs .* 200.00 MiB \(2 workers x 100.00 MiB\) are allowed. .*fewer columns, classes, folds"
     with pytest.raises(PlanError, match=told):
         scored(config)
     assert not storage.exists(str(tmp_path / "out"))

@@ -202,16 +202,6 @@ def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path
     assert more.search.products > 100 * wide.search.products
 
 
-@pytest.mark.slow
-def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
-    config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **searching(max_queries=2000),
-        compute={"workers": 1, "memory_limit": "2GiB"},
-    )  # fmt: skip
-    plan, *_ = planned_and_done(config)
-    assert not plan["search"]["in_memory"]
-
-
 def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):
     """Rows are there twice while they are sorted, and may take half of what is allowed."""
     dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")

@@ -20,12 +20,11 @@ from helpers.refreshing import (
     state,
     write,
 )
-from helpers.resuming import rewrite_json
 from helpers.runs import Recorder
 from helpers.transforming import write_npz, write_zarr
 
 from mmpca_dist import load_moments
-from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.arrivals import arrivals
 
@@ -133,15 +132,6 @@ def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
         with pytest.raises(OutputError, match=message):
             refreshed(given, inbox, output)
         assert state(output) == before
-
-
-@pytest.mark.e2e
-def test_too_little_memory_is_told_before_the_pass(tmp_path):
-    base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X, Y))
-    rewrite_json(tmp_path / "base" / "run.json", '"2GiB"', '"1MiB"')
-    with pytest.raises(PlanError, match=r"needs .* of memory .* are allowed"):
-        refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
-    assert not (tmp_path / "live").exists()
 
 
 @pytest.mark.e2e

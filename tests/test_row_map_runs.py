@@ -343,18 +343,6 @@ def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
     assert units.max() * 2000 * 4 <= 64 << 20
 
 
-@no_report
-@pytest.mark.e2e
-def test_the_fit_of_maps_stays_within_the_plan(tmp_path):
-    uri = "synthetic:gaussian?n=60000&d=16&seed=1"
-    config = make_config(
-        tmp_path / "out", uri, methods=["pca", "m-pca0"], n_components=2, project={"methods": []}, precision="single",
-        dataset={"uri": uri, "maps": [{"name": "nystroem", "n_components": 400}]},
-    )  # fmt: skip
-    results = run(config)
-    assert max(results["maps"]["memory"], results["reduce"]["memory"]) <= results["plan"]["memory"]
-
-
 @pytest.mark.parametrize(
     ("maps", "expected"),
     [

@@ -13,7 +13,7 @@ from helpers.runs import Recorder
 from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
@@ -194,17 +194,6 @@ def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
             TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "dest"))
         )
     assert [path.name for path in (tmp_path / "dest").iterdir()] == ["pca.zarr"]
-
-
-@pytest.mark.e2e
-def test_too_little_memory_is_told_before_the_pass(tmp_path):
-    """As for runs, with both numbers."""
-    uri = write_npz(tmp_path / "rows.npz", X, Y)
-    fitted = fit(tmp_path, uri)
-    rewrite_json(tmp_path / "fitted" / "run.json", '"2GiB"', '"1MiB"')
-    with pytest.raises(PlanError, match=r"needs .* of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
-        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
-    assert not (tmp_path / "dest").exists()
 
 
 def many_chunks(folder, n_chunks=40):
