@@ -13,7 +13,6 @@ from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest_table import IngestConfig
 
@@ -92,15 +91,7 @@ def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
 @pytest.mark.parametrize(
     ("model", "given", "expected"),
     [
-        (
-            IngestConfig,
-            {"source": "a.csv"},
-            "The key 'destination' is missing. Add it, such as 'destination: table.zarr'.",
-        ),
         (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
-        (IngestConfig, {"source": "a", "destination": "b", "layout": "dens"}, "(found 'dens'). Did you mean 'dense'?"),
-        (TransformConfig, {"output": 1, "dataset": "a", "destination": "b"}, "output must be text"),
-        (TransformConfig, None, "There must be keys and values (found None)."),
         (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
         (RunConfig, "x", "There must be keys and values (found 'x')."),
     ],

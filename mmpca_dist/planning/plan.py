@@ -32,11 +32,10 @@ def counted_names(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class PassPlan:
-    """One pass over rows: bytes read, operations, and the expected seconds."""
+    """One pass over rows: bytes read, and the expected seconds."""
 
     name: str
     bytes: int
-    operations: float
     seconds: float
 
 
@@ -115,10 +114,6 @@ class Plan:
         return sum(each.bytes for each in self.passes)
 
     @property
-    def operations(self) -> float:
-        return sum(each.operations for each in self.passes)
-
-    @property
     def memory_limit(self) -> int:
         """The limit of a worker, or of this process with threads."""
         return self.resources.memory_limit * (self.resources.workers if self.resources.in_process else 1)
@@ -145,7 +140,6 @@ class Plan:
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
-            ("operations", "" if self.fits else f"{self.operations:.2g}"),
             ("pairs to compare", "" if self.search is None or self.fits else f"{self._bound} {self.search.pairs:.2g}"),
             ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
             ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),

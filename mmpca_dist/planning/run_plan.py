@@ -202,7 +202,7 @@ def plan_moments(
         reducing = rows.reducing(n_own_classes, scatters=scatters)
         memory = max(memory, reducing + dataset.resident_bytes)
         passes.append(rows.plan("moments", 1.0 * dataset.nnz * d))
-    sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
+    sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "seconds"))
     return Plan(
         passes=[PassPlan("moments of the new rows", *sums)],
         spans=sum(len(spans) for _, spans, _ in parts),
