@@ -120,6 +120,7 @@ def test_runs_take_the_settings_of_the_search(tmp_path, limits):
     np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, fitted.components_)
 
 
+@pytest.mark.e2e
 def test_runs_on_published_tables(real_data, real_path, tmp_path):
     """Ionosphere as published and colon, wide: double precision, against the difference rows."""
     for name in ("ionosphere_raw", "colon"):

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 
 @pytest.fixture
 def config_file(tmp_path):

@@ -12,7 +12,7 @@ from helpers.resuming import rewrite_json
 from helpers.runs import Recorder
 from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
-from mmpca_dist import load_model, open_dataset, run
+from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
@@ -237,16 +237,6 @@ def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
     rewrite_json(tmp_path / "fitted" / "run.json", '"threads"', '"local"')
     with pytest.raises(InputError, match="memory of this process"):
         transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/dest"))
-
-
-def test_projected_rows_in_object_storage(fitted, tmp_path):
-    uri = write_npz(tmp_path / "rows.npz", X, Y)
-    transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
-    stored = open_dataset("memory://tests-transforming/new/projected/pca.zarr")
-    np.testing.assert_array_equal(stored.read_labels(0, N), Y)
-    other = write_npz(tmp_path / "other.npz", X)
-    with pytest.raises(OutputError, match=r"already holds a different run: its dataset.uri is .*rows.npz"):
-        transform(TransformConfig(output=fitted, dataset=other, destination="memory://tests-transforming/new"))
 
 
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
