@@ -238,16 +238,7 @@ def test_twenty_thousand_classes_are_planned(shape, direct_bytes, splits, limits
     assert plan.memory < 1.5 * (1 << 30)
 
 
-@pytest.mark.parametrize(
-    ("splits", "told"),
-    [
-        ({"splits": "folds", "folds": 3}, r"qda.*Fewer folds \(evaluation\.folds\) need less\.$"),
-        ({"splits": "shares", "count": 1}, r"The scatter of each class is for 'qda': fisher and lda .* their sum\.$"),
-    ],
-)
-def test_a_plan_that_is_too_large_for_its_classes_says_so(splits, told, limits, tmp_path):
-    plan = plan_of(tmp_path, (20_000, 160, 5000), limits, 0, classifiers=["fisher", "qda"], **splits)
-    with pytest.raises(PlanError, match=told) as refused:
+def test_a_plan_that_is_too_large_for_its_classes_says_so(limits, tmp_path):
+    plan = plan_of(tmp_path, (20_000, 160, 5000), limits, 0, classifiers=["fisher", "qda"], splits="folds", folds=3)
+    with pytest.raises(PlanError, match=r"fewer columns, classes, folds or windows, no margins .* or no qda\.$"):
         plan.refuse_if_too_large()
-    assert "fewer columns or fewer classes" in str(refused.value)
-    assert "chunks" not in str(refused.value)

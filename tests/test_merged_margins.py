@@ -107,7 +107,8 @@ def test_sparse_rows_are_divided_alone_and_the_record_says_so(monkeypatch, tmp_p
             ClassifierSection(name="svm"), rows[train], y[train], rows[~train], y[~train]
         )
         np.testing.assert_allclose(record["margins"][0]["minimum"], min(expected), rtol=1e-4)
-        assert [note.endswith("Their means are not subtracted, as they are from reduced rows.") for note in record["notes"]] == [True]
+        (note,) = record["notes"]
+        assert note.endswith("Their means are not subtracted, as they are from reduced rows.")
 
 
 @pytest.mark.parametrize("direct", [False, True])

@@ -140,12 +140,11 @@ def test_columns_and_random_directions_beside_solvers_in_passes(kind, others, st
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", FORMED)
-@pytest.mark.parametrize("kind", ["krylov", "nystroem"])
-def test_solvers_in_passes_are_refused_by_the_plan(method, kind, tmp_path):
-    config = config_of(tmp_path / "out", "bundled:digits", methods=["pca", method], solver={"kind": kind})
-    with pytest.raises(InputError, match=f"solver='{kind}' never forms a scatter, and '{method}' needs it"):
-        preview(config)
+def test_solvers_in_passes_are_refused_by_the_plan(tmp_path):
+    for method, kind in zip(FORMED, ["krylov", "nystroem", "krylov"], strict=True):
+        config = config_of(tmp_path / "out", "bundled:digits", methods=["pca", method], solver={"kind": kind})
+        with pytest.raises(InputError, match=f"solver='{kind}' never forms a scatter, and '{method}' needs it"):
+            preview(config)
     assert not (tmp_path / "out").exists()
 
 
