@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
-from helpers.operators import Here
 from helpers.samples import labelled, largest_angle, random_start
 from scipy.stats import spearmanr
 
@@ -23,6 +22,7 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -86,7 +86,7 @@ def rows_of(rng, n, d, n_classes, decay, sparse):
 
 def in_passes(X, y, made, k, precision):
     """Return statistics from passes that begin with random vectors: a sample of all rows would know the answer."""
-    rows = Rows.of(rows_in_memory(X, y, "X"), Here(1), spans=spans_of(np.asarray([0, X.shape[0]])))
+    rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), spans=spans_of(np.asarray([0, X.shape[0]])))
     solver = SolverOptions("krylov", 2, made, 0.0)
     return statistics_in_passes(rows, Needs(n_components=k), solver, precision=precision)
 

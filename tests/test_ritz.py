@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from helpers.operators import Here
 from helpers.samples import largest_angle
 from scipy.stats import binom
 
@@ -23,6 +22,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import approximation
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import ClassWeighting
@@ -108,7 +108,7 @@ def make_case(seed, patch):
     patch.setattr(LIMITS, "start_rows", 0)
     patch.setattr(LIMITS, "start_class_rows", 2)
     patch.setattr(block_passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
-    dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Here(1)
+    dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Threads(1)
     statistics = statistics_in_passes(
         Rows.of(dataset, here, spans=spans),
         Needs(frozenset({ClassWeighting.OTHERS if variant == "m-pca0" else ClassWeighting.EQUAL}), n_components=K),

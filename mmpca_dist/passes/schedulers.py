@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -74,14 +75,28 @@ class Threads(Scheduler):
                 on_done(result)
 
         try:
-            if len(done) == 1:  # threads for one task cost more than a pass over few rows
-                with Callback(posttask=posttask):
-                    return dask.local.get_sync(graph, [root, *done])[0]
+            if len(done) == 1 or self.n_threads == 1:  # a pool and a plan cost more than a pass over few rows
+                return _in_turn(graph, root, keys, on_done)
             # A pool of its own is waited for, be it after an error or an interrupt: no task writes or reads later.
             with ThreadPoolExecutor(self.n_threads) as pool, Callback(posttask=posttask):
                 return dask.threaded.get(graph, [root, *done], pool=pool)[0]
         finally:
             release()
+
+
+def _in_turn(graph: Graph, root: str, done: set[str], on_done: Callable[[SpanDone], None]) -> Any:
+    """Compute the key ``root`` by one task after the other: each stands in the graph behind those it needs."""
+    users = Counter(needed for node in graph.values() for needed in node.dependencies)
+    results: dict[Any, Any] = {}
+    for key, node in graph.items():
+        results[key] = node({needed: results[needed] for needed in node.dependencies})
+        users.subtract(node.dependencies)
+        for needed in node.dependencies:
+            if not users[needed] and needed != root:
+                del results[needed]
+        if key in done:
+            on_done(results.pop(key))
+    return results[root]
 
 
 @dataclass(frozen=True)

@@ -69,16 +69,6 @@ def assert_applied(operator, X, y, blocks):
     assert operator.passes == 2
 
 
-class Here(Threads):
-    """Runs the tasks of a pass one after the other, without a plan: for tests of hundreds of fits."""
-
-    def compute(self, graph, root, done, on_done):
-        def result(key):
-            return graph[key]({needed: result(needed) for needed in graph[key].dependencies})
-
-        return result(root)
-
-
 URI = "synthetic:clusters?n=4000&d=30&k=6&classes=3&seed=7"
 
 
