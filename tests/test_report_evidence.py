@@ -74,19 +74,6 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps:
         check_picture(figure)
 
 
-@pytest.mark.e2e
-def test_gains_of_sweeps_are_on_a_logarithmic_axis_with_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = evidence_of("BM2PCA", [])
-    level, gain = drawn_sheet(monkeypatch, with_evidence(fit), "evidence").axes
-    assert (level.get_yscale(), gain.get_yscale()) == ("linear", "log")
-    np.testing.assert_array_equal(level.lines[0].get_ydata(), fit.bounds[:, 0])
-    np.testing.assert_array_equal(gain.lines[0].get_xdata(), np.arange(2, 21))
-    np.testing.assert_array_equal(gain.lines[0].get_ydata(), np.diff(fit.bounds[:, 0]))
-    assert [text.get_text() for text in gain.texts] == ["tolerance"]
-    low, high = gain.get_ylim()
-    assert low < 1e-3 < high and list(gain.lines[-1].get_ydata()) == [1e-3, 1e-3]
-
-
 @pytest.mark.parametrize(("classes", "entries"), [(ABC, [*ABC, "mean"]), (MANY, ["a class against the rest", "mean"])])
 @pytest.mark.e2e
 def test_few_classes_have_names_and_many_a_mean(
@@ -101,14 +88,6 @@ def test_few_classes_have_names_and_many_a_mean(
 
 
 @pytest.mark.e2e
-def test_a_fit_that_ran_out_of_sweeps_is_named() -> None:
-    done, stopped = (evidence_of(title, ABC, sweeps=n) for title, n in (("DONE", 200), ("STOPPED", 5)))
-    caption = evidence([], [done, stopped], {})[0].caption
-    assert "STOPPED: the last sweep still gained more than the tolerance." in caption
-    assert "DONE" not in caption
-
-
-@pytest.mark.e2e
 def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = with_evidence(evidence_of("BM2PCA", ABC, k=5, off=2))
     panels = drawn_sheet(monkeypatch, contents, "relevance").axes
@@ -119,10 +98,7 @@ def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch
         assert hollow.get_markerfacecolor() == "white" != active.get_markerfacecolor()
         assert level.get_ydata()[0] == pytest.approx(noise)
         assert max(hollow.get_ydata()) < noise < min(active.get_ydata())
-    assert (
-        "has switched off 6 of 15 components, 2 of the 5 in the model of each class."
-        in by_name(contents)["relevance"].caption
-    )
+    assert "BM2PCA has switched off 6 of 15 components." in by_name(contents)["relevance"].caption
 
 
 @pytest.mark.e2e
@@ -132,17 +108,6 @@ def test_of_many_models_the_first_have_a_panel(monkeypatch: pytest.MonkeyPatch) 
     panels = drawn_sheet(monkeypatch, contents, "relevance").axes
     assert [panel.get_title(loc="left") for panel in panels] == [f"BM2PCA: {name}" for name in names[:MOST_PANELS]]
     assert f"The first {MOST_PANELS} of {MOST_PANELS + 3} models are shown." in by_name(contents)["relevance"].caption
-
-
-@pytest.mark.e2e
-def test_captions_count_what_is_switched_off() -> None:
-    uneven = evidence_of("UNEVEN", MANY, k=5, off=2)
-    uneven.switched_off[0] = False
-    none, one = evidence_of("NONE", MANY, off=0), evidence_of("ONE", [], k=4, off=3)
-    caption = evidence([], [uneven, none, one], {})[1].caption
-    assert "UNEVEN has switched off 22 of 60 components, 0 to 2 of the 5 in the model of each class." in caption
-    assert "NONE has switched none off." in caption
-    assert caption.endswith("ONE has switched off 3 of 4 components.")
 
 
 @pytest.mark.e2e
@@ -263,6 +228,6 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> 
     assert "bm2pca: a model for each class, with so many components and on average that share" in legend(output)
     page = check_page((tmp_path / "out" / "report" / "index.html").read_text())
     off = int(model.switched_off_.sum())
-    assert off and f"has switched off {off} of 18 components" in page.text
+    assert off and f"has switched off {off} of 18 components." in page.text
     assert f"{100 * model.eigenvalues_.sum() / 3 / model.total_:.1f}% in 6" in page.text
     assert not NAN.search(page.text)
