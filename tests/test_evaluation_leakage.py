@@ -118,7 +118,7 @@ def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     assert {"medians", "neighbours", "from moments"} <= kinds
 
 
-@pytest.mark.parametrize(("d", "standardize"), [(6, True), (70, False)])
+@pytest.mark.parametrize(("d", "standardize"), [(6, True), pytest.param(70, False, marks=pytest.mark.e2e)])
 def test_rows_in_memory(d, standardize, tmp_path):
     """More rows than columns, and fewer."""
     X, y = labelled(60, d, 3, seed=7, separation=0.5)
@@ -161,6 +161,7 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     assert same <= {"medians", "precision"}  # no medians, and the same precision
 
 
+@pytest.mark.e2e
 def test_sparse_rows_by_a_solver_in_passes(tmp_path):
     _, X, y = counts_like_text(60, 8, 3, seed=4, dtype="float64", share=0.5)
     solver = {"kind": "krylov", "passes": 6, "oversampling": 5}
@@ -206,7 +207,7 @@ def assert_unchanged(fitted, again, n_parts, expected):
         assert all(hashes[number] == again[kind][number] for number in same), kind
 
 
-@pytest.mark.parametrize("merging", [True, False])
+@pytest.mark.parametrize("merging", [True, pytest.param(False, marks=pytest.mark.e2e)])
 def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
     """Folds of one group each: while the rows of a group are held out, nothing fitted depends on them."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)

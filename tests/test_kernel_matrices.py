@@ -88,6 +88,7 @@ def test_weights_of_rows_need_rows():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.e2e
 def test_every_check_of_scikit_learn_passes(kind, monkeypatch):
     monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
     no_kernel = {"check_estimators_dtypes": "its square matrix of random numbers is not positive semidefinite"}

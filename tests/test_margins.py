@@ -188,14 +188,6 @@ def test_records_of_a_split(names, shape):
         assert sum(record["histogram"]) == (~train).sum()
 
 
-def test_all_components_keep_all_distances():
-    """An orthonormal basis of all columns changes no distance: Wasserstein's is zero."""
-    X, y = labelled(120, 4, 2, seed=8)
-    part, items = items_of(X, y, np.arange(120) % 4 > 0, sizes=(4,))
-    for record in records_of(X, part, items, Classifiers([spec("svm"), spec("logistic")])):
-        assert record["wasserstein"] < 1e-5 * abs(record["quantiles"][-1])
-
-
 def test_which_classifiers_have_records():
     """Linear ones that are fitted to rows, sparse or not; else fisher; else lda. Without hyperplane there are none."""
     X, y = labelled(90, 5, 2, seed=9)

@@ -8,7 +8,6 @@ import zarr
 from helpers.evaluating import by_cell, config_of, scored, store
 from helpers.runs import Recorder, make_config, model_hash
 from helpers.samples import labelled
-from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.svm import LinearSVC
 
@@ -297,8 +296,3 @@ def test_a_report_of_penalties_alone_has_their_pictures_only(tmp_path):
     results = run(config)
     assert results["search"]["certificate"]["proved_exact"] == 1
     assert [figure["name"] for figure in results["report"]["figures"]] == [f"penalty-{k}" for k in (1, 2, 3, 4)]
-
-
-def test_its_parameters_survive_a_clone():
-    model = ProjectionPenaltyClassifier({"name": "ridge", "alpha": 2.0}, alphas=(1, 2), loss="hinge")
-    assert clone(model).get_params() == model.get_params()

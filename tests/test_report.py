@@ -114,7 +114,7 @@ def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.Monkey
         shown.append(([method.name for method in methods], data, dataset["classes"]))
         return [Figure("new", "New", "A new picture.", figures(report_contents())[0].png)]
 
-    methods = [method_result("pca"), method_result("new", sections=("new",))]
+    methods = [method_result("pca", sections=("agreement", "spectrum")), method_result("new", sections=("new",))]
     alone = [figure.name for figure in figures(report_contents(methods))]
     monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": Section("new", 100, draw, lambda *_: None)})
     assert [figure.name for figure in figures(report_contents(methods))] == alone, "it has no data to show"

@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
 
-from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.jobs.notes import arbitrary
-from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.pictures.drawing import distinct, plain
-from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.agreement import overlaps
 from mmpca_dist.report.sections.projections import _reach
@@ -24,26 +21,6 @@ def test_methods_with_one_component_have_no_curve() -> None:
     single = method_result("fisher", k=1, total=1.25)
     assert "spectrum" in {figure.name for figure in figures(report_contents([method_result(), single]))}
     assert "spectrum" not in {figure.name for figure in figures(report_contents([single]))}
-
-
-@pytest.mark.e2e
-def test_report_of_fitted_estimators() -> None:
-    rng = np.random.default_rng(3)
-    y = np.repeat(["left", "right"], 40)
-    X = rng.standard_normal((80, 6)) + (y == "left")[:, None]
-    fitted = [MarginPCA(3, variant="m-pca0").fit(X, y), FisherDiscriminant(1).fit(X, y)]
-    results = [
-        MethodResult(
-            name, name, METHODS[name], r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
-            r._active, r.total_, r.limit_, [3], len(r.eigenvalues_),
-        )
-        for name, r in zip(("m-pca0", "fisher"), fitted, strict=True)
-    ]  # fmt: skip
-    assert results[0].shares.sum() < 1
-    assert results[1].shares == pytest.approx([1])
-    contents = report_contents(results, classes=["left", "right"], rows=80)
-    page = check_page(render(contents, figures(contents)))
-    assert "agreement" in page.ids
 
 
 @pytest.mark.e2e

@@ -40,7 +40,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
     n_components : int, optional
         At most the rank of the images; by default the number of classes less one.
     kernel, gamma, degree, coef0
-        As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
+        As in ``KernelProjectionPenaltyClassifier``, but ``linear`` by default.
     weights : {"uniform", "heat", "cosine"}
         Between neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows where positive.
         They are computed from the rows themselves, whatever the kernel.
@@ -97,7 +97,6 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return 14
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
-        self._check_options()
         kept = _leading(images.coordinates, self.variance_share)
         Z = images.coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
@@ -114,6 +113,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return dual
 
     def _check_options(self) -> None:
+        super()._check_options()
         check_choice("weights", self.weights, WEIGHTS)
         if self.weights != "uniform" and self.kernel == "precomputed":
             raise InputError(
