@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.evaluating import auto, by_cell, config_of, scored, store
-from helpers.operations import artifacts_of
 from helpers.refreshing import PARTS, X, Y, refreshed, write
 from helpers.runs import Recorder, model_hash
 from helpers.samples import counts_like_text, labelled
@@ -24,17 +23,14 @@ from mmpca_dist.evaluation.component_rule import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
 from mmpca_dist.runs import evaluation_stages as stages
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.summary import lines
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
@@ -135,31 +131,20 @@ def test_a_classifier_of_two_classes_does_not_choose_for_three(tmp_path, no_repo
 
 def chosen_by_hand(config, X, y):
     """Return the number of components of each method, by fitting every method anew while each fold is held out."""
-    dataset = open_dataset(config.dataset.uri)
-    spans, wanted = make_spans(dataset), config.evaluation
-    splits = fold_splits(
-        Rows(
-            dataset=dataset,
-            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
-            spans=spans,
-            scheduler=Threads(1),
-        ),
-        wanted.folds,
-        seed=wanted.seed,
-    )
+    wanted = config.evaluation
+    rows = Rows.of(open_dataset(config.dataset.uri), Threads(1))
+    splits = fold_splits(rows, wanted.folds, seed=wanted.seed)
     judged = wanted.model_copy(update={"classifiers": [wanted.judge]})
     resolved = config.resolved(*X.shape).model_copy(update={"evaluation": judged})
     found = naive_evaluation.evaluate(X, y, splits, resolved)
     assert not any(close for *_, close in found.values()), "choose data whose decisions are no matter of rounding"
     parts, label = splits.codes(0, len(X), y)[0], wanted.judge.label
-    rows = [int(np.sum(parts == part)) for part in splits.held_out]
-    taken = {}
+    counts = [int(np.sum(parts == part)) for part in splits.held_out]
+    taken, folds = {}, range(len(counts))
     for method in config.labels:
-        errors = {
-            size: [found[fold, method, size, label][1] for fold in range(len(rows))] for size in resolved.n_components
-        }
-        size = by_hand(errors, rows)
-        taken[method] = min(found[fold, method, size, label][0] for fold in range(len(rows)))
+        errors = {size: [found[fold, method, size, label][1] for fold in folds] for size in resolved.n_components}
+        size = by_hand(errors, counts)
+        taken[method] = min(found[fold, method, size, label][0] for fold in folds)
     return taken
 
 
@@ -346,17 +331,3 @@ def test_the_command_says_what_was_chosen(mmpca, prefect_server, tmp_path):
     assert line in " ".join(CliRunner().invoke(cli, ["show", str(tmp_path / "out")]).output.split())
     code, _, errors = mmpca("run", path, "--set", "n_components=aut")
     assert code == 2 and "Did you mean 'auto'?" in " ".join(errors.split())
-
-
-@pytest.mark.e2e
-def test_the_flow_shows_what_was_chosen(prefect_server, tmp_path):
-    from mmpca_pipelines.fit import fit_flow
-
-    state = fit_flow(auto(tmp_path / "out"), return_state=True)
-    assert state.is_completed(), state.message
-    found = artifacts_of(state)
-    stages = {row["stage"]: row for row in json.loads(found["stages"])}
-    assert list(stages)[:3] == ["count", "plan", "choose"]
-    assert stages["choose"]["found"] == "pca: 3 components (one-standard-error rule, fisher, 5 folds)"
-    assert stages["choose"]["passes over the rows"] == "moments, score" and stages["solve"]["found"] == ""
-    assert Path(tmp_path / "out" / "report" / "choice.png").exists() and "figure-choice" in found

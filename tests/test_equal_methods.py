@@ -12,11 +12,8 @@ from scipy.stats import binom
 
 from mmpca_dist.evaluation.comparisons import SIGNIFICANT, corrected_t_test, sign_test
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 DRAWS = 20
@@ -75,12 +72,7 @@ class Found(NamedTuple):
 def dealt(design, n):
     """Return which rows train in each split, shape (J, n), of so many draws."""
     y = np.arange(n) % 2
-    dataset, scheduler = rows_in_memory(np.zeros((n, 1)), y, "rows"), Threads(1)
-    spans = make_spans(dataset)
-    rows = Rows(
-        dataset=dataset, census=take_census(dataset, spans, Tasks(scheduler=scheduler)), spans=spans,
-        scheduler=scheduler,
-    )  # fmt: skip
+    rows = Rows.of(rows_in_memory(np.zeros((n, 1)), y, "rows"), Threads(1))
     drawn = [design.splits(rows, seed) for seed in range(DRAWS)]
     return [np.concatenate([s.codes(0, n, y) != part for part in s.held_out]) for s in drawn]
 

@@ -68,10 +68,9 @@ def fitted_and_errors(config):
     return fitted.found, by_cell(records)
 
 
-def held_out_changed(X, y):
-    """Return rows and labels of which those of part b are others altogether."""
-    rng, chosen = np.random.default_rng(1), PARTS == "b"
-    X, y = X.copy(), y.copy()
+def changed(X, y, chosen=PARTS == "b"):
+    """Return rows and labels of which the chosen ones are others altogether."""
+    rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
     X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
     y[chosen] = rng.permutation(y[chosen])
     return X, y
@@ -99,7 +98,7 @@ def of_each(tmp_path, tables, *, held_out="b", sparse=False, **changes):
 
 def assert_blind(tmp_path, X, y, **settings):
     """Return the kinds of things that are the same, whatever is in part b."""
-    (fitted, errors), (again, others) = of_each(tmp_path, [(X, y), held_out_changed(X, y)], **settings)
+    (fitted, errors), (again, others) = of_each(tmp_path, [(X, y), changed(X, y)], **settings)
     assert fitted == again
     assert errors != others
     return set(fitted)
@@ -132,7 +131,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     np.save(tmp_path / "parts.npy", PARTS)
     rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
-    for number, table in enumerate([rows, held_out_changed(*rows)]):
+    for number, table in enumerate([rows, changed(*rows)]):
         evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": "b", "margins": False,
                       "classifiers": [NESTED, {"name": "svm", "C": "auto"}]}  # fmt: skip
         uri = store(tmp_path / f"{number}.npz", *table)
@@ -169,14 +168,6 @@ def test_sparse_rows_by_a_solver_in_passes(tmp_path):
 
 
 TIMES = np.random.default_rng(3).permutation(60)
-
-
-def changed(X, y, chosen):
-    """Return rows and labels of which the chosen ones are others altogether."""
-    rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
-    X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
-    y[chosen] = rng.permutation(y[chosen])
-    return X, y
 
 
 def by_column(tmp_path, tables, values, evaluation, methods):

@@ -216,11 +216,3 @@ def test_another_fit_refuses_what_the_first_would():
     model = ProjectionPenaltyClassifier(PCA(2).fit(X), loss="squared").fit(X, y)
     with pytest.raises(InputError, match="give n_components as a number"):
         model.set_params(reduction="bm2pca", n_components="auto").fit(X, y)
-
-
-def test_no_other_estimator_takes_auto():
-    from mmpca_dist import MarginPCA
-
-    X, y, _ = problem(40, 5, 2)
-    with pytest.raises(InputError, match="n_components='auto' must be a whole number of at least 1"):
-        MarginPCA(n_components="auto").fit(X, y)

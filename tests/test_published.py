@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from pathlib import Path
 
 import pytest
 from mmpca_paper import figures as luo_durrant
 
-import mmpca_dist
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.published import (
@@ -186,18 +184,3 @@ def test_sets_that_were_never_run_are_named_where_they_are_described():
     for name in NEVER_RUN:
         assert name in told
         assert "Never run" in (ROOT / "conf" / "paper" / f"{name}.yaml").read_text()
-
-
-def test_the_data_files_are_in_the_installed_package():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = settings["tool"]["setuptools"]["package-data"]["mmpca_dist"]
-    source, installed = ROOT / "mmpca_dist", Path(mmpca_dist.__file__).parent
-    packed = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
-    assert _data_files(source) == packed
-    configurations = {Path("conf") / path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}
-    assert _data_files(installed) == packed | (configurations if installed != source else set())
-
-
-def _data_files(folder):
-    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
-    return {path for path in files if path.suffix != ".py" and path.parent.name != "__pycache__"}

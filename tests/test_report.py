@@ -30,12 +30,8 @@ FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3,
 TRICKY: dict[str, Callable[[], ReportContents]] = {
     "nothing special": report_contents,
     "one component": lambda: report_contents([method_result(k=1), method_result("hsic", k=1)]),
-    "one component beside several": lambda: report_contents([method_result(k=1), method_result("lol", k=4)]),
     "one feature": lambda: report_contents([method_result(d=1, k=1), method_result("lol", d=1, k=1)]),
     "thirty classes": lambda: report_contents(classes=[f"c{i:02d}" for i in range(30)]),
-    "thirty classes, one component": lambda: report_contents(
-        [method_result(k=1)], classes=[f"c{i:02d}" for i in range(30)]
-    ),
     "fourteen long names": lambda: report_contents(
         classes=[f"Class {i} with a long, long, long name" for i in range(14)]
     ),
@@ -73,7 +69,6 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "rebuilt images, wide": lambda: with_rebuilt({"pca": [1]}, [1], ["a", NASTY, "$x^2", "a long name"], [2, 32]),
     "rebuilt images, tall": lambda: with_rebuilt({f"m{i}": [1, 3] for i in range(9)}, [1, 4], ["a"], [30, 3]),
     "margins": with_margins,
-    "margins of one method": lambda: with_margins([method_result()]),
     "margins of nine methods": lambda: with_margins([method_result(f"m{i}") for i in range(9)]),
     "margins of one pair": lambda: with_margins(pairs=1),
     "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),

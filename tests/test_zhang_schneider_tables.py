@@ -75,24 +75,17 @@ def test_a_mistake_is_named(written, changes, message, tmp_path, monkeypatch):
     assert str(stopped.value).startswith("Error: ")
 
 
-@pytest.mark.parametrize("text", ["runs: 1\nruns: 2", "[1, 2", "just words", ""])
-def test_a_file_that_is_no_configuration_is_named(tmp_path, text):
-    path = tmp_path / "table.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"table\.yaml"):
-        load_table(str(path))
-
-
-def test_absent_configurations_are_named():
+def test_what_is_no_configuration_of_a_table_is_named(written, tmp_path):
+    for text in ("runs: 1\nruns: 2", "[1, 2", "just words", ""):
+        (tmp_path / "none.yaml").write_text(text)
+        with pytest.raises(ConfigError, match=r"none\.yaml"):
+            load_table(str(tmp_path / "none.yaml"))
     with pytest.raises(ConfigError, match=r"There is no paper/zhang-schneider-bostn\. .* Did you mean '.*-boston'\?"):
         load_table("paper/zhang-schneider-bostn")
-
-
-@pytest.mark.parametrize("runs", ["0", "many", "2.5"])
-def test_the_number_of_runs_is_checked_as_that_of_the_configuration_is(written, runs):
     assert load_table(written(), "7").runs == 7
-    with pytest.raises(ConfigError, match=f"^--runs: runs must be a whole number of at least 1, .*'{runs}'"):
-        load_table(written(), runs)
+    for runs in ("0", "many", "2.5"):
+        with pytest.raises(ConfigError, match=f"^--runs: runs must be a whole number of at least 1, .*'{runs}'"):
+            load_table(written(), runs)
 
 
 def test_a_path_goes_before_a_name_in_the_folder(tmp_path, monkeypatch):
