@@ -25,8 +25,10 @@ PENALTY = {"name": "projection-penalty", "alpha": 5.0}
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
 @pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2", "bm2pca"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", pytest.param("hinge", marks=pytest.mark.e2e), pytest.param("squared", marks=pytest.mark.e2e)]
+)
 @pytest.mark.parametrize(("n", "d", "n_classes", "standardize"), [(90, 6, 3, True), (16, 30, 2, False)])
 def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize, reduction, loss, tmp_path):
     """On top of a method that moments determine, of one with a search, and of one that is itself fitted by sweeps."""

@@ -134,8 +134,7 @@ def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: p
     titles = [panel.get_title(loc="left") for panel in panels if panel.axison]
     assert titles == ["PCA: 1", "PCA: 2", "PCA: 3", "BM2PCA class ant: 1", "BM2PCA class ant: 2"]
     drawn = by_name(contents)
-    for name in ("loadings", "agreement"):
-        assert "here, components are those of the first class's model. Components that are" in drawn[name].caption
+    assert "here, components are those of the first class's model. Components that are" in drawn["loadings"].caption
     assert method.leading.shape == (2, 6)
     np.testing.assert_allclose(np.linalg.norm(method.directions(9), axis=1), 1)
 
@@ -199,7 +198,7 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> 
     methods = ["pca", "all-columns", {"name": "bm2pca", "tol": 0, "max_iter": 40}]
     run(make_config(output, str(tmp_path / "rows.npz"), methods=methods, n_components=[2, 6]))
     pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
-    assert {"evidence", "relevance", "loadings", "spectrum", "agreement", "projection"} <= set(pictures)
+    assert {"evidence", "relevance", "loadings", "spectrum", "projection"} <= set(pictures)
     model = load_model(output, "bm2pca")
     rows = {row["method"]: row for row in components(output)}
     assert rows["bm2pca"]["components"] == "6"
