@@ -122,7 +122,7 @@ def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.Monk
     np.testing.assert_allclose(each.lines[1].get_ydata(), [*mean[:3], np.nan])
     np.testing.assert_allclose(together.lines[1].get_ydata(), np.cumsum(mean))
     caption = by_name(contents)["spectrum"].caption
-    assert "BM2PCA has a model for each class against the rest" in caption
+    assert "BM2PCA: a model for each class against the rest" in caption
     assert "Components that are switched off are left out." in caption
 
 
