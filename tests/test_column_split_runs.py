@@ -59,7 +59,10 @@ def asked(output, uri, evaluation, **changes):
     return config_of(output, uri, **changes, dataset=dataset, evaluation=evaluation)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["groups", "windows", *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("shares of groups", "boundary"))],
+)
 @pytest.mark.parametrize("merged", [True, False])
 def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     """By merged moments, which medians and a search of neighbours need too, and of rows in memory."""

@@ -43,7 +43,7 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("classifiers", [["fisher", "naive-bayes"], ["fisher", "svm", {"name": "logistic", "C": 10}]])
 @pytest.mark.parametrize("splits", [{"splits": "folds", "folds": 3}, {"splits": "shares", "count": 2, "train": "2/3"}])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.e2e), 3])
 def test_of_few_rows_they_are_those_of_rows_in_memory(
     n_classes, splits, classifiers, standardize, monkeypatch, tmp_path
 ):
