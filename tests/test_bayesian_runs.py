@@ -17,6 +17,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.models.bayesian_margin.sweep import MarginSweep
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.tables.mapped_rows import mapped
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.row_maps.unit_length import UnitLength
 
 pytestmark = pytest.mark.usefixtures("no_report")
 BM2PCA = {"name": "bm2pca", "C": 10, "tol": 0, "max_iter": 4}
@@ -196,6 +199,15 @@ def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
     )
     again = zarr.open_array(f"{done['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(again, load_model(str(tmp_path / "plain"), "pca").transform(unit), atol=1e-5)
+
+
+def test_mapped_rows_have_a_fingerprint_of_their_own_and_rows_of_zeros_stay():
+    X = np.array([[3.0, 4.0], [0.0, 0.0]])
+    rows = rows_in_memory(X, np.array([0, 1]), "X")
+    unit = mapped(rows, [UnitLength()])
+    np.testing.assert_allclose(unit.read_rows(0, 2), [[0.6, 0.8], [0, 0]])
+    assert unit.fingerprint() != rows.fingerprint() and mapped(rows, []) is rows
+    assert X[0, 0] == 3.0
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 import naive_evaluation
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers.evaluating import auto, by_cell, config_of, scored, store
 from helpers.refreshing import PARTS, X, Y, refreshed, write
 from helpers.runs import Recorder, model_hash
@@ -31,7 +30,6 @@ from mmpca_dist.runs import evaluation_stages as stages
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.summary import lines
 from mmpca_dist.stores import storage
-from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
 
@@ -315,19 +313,3 @@ def test_it_works_on_an_object_store_url(no_report):
     config = auto("memory://bucket/chosen")
     assert chosen(run(config)) == {"pca": 3}
     assert storage.exists("memory://bucket/chosen/splits/00004.json")
-
-
-@pytest.mark.e2e
-def test_the_command_says_what_was_chosen(mmpca, prefect_server, tmp_path):
-    path = tmp_path / "my.yaml"
-    path.write_text(f"{{dataset: {{uri: 'bundled:iris'}}, methods: pca, n_components: auto, output: {tmp_path}/out}}")
-    planned = CliRunner().invoke(cli, ["plan", str(path)], catch_exceptions=False)
-    assert "choose: moments" in planned.output
-    code, printed, errors = mmpca("run", path)
-    assert code == 0, errors
-    assert "pca: 3 components (one-standard-error rule, fisher, 5 folds)" in printed
-    line = "components: chosen for each method by the one-standard-error rule, fisher, 5 folds"
-    assert line in " ".join(printed.split())
-    assert line in " ".join(CliRunner().invoke(cli, ["show", str(tmp_path / "out")]).output.split())
-    code, _, errors = mmpca("run", path, "--set", "n_components=aut")
-    assert code == 2 and "Did you mean 'auto'?" in " ".join(errors.split())
