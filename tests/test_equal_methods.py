@@ -134,7 +134,7 @@ designs = pytest.mark.parametrize("design", FEW_TRAIN + MANY_TRAIN, ids=lambda d
     "design", [*MANY_TRAIN, Design("9/10", 50)], ids=lambda design: f"{design.share} {design.count}"
 )
 def test_of_few_rows_equal_methods_differ_in_up_to_a_tenth_of_tables(design):
-    """As verdicts warn; folds that are dealt once, and shares of a half, keep the level."""
+    """As docs/evaluation.md warns; folds that are dealt once, and shares of a half, keep the level."""
     found = compared(TINY, design, True)
     print(TINY, design, found)
     assert at_most(found.rejected, TINY.tables, 0.05 if design in (Design("1/2", 20), Design("folds", 1)) else 0.1)

@@ -142,7 +142,9 @@ def evaluated(folder, rows, kind, monkeypatch, **settings):
         return by_cell(scored(config)[0]), pooled
 
 
-@pytest.mark.parametrize("kind", SPLITS)
+@pytest.mark.parametrize(
+    "kind", ["folds", *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("shares", "groups", "time"))]
+)
 def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, monkeypatch, tmp_path):
     """So do the rows in memory, and other chunks."""
     rows = rows_of_many_classes()

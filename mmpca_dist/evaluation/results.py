@@ -28,6 +28,8 @@ class Evaluation:
     reference: str
     """The method that the others are tested against."""
     table: ErrorTable
+    baselines: list[float]
+    """For each split, percent of errors of always naming the largest class of the training rows."""
     margins: list[dict[str, Any]] = field(default_factory=list)
     """For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
     columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%), ``histogram``
@@ -38,8 +40,6 @@ class Evaluation:
     """Likewise."""
     published: str | None = None
     """Data set whose published figures the report shows next to the own ones."""
-    baselines: list[float] = field(default_factory=list)
-    """For each split, percent of errors of always naming the largest class of the training rows."""
     notes: list[str] = field(default_factory=list)
     """Warnings, shown at the top."""
     margin_rows: str = "the rows held out"
@@ -48,8 +48,6 @@ class Evaluation:
     """Whether reductions, and margins before them, are of standardised columns."""
     unreduced: frozenset[str] = frozenset()
     """Methods that keep all columns, whatever number of components is asked for."""
-    folds_dealt: int = 0
-    """How often random folds were dealt; 0 for other splits."""
     own_units: frozenset[str] = frozenset()
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)
@@ -74,11 +72,8 @@ class Evaluation:
 
     @property
     def baseline(self) -> float:
-        """Percent of errors of always naming the largest class: of the rows held out, or without these of all rows."""
-        if self.baselines:
-            return sum(self.baselines) / len(self.baselines)
-        counts = self.dataset["counts"]
-        return 100 * (1 - max(counts) / sum(counts))
+        """Percent of errors of always naming the largest class, a mean over the splits."""
+        return sum(self.baselines) / len(self.baselines)
 
     @cached_property
     def distinct(self) -> list[Cell]:
