@@ -53,6 +53,24 @@ def test_all_columns_are_named_by_how_many_columns_there_are() -> None:
     assert row["with"] == "1,024 columns, linear SVM, C = 0.1"
 
 
+def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them() -> None:
+    repeat, equal = "set evaluation.count to 4", {"errors": lambda m, _size, _c, split: 20 + (3 * split + m) % 7}
+    for dealt, said in ((1, True), (4, False), (0, False)):
+        assert (repeat in " ".join(words(evaluation(folds_dealt=dealt, **equal)))) is said
+    far = evaluation(folds_dealt=1, errors=lambda m, _size, _c, split: 20 + split % 2 - m * (10 + split % 3))
+    assert repeat not in " ".join(words(far)), "it is significant"
+
+
+def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ() -> None:
+    made = evaluation()
+    warning = "With fewer than 40 rows, tests at the 5% level reject too often"
+    assert warning not in " ".join(words(made))
+    few = dataclasses.replace(made, dataset={**made.dataset, "n_rows": 39})
+    assert warning in " ".join(words(few))
+    most_held_out = [{**line, "training": 8} for line in few.table.lines]
+    assert warning not in " ".join(words(dataclasses.replace(few, table=ErrorTable(most_held_out))))
+
+
 def test_models_that_repeat_are_counted_once() -> None:
     """A method that gives one component for each number asked for has one mean, not several that tie."""
     made = evaluation(methods=("pca", "fisher"), classifiers={"svm": "SVM"}, most={"fisher": 1}, errors=lambda *_: 9)

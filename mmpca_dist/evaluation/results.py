@@ -48,6 +48,8 @@ class Evaluation:
     """Whether reductions, and margins before them, are of standardised columns."""
     unreduced: frozenset[str] = frozenset()
     """Methods that keep all columns, whatever number of components is asked for."""
+    folds_dealt: int = 0
+    """How often random folds were dealt; 0 for other splits."""
     own_units: frozenset[str] = frozenset()
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)

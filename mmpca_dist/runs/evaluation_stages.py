@@ -129,6 +129,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         splits=job.inputs.held_out.words(len(splits)),
         methods=config.labels,
         unreduced=frozenset(section.label for section in config.methods if not section.method.reduces),
+        folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
         own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
         n_components=config.sizes,
         classifiers=_titles(config, results.of(records.TUNE)["penalties"]),
