@@ -46,7 +46,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     pca = load_model(str(tmp_path / "out"), "pca")  # whose rows are not centred, unless they are standardised
     beside = zarr.open_array(str(tmp_path / "out" / "projected" / "pca.zarr" / "X"))[...]
     np.testing.assert_allclose(beside, pca.transform(X), rtol=1e-9, atol=1e-9)
-    with pytest.raises(InputError, match="fitted for 3 components, and those of fewer are no part"):
+    with pytest.raises(InputError, match="fitted for 3 components, and a fit for fewer has other ones"):
         load_model(str(tmp_path / "out"), "bm2pca", 1)
     assert not hasattr(model, "partial_fit")
 

@@ -87,5 +87,5 @@ def test_a_refusal_for_memory_says_that_the_choice_needs_it(tmp_path):
     uri, compute = "synthetic:clusters?n=2000&d=300&k=20&classes=20", {"memory_limit": "300MiB"}
     plan = preview(auto(tmp_path / "out", uri, compute=compute))
     assert plan.memory > preview(config_of(tmp_path / "out", uri, compute=compute)).memory
-    with pytest.raises(PlanError, match=r"n_components: auto; give them as numbers, or fewer evaluation\.folds\.$"):
+    with pytest.raises(PlanError, match=r"fewer evaluation\.folds, n_components as numbers, or set solver"):
         plan.refuse_if_too_large()

@@ -46,7 +46,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     assert model.predict(X).tolist() == own.predict(X).tolist()
     projected = zarr.open_array(str(tmp_path / "out" / "projected" / "projection-penalty.zarr" / "X"))[...]
     np.testing.assert_allclose(projected, own.transform(X), rtol=1e-6, atol=1e-7)
-    with pytest.raises(InputError, match=r"fitted for [26] components, and those of fewer are no part"):
+    with pytest.raises(InputError, match=r"fitted for [26] components, and a fit for fewer has other ones"):
         load_model(str(tmp_path / "out"), "projection-penalty", 1)
 
 
