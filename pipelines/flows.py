@@ -49,7 +49,7 @@ class FlowEnd:
         self.failure = ""
         """Why the server did not receive all; empty where it did."""
         self.callbacks = callbacks
-        """Of the process that runs the flow, such as its terminal's."""
+        """The callbacks of the process that runs the flow, such as its terminal's."""
         self._settings = settings
 
     def wait(self, outbox: Outbox) -> None:

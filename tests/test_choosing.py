@@ -85,7 +85,7 @@ def test_the_rule_by_examples(errors, expected):
 
 
 def test_numbers_that_come_to_the_same_count_as_the_smallest():
-    """Of two components at most, four and eight are two."""
+    """Where there are two components at most, four and eight are two."""
     errors = {1: [9, 9, 9], 2: [5, 4, 5], 4: [5, 4, 5], 8: [5, 4, 5]}
     taken = one_standard_error(cells_of(errors, [20] * 3, most=2))
     assert (taken.n_components, taken.used) == (2, 2)

@@ -68,7 +68,7 @@ def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path
 
 @pytest.mark.parametrize("merged", [True, False])
 def test_memory_of_the_choice_is_within_the_plan(merged, tmp_path):
-    """Of 900 rows 720 train, which are fewer than columns, as all rows are not."""
+    """720 of 900 rows train, which are fewer than columns, as all rows are not."""
     rows, y = clusters() if merged else clusters(900, 800)
     results = run(auto(tmp_path / "out", store(tmp_path / "rows.npz", rows, y), methods=["pca", "m-pca0"]))
     assert results["choose"]["passes"] == (["moments", "score"] if merged else ["rows"])

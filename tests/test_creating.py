@@ -1,4 +1,4 @@
-"""Of many that create an object at once exactly one succeeds, and what is there is whole and its own."""
+"""Exactly one of many that create an object at once succeeds, and what is there is whole and its own."""
 
 from __future__ import annotations
 

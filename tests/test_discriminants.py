@@ -163,7 +163,7 @@ def test_residuals_bound_those_of_the_whole_problem(cases):
 
 
 def test_the_estimate_tracks_what_is_reached(cases):
-    """Of cases with more rows than columns."""
+    """Cases with more rows than columns."""
     known = [case for case in cases if case.known["estimate"] is not None]
     assert known == [case for case in cases if case.statistics.moments.n_rows > 70]
     estimates, shares = (np.asarray(v) for v in zip(*((c.known["estimate"], c.share) for c in known), strict=True))
@@ -175,7 +175,7 @@ def test_the_estimate_tracks_what_is_reached(cases):
 
 
 def test_bounds_are_those_of_the_least_scatter(monkeypatch):
-    """Of all scatters with these images of the basis: formed here in d x d, in double precision."""
+    """The least of all scatters with these images of the basis: formed here in d x d, in double precision."""
     for seed in range(24):
         case = make_case(seed, monkeypatch, "double", decay=0.5)
         d, k, basis = len(case.W), case.known["count"], case.statistics.basis

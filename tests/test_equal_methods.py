@@ -17,9 +17,9 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 DRAWS = 20
-"""Of splits; tables take them in turn."""
+"""Draws of splits, which the tables take in turn."""
 CHANCE = 1e-5
-"""That a rate of the bound itself fails a test; there are about a hundred."""
+"""The chance that a rate equal to the bound fails a test; there are about a hundred tests."""
 
 
 class Design(NamedTuple):

@@ -297,7 +297,7 @@ def test_labels_of_another_kind_are_refused_of_another_width_accepted():
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_constructors_store_every_parameter_as_it_is(name):
-    """Those of base classes are handed on one by one."""
+    """Parameters of base classes are handed on one by one."""
     kind = getattr(mmpca_dist, name)
     given = {parameter: object() for parameter in kind().get_params(deep=False)}
     assert given

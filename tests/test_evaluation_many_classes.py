@@ -167,7 +167,7 @@ def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, mon
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
 @pytest.mark.e2e
 def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, monkeypatch, tmp_path):
-    """Of classifiers from moments and from rows, and by products of the reduced rows where classes are many."""
+    """Classifiers from moments and from rows, and from products of the reduced rows where classes are many."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     X, y, _ = rows_of_many_classes()
     settings = {"splits": "shares", "count": 2, "classifiers": [*LINEAR, "svm"], "margins": margins}

@@ -36,6 +36,6 @@ def test_every_class_trains_if_any_dealing_lets_it(seed, n_folds):
 
 
 def test_groups_that_cannot_be_dealt_are_dealt_all_the_same():
-    """Of three groups, any two of which share a class, two are in one of two folds."""
+    """Among three groups, any two of which share a class, two are in one of two folds."""
     folds = deal_groups(csr_array(np.asarray([[1, 1, 0], [0, 1, 1], [1, 0, 1]])), 2)
     assert sorted(np.bincount(folds)) == [1, 2]

@@ -207,7 +207,7 @@ def test_which_classifiers_have_records():
 
 @pytest.mark.parametrize("name", ["fisher", "lda"])
 def test_many_classes_take_no_scatter_each(name):
-    """Of 100 classes they would be 72 MB."""
+    """For 100 classes they would be 72 MB."""
     X, y = labelled(800, 300, 100, seed=10)
     part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
     classifiers, reductions = Classifiers([spec(name)]), Reductions(np.empty((300, 0)), None, items)
@@ -223,7 +223,7 @@ def test_many_classes_take_no_scatter_each(name):
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, precision, standardize, monkeypatch):
-    """Those in double precision: nothing is formed from rows, and the margins are the same."""
+    """In double precision nothing is formed from rows, and the margins are the same."""
     codes = np.random.default_rng(11).integers(3, size=shape[0])
     X = 5 + np.random.default_rng(12).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0

@@ -50,7 +50,7 @@ def test_reductions_do_not_see_the_rows_held_out(reduction, n, d, standardize):
 
 
 def test_a_supervised_reduction_of_all_rows_would_judge_itself():
-    """Of noise, a reduction that has seen the labels of the rows held out seems better than it is."""
+    """On noise, a reduction that has seen the labels of the rows held out seems better than it is."""
     honest, blind = [], []
     for seed in range(10):
         X, y, _ = problem(60, 20, 2, seed=seed)

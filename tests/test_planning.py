@@ -58,7 +58,7 @@ def test_passes_for_medians(case, tmp_path, limits):
     [(1_000_000, 1), (4_000_000, 2), (100_000_000, 3), (10**12, 6)],
 )
 def test_rounds_foreseen_for_256_columns(n_rows, rounds):
-    """Of two classes in single precision: 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
+    """With two classes in single precision, 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
     of those between the next: (5 sqrt(s) + 2) / s of samples of s = 65,536 and then 8,192 values."""
     assert foreseen_rounds(n_rows * 256, 6, 2 * 256, 65_536) == rounds
 

@@ -44,7 +44,7 @@ def test_statistics_of_tall_and_of_wide_data(n, d, variant, options):
 
 
 def test_wide_data_with_more_components_than_the_scatter_within_classes_has():
-    """Of 12 rows in two classes it has rank 10; with 11 components, Fisher's rule takes the pseudo-inverse."""
+    """From 12 rows in two classes it has rank 10; with 11 components, Fisher's rule takes the pseudo-inverse."""
     X, y = labelled(12, 40, 2, seed=14)
     reducer = MarginPCA(11, precision="double").fit(X, y)
     reduced = ReducedMoments.of_statistics(statistics_of(X, y), reducer.components_)

@@ -99,7 +99,7 @@ def test_a_killed_pass_goes_on_from_what_this_version_has_kept(version, rows, tm
 
 @pytest.mark.e2e
 def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
-    """Of 64 MiB or less a stage is soon repeated."""
+    """A stage of 64 MiB or less is soon repeated."""
     writes = Writes(monkeypatch)
     writes.from_now(1, within="scratch")
     run(make_config(tmp_path / "out", methods=["pca"], n_components=2))

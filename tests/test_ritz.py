@@ -205,7 +205,7 @@ def test_the_angle_bounds_the_angle(cases):
             continue
         values, vectors = (a[..., ::-1] for a in np.linalg.eigh(case.S))
         k = len(case.found.eigenvalues)
-        # Of the true vectors themselves, and of sums in the precision of the case.
+        # What the true vectors, and sums in the precision of the case, are off by.
         own = (D * np.finfo(np.float64).eps * values[0] + case.rounding) / (values[k - 1] - values[k])
         angle = largest_angle(case.found.components, vectors[:, :k])
         broken += [case.name] * bool(np.degrees(angle - own) > case.known["angle"])

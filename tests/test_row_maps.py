@@ -94,7 +94,7 @@ def kernel_errors(count, seeds, *, orthogonal, gamma=0.05):
 
 
 def test_the_kernel_error_of_fourier_features_falls_as_the_root_of_their_number():
-    """Of independent frequencies the squared error is V / D: the ratio of 16 times as many is 16, up to its noise."""
+    """With independent frequencies the squared error is V / D: the ratio of 16 times as many is 16, up to its noise."""
     few, many = (kernel_errors(count, range(40), orthogonal=False) for count in (64, 1024))
     ratio = few.mean() / many.mean()
     relative = np.hypot(few.std() / few.mean(), many.std() / many.mean()) / np.sqrt(40)

@@ -20,7 +20,7 @@ from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
 SWEEPS = ["sweep", "sweep-2", "sweep-3"]
-"""Of the methods that are fitted by sweeps."""
+"""Stages of the methods that are fitted by sweeps."""
 
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):

@@ -69,7 +69,7 @@ def supports(X, y):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_columns_are_those_of_the_first_point_with_so_many(shape, seed):
-    """Of scikit-learn's path from the rows; some of these paths let columns leave."""
+    """The columns of scikit-learn's path from the rows; some of these paths let columns leave."""
     X, y = mixed(*shape, 2, seed=seed)
     along = supports(naive.standardised(X), 2.0 * y - 1)
     for k in range(1, 7):

@@ -171,7 +171,7 @@ def test_sizes_beyond_the_squares_of_single_precision(factor):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_same_bits_for_any_number_of_threads(precision, limits):
-    """Of several tasks of several units each."""
+    """There are several tasks of several units each."""
     X, y = thinned(4000, 30, 5, seed=29)
     X[:, 3] += 1e4
     dataset = SparseArray(scipy.sparse.csr_array(X), y)

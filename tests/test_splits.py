@@ -172,7 +172,7 @@ def test_splits_travel_small():
 
 
 def test_splits_and_seeds_are_independent():
-    """Of 10,000 rows in 50 splits of a seed, and one of other seeds, any two training halves share about a half.
+    """With 10,000 rows in 50 splits of a seed, and one of other seeds, any two training halves share about a half.
 
     How many they share is hypergeometric with standard deviation 25; of 1,770 pairs none should be 6 of them away.
     """
