@@ -15,7 +15,7 @@ import numpy as np
 from mmpca_dist import MarginPCA
 
 ROWS, COLUMNS = 10, 6
-"""Of a block."""
+"""The size of a block."""
 
 
 def grids(blocks: int) -> dict[str, tuple[int, int]]:

@@ -24,7 +24,7 @@ HEIGHT = 3.1
 ROWS, SEED = 50, 0
 """Rows of each of the two clusters of figure 1, and the seed that draws them."""
 SHARES = {2: "1/5", 3: "3/10", 4: "2/5", 5: "1/2", 7: "7/10"}
-"""Of the 10 images of each person, by how many of them train."""
+"""The share of the 10 images of each person that train, by their number."""
 SIZES = (2, 5, 10, 20, 40)
 WEIGHTS = (10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 ALL, OURS = "SVM on all columns", "BM2PCA"

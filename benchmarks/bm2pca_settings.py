@@ -53,7 +53,7 @@ FORMER = {"C": 100.0, "tol": NAT}
 """Settings that the variants below change, near those of the paper."""
 PAPER = {"C": "auto", "candidates": (10.0, 20.0, 30.0, 40.0)}
 PENALTIES = {"C": [1e-3, 1e-2, 1e-1, 1, 10, 100]}
-"""Those that evaluations choose among."""
+"""The penalties that evaluations choose among."""
 
 
 class Split(NamedTuple):

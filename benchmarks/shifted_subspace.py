@@ -39,9 +39,7 @@ CASES = {
 class ShiftedBlock:
     """One orthonormal block X, the scatter S in it, and the shift a: the next block spans (S - a I) X."""
 
-    def __init__(
-        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], _: float, __: int
-    ) -> None:
+    def __init__(self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], _: int) -> None:
         self._width, self._others, self._shift = start.shape[1], others, 0.0
         self.block = start
         self.absorb(image)

@@ -1,7 +1,10 @@
+import typing as t
+
+import mmpca_dist.methods.base.reducer
+
 from .configuration.schema import RunConfig as RunConfig
 from .configuration.schema import load_config as load_config
 from .jobs.finished_runs import load_maps as load_maps
-from .jobs.finished_runs import load_model as load_model
 from .jobs.finished_runs import load_moments as load_moments
 from .methods.all_columns import AllColumns as AllColumns
 from .methods.base.row_features import NystroemFeatures as NystroemFeatures
@@ -37,3 +40,47 @@ from .statistics.moments import ClassMoments as ClassMoments
 from .tables.readers.formats import open_dataset as open_dataset
 
 __version__: str
+
+if not t.TYPE_CHECKING:  # loaded from there; checkers read the types below
+    from .jobs.finished_runs import load_model as load_model
+
+@t.overload
+def load_model(
+    output: str, method: t.Literal["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"], n_components: int | None = None
+) -> MarginPCA: ...
+@t.overload
+def load_model(output: str, method: t.Literal["bm2pca"], n_components: int | None = None) -> BayesianMarginPCA: ...
+@t.overload
+def load_model(output: str, method: t.Literal["fisher"], n_components: int | None = None) -> FisherDiscriminant: ...
+@t.overload
+def load_model(output: str, method: t.Literal["lol"], n_components: int | None = None) -> LOL: ...
+@t.overload
+def load_model(output: str, method: t.Literal["mmc"], n_components: int | None = None) -> MaximumMarginCriterion: ...
+@t.overload
+def load_model(output: str, method: t.Literal["hsic"], n_components: int | None = None) -> SupervisedPCA: ...
+@t.overload
+def load_model(
+    output: str, method: t.Literal["logistic-discriminant"], n_components: int | None = None
+) -> LogisticDiscriminant: ...
+@t.overload
+def load_model(output: str, method: t.Literal["pls"], n_components: int | None = None) -> PLS: ...
+@t.overload
+def load_model(output: str, method: t.Literal["ridge"], n_components: int | None = None) -> RidgeDirections: ...
+@t.overload
+def load_model(
+    output: str, method: t.Literal["projection-penalty"], n_components: int | None = None
+) -> ProjectionPenaltyClassifier: ...
+@t.overload
+def load_model(output: str, method: t.Literal["fisher-score"], n_components: int | None = None) -> FisherScore: ...
+@t.overload
+def load_model(output: str, method: t.Literal["lasso"], n_components: int | None = None) -> LassoSelection: ...
+@t.overload
+def load_model(output: str, method: t.Literal["all-columns"], n_components: int | None = None) -> AllColumns: ...
+@t.overload
+def load_model(
+    output: str, method: t.Literal["random-projection"], n_components: int | None = None
+) -> RandomProjection: ...
+@t.overload
+def load_model(
+    output: str, method: str, n_components: int | None = None
+) -> mmpca_dist.methods.base.reducer.MomentReducer: ...

@@ -119,7 +119,7 @@ class Limits:
     csr_chunks_per_shard: int = 64
     """Chunks, of 1 MiB, of a shard of CSR rows."""
     band_bytes: int = 256 << 20
-    """Rows of an array stored column by column are gathered in bands of this size; each takes a reading of the file."""
+    """Rows that an ingest holds at a time, at most; larger reading units are cut."""
     text_block_bytes: int = 4 << 20
     """Text is parsed in blocks of this size."""
     text_block_lines: int = 128
@@ -132,7 +132,7 @@ class Limits:
     max_classes: int = 100_000
     """More distinct labels than this are measurements, not classes."""
     max_groups: int = 1_000_000
-    """More distinct names of groups than this likewise."""
+    """More distinct names of groups than this are measurements, too."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""
     lease_beat: float = 10.0

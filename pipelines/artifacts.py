@@ -212,8 +212,3 @@ class MetricsCallback(Callback):
 
     def on_note(self, message: str) -> None:
         NOTES.inc()
-
-
-def listeners(outbox: Outbox) -> list[Callback]:
-    """Return the callbacks of a run in Prefect: artifacts, and counters."""
-    return [ArtifactCallback(outbox), MetricsCallback()]

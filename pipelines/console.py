@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -23,43 +22,28 @@ if TYPE_CHECKING:
 
 
 class ProgressLines:
-    """Prints every few seconds, from another thread, the pass of a stage, units done, time passed and time left."""
+    """Prints the pass of a stage, units done, time passed and time left, at most every few seconds."""
 
-    def __init__(self, print_line: Callable[[str], None], stage: str) -> None:
-        self._print, self._stage, self._name = print_line, stage, ""
-        self._done = self._total = 0
-        self._begin = self._pass_begin = time.monotonic()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress lines", daemon=True)
-        self._thread.start()
+    def __init__(self, console: Console, stage: str) -> None:
+        self._console, self._stage, self._name = console, stage, ""
+        self._begin = self._pass_begin = self._printed = time.monotonic()
 
     def begin_pass(self, name: str) -> None:
-        """Count anew from here on."""
-        self._name, self._done, self._total, self._pass_begin = name, 0, 0, time.monotonic()
+        self._name, self._pass_begin = name, time.monotonic()
 
     def update(self, done: int, total: int) -> None:
-        """Take down how many units of the pass are done."""
-        self._done, self._total = done, total
-
-    def close(self) -> None:
-        """Print no more; wait at most a second for a line that blocks."""
-        self._stop.set()
-        self._thread.join(1)
-
-    def line(self) -> str:
-        """Return the line of this moment."""
-        now, done, total = time.monotonic(), self._done, self._total
+        now = time.monotonic()
+        if now - self._printed < LIMITS.progress_line_seconds:
+            return
+        self._printed = now
         parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
-        if total:
-            parts.append(f"{done:,} of {total:,} ({100 * done // total}%)")
-        parts.append(duration(now - self._begin))
+        parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
         if 0 < done < total:
             parts.append(time_left((now - self._pass_begin) * (total - done) / done))
-        return ", ".join(parts)
+        print_text(self._console, f"  {', '.join(parts)}")
 
-    def _run(self) -> None:
-        while not self._stop.wait(LIMITS.progress_line_seconds):
-            self._print(self.line())
+    def close(self) -> None:
+        pass
 
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -132,7 +116,7 @@ class ConsoleCallback(Callback):
         if self.console.is_terminal:
             self._progress = ProgressBar(self.console, stage)
         else:
-            self._progress = ProgressLines(lambda line: print_text(self.console, f"  {line}"), stage)
+            self._progress = ProgressLines(self.console, stage)
 
     def on_pass(self, stage: str, name: str) -> None:
         if self._progress is not None:

@@ -9,8 +9,10 @@ from prefect.states import Completed
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
+from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.journal import traceback_kept
+from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.jobs.searches import search_rows
@@ -18,16 +20,15 @@ from mmpca_dist.report.run_page import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components, legend
 
-from .artifacts import listeners, publish_report
+from .artifacts import publish_report
 from .flows import flow_of, refused
 from .outbox import Outbox
-from .prepared import job_of_flow
 
 
 @flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.")
-def fit_flow(config: RunConfig, outbox: Outbox) -> str:
+def fit_flow(config: RunConfig, outbox: Outbox, callbacks: Callbacks) -> str:
     """Run every stage as a Prefect task."""
-    with traceback_kept(config.output), job_of_flow(config, listeners(outbox)) as job:
+    with traceback_kept(config.output), open_job(config, callbacks) as job:
         for stage in stages_of(config):
             execute(job, stage)
         report, uri = job.results.of(REPORT), job.run.uri
@@ -53,7 +54,7 @@ def execute(job: Job, stage: Stage) -> None:
     @task(name=stage.name, description=stage.title, persist_result=False)
     def run_one() -> Any:
         try:
-            record = job.results.get(stage.name) or run_stage(job, stage)
+            record = run_stage(job, stage)
         except MmpcaError as error:
             errors.append(error)
             return refused(error)

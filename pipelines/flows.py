@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -16,7 +16,9 @@ from pydantic import BaseModel
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
 from mmpca_dist.errors import MmpcaError
+from mmpca_dist.jobs.events import Callback, Callbacks
 
+from .artifacts import ArtifactCallback, MetricsCallback
 from .hooks import on_cancellation, on_crashed
 from .outbox import Outbox
 
@@ -36,16 +38,18 @@ COMMON: dict[str, Any] = {
 """Options of every flow."""
 
 Model = TypeVar("Model", bound=BaseModel)
-Work = Callable[[Model, Outbox], str]
+Work = Callable[[Model, Outbox, Callbacks], str]
 
 
 class FlowEnd:
     """How the work of a flow ended, whether or not the server sees it."""
 
-    def __init__(self, settings: ExitStack | None = None) -> None:
+    def __init__(self, settings: ExitStack | None = None, callbacks: Sequence[Callback] = ()) -> None:
         self.state: State | None = None
         self.failure = ""
         """Why the server did not receive all; empty where it did."""
+        self.callbacks = callbacks
+        """The callbacks of the process that runs the flow, such as its terminal's."""
         self._settings = settings
 
     def wait(self, outbox: Outbox) -> None:
@@ -58,10 +62,13 @@ class FlowEnd:
 _end: ContextVar[FlowEnd | None] = ContextVar("end", default=None)
 
 
-def ended(flow: Flow[..., State], config: Any) -> FlowEnd:
-    """Run a flow, and return how its work ended; raise what ended it, unless that is a server that has gone."""
+def ended(flow: Flow[..., State], config: Any, *callbacks: Callback) -> FlowEnd:
+    """Run a flow that tells callbacks of this process, too, and return how its work ended.
+
+    Raises what ended it, unless that is a server that has gone.
+    """
     with ExitStack() as settings:
-        end = FlowEnd(settings)
+        end = FlowEnd(settings, callbacks)
         token = _end.set(end)
         settings.callback(_end.reset, token)
         try:
@@ -78,7 +85,7 @@ def flow_of(model: type[Model], name: str, description: str) -> Callable[[Work[M
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
     flow in the failed state ``Refused``, whose message says what to do. The function sends what it tells Prefect by
-    its second argument; the flow waits for that at its end, but not for long.
+    its second argument, for which the flow waits at its end, but not for long. It tells its third of its events.
     """
 
     def decorate(work: Work[Model]) -> Flow[..., State]:
@@ -86,7 +93,8 @@ def flow_of(model: type[Model], name: str, description: str) -> Callable[[Work[M
         def run(config: Any) -> State:
             end, outbox = _end.get() or FlowEnd(), Outbox()
             try:
-                end.state = Completed(message=work(as_model(model, config), outbox))
+                callbacks = Callbacks([ArtifactCallback(outbox), MetricsCallback(), *end.callbacks])
+                end.state = Completed(message=work(as_model(model, config), outbox, callbacks))
             except MmpcaError as error:
                 end.state = refused(error)
             finally:

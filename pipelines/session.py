@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,11 +18,9 @@ from mmpca_dist.errors import InputError
 
 from . import FAILED, INTERRUPTED
 from .console import ConsoleCallback, print_text
-from .watching import watching
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import Purpose, RunConfig
-    from mmpca_dist.jobs.job import Stage
     from mmpca_dist.runs.refresh import RefreshConfig
     from mmpca_dist.runs.transform_rows import TransformConfig
 
@@ -45,20 +43,20 @@ class Session:
     """The server of the flows, which may still be starting; None where the work is done without Prefect."""
 
     def fit(self, config: RunConfig) -> None:
-        """Run every stage of a fit; the first ones while the server starts."""
-        from mmpca_dist.runs.stages import run, stages_of
+        """Run every stage of a fit."""
+        from mmpca_dist.runs.stages import run
 
-        with self._first_stages(config, "run", stages_of(config)):
-            self._done("fit", config, lambda: run(config, [self.callback]), config.output)
+        self._check(config, "run")
+        self._done("fit", config, lambda: run(config, [self.callback]), config.output)
 
     def evaluate(self, config: RunConfig) -> None:
-        """Run every stage of an evaluation; the first ones while the server starts."""
+        """Run every stage of an evaluation."""
         from mmpca_dist.jobs.directory import folder_of
-        from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_stages
+        from mmpca_dist.runs.evaluation_stages import evaluate
 
+        self._check(config, "evaluation")
         folder = folder_of(config, "evaluation").uri
-        with self._first_stages(config, "evaluation", evaluation_stages(config)):
-            self._done("evaluate", config, lambda: evaluate(config, [self.callback]), folder)
+        self._done("evaluate", config, lambda: evaluate(config, [self.callback]), folder)
 
     def transform(self, config: TransformConfig) -> str:
         """Project new rows, and return what was done in words."""
@@ -80,17 +78,14 @@ class Session:
 
         return self._done("ingest", config, lambda: ingested(config, ingest_table(config, self.callback)))
 
-    @contextmanager
-    def _first_stages(self, config: RunConfig, purpose: Purpose, stages: Sequence[Stage]) -> Iterator[None]:
-        """Count and plan while the server starts; the flow goes on from there."""
-        if self.server is None:
-            yield
-            return
-        from .prepared import prepared_job
+    def _check(self, config: RunConfig, purpose: Purpose) -> None:
+        """Refuse what cannot run before a server is waited for."""
+        from mmpca_dist.jobs.inputs import Inputs
+        from mmpca_dist.jobs.open_job import claimable
 
-        self.server.check()
-        with prepared_job(config, purpose, self.callback, stages[:2]):
-            yield
+        if self.server is not None:
+            claimable(Inputs.of(config, purpose))
+            self.server.check()
 
     def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
         """Do work in the flow of this name or, without Prefect, by ``work``; return what was done in words."""
@@ -99,7 +94,7 @@ class Session:
 
             flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
             self.server.connect()
-            end = ended(flow, config)
+            end = ended(flow, config, self.callback)
             if end.failure:
                 server_is_lost.set()
                 self.callback.on_note(
@@ -142,7 +137,6 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
     try:
         with (
             _interruptible(lambda: leave("stopped.", INTERRUPTED)),
-            watching(callback),
             _server(callback, leave) if prefect else nullcontext() as server,
         ):
             yield Session(callback, server)

@@ -249,20 +249,21 @@ def nearest_opposite(X, y, pairing="one-vs-rest", queries=None):
     Returns row numbers and distances, (q, 1), or (q, C) with -1 and infinity in the slot of a query's own class.
     """
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
-    labels, columns = sorted(set(y.tolist())), list(np.ascontiguousarray(X.T))
-    rows, distances = [], []
-    for i in range(len(X)) if queries is None else queries:
-        squared = squared_distance([float(value) for value in X[i]], columns)
-        others = [y == label for label in labels] if pairing == "one-vs-one" else [y != y[i]]
-        found = []
-        for candidates in others:
-            if candidates[i]:
-                found.append((-1, np.inf))
-                continue
-            best = np.min(squared[candidates])
-            found.append((int(np.flatnonzero(candidates & (squared == best))[0]), float(np.sqrt(best))))
-        rows.append([row for row, _ in found])
-        distances.append([distance for _, distance in found])
+    labels, columns = sorted(set(y.tolist())), np.ascontiguousarray(X.T)
+    queries, rows, distances = np.asarray(range(len(X)) if queries is None else queries, dtype=int), [], []
+    for start in range(0, len(queries), 32):  # so many queries at once, number by number
+        some = queries[start : start + 32]
+        for i, squared in zip(some, squared_distance(columns[:, some, None], columns[:, None, :]), strict=True):
+            others = [y == label for label in labels] if pairing == "one-vs-one" else [y != y[i]]
+            found = []
+            for candidates in others:
+                if candidates[i]:
+                    found.append((-1, np.inf))
+                    continue
+                best = np.min(squared[candidates])
+                found.append((int(np.flatnonzero(candidates & (squared == best))[0]), float(np.sqrt(best))))
+            rows.append([row for row, _ in found])
+            distances.append([distance for _, distance in found])
     return np.asarray(rows), np.asarray(distances)
 
 

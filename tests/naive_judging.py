@@ -43,7 +43,7 @@ def gaussian_scores(Z, y, rows, kind, reg_param=0.0, ddof=0, var_smoothing=1e-9)
 def fisher_linear_scores(Z, y, rows, threshold="midway"):
     """For each of ``rows``, its nearness to each class mean in the metric W^+, less that of the first (STAT 841).
 
-    Of two classes, w = W^+ (m_1 - m_0) and the score is w^T z less the mean of w^T m_0 and w^T m_1; with "log-odds" w
+    For two classes, w = W^+ (m_1 - m_0) and the score is w^T z less the mean of w^T m_0 and w^T m_1; with "log-odds" w
     is divided by its length, and log(n_1 / n_0) added.
     """
     Z, labels = np.asarray(Z, dtype=float), sorted(set(y))

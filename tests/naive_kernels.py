@@ -78,14 +78,9 @@ def generalized_discriminants(F, y, shrinkage, n_components):
     return values[order].real, vectors / np.linalg.norm(vectors, axis=0)
 
 
-def class_graph(X, y, weight):
-    """Weights of rows of the same class, zero elsewhere (Cai et al. 2006, section IV, step 2)."""
-    S = np.zeros((len(y), len(y)))
-    for i in range(len(y)):
-        for j in range(len(y)):
-            if y[i] == y[j]:
-                S[i, j] = weight(X[i], X[j])
-    return S
+def class_graph(y):
+    """Weights of rows: one of the same class, else zero (Cai et al. 2006, section IV, step 2)."""
+    return np.asarray([[float(own == other) for other in y] for own in y])
 
 
 def orthogonal_laplacian(F, S, n_components):

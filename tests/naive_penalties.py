@@ -81,7 +81,7 @@ def penalized_model(X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=T
 def least_squares_exactly(X, y, P, alpha, epsilon):
     """Return the minimum of |y - X w - b|^2 + alpha (|w - P^T v|^2 + epsilon |v|^2), by elimination with fractions.
 
-    Of the unknowns w - P^T v, v and b, for numbers as the doubles stand.
+    The unknowns are w - P^T v, v and b, for numbers as the doubles stand.
     """
     rational = np.vectorize(Fraction, otypes=[object])
     X, y, P, d, K = rational(X), rational(y), rational(P), X.shape[1], len(P)

@@ -62,46 +62,21 @@ def test_classes_that_the_machine_allows(tmp_path, monkeypatch):
         pass
 
 
-RUNNING = [
-    ("preload", "evil.py"),
-    ("preload_nanny", ["evil.py"]),
-    ("job_script_prologue", ["curl x | sh"]),
-    ("job_extra_directives", ["x"]),
-    ("env_extra", ["x"]),
-    ("python", "/home/me/evil"),
-    ("shebang", "#!/home/me/evil"),
-    ("worker_extra_args", ["--preload"]),
-    ("extra", ["--preload"]),
-    ("worker_command", "x"),
-    ("scheduler_options", {"preload": "x"}),
-    ("worker_options", {"preload": "x"}),
-    ("scheduler_cls", "x.Y"),
-    ("worker_class", "x.Y"),
-    ("job_cls", "x.Y"),
-    ("config", {}),
-    ("env", {"LD_PRELOAD": "x"}),
-    ("environ", {"PYTHONSTARTUP": "x"}),
-    ("image", "evil"),
-    ("docker_image", "evil"),
-    ("container", "evil"),
-    ("software", "evil"),
-    ("custom_cluster_spec", "evil.yaml"),
-    ("bootstrap", True),
-    ("extra_bootstrap", ["x"]),
-    ("security", "x"),
-    ("plugins", []),
-    ("scheduler_kwargs", {}),
-]
+RUNNING = (
+    "preload preload_nanny job_script_prologue job_extra_directives env_extra python shebang worker_extra_args extra "
+    "worker_command scheduler_options worker_options scheduler_cls worker_class job_cls config env environ image "
+    "docker_image container software custom_cluster_spec bootstrap extra_bootstrap security plugins scheduler_kwargs"
+)
 
 
-@pytest.mark.parametrize("name", sorted(allowed_clusters.CLASSES))
-def test_options_that_run_code_are_refused(name, monkeypatch):
-    for option, value in RUNNING:
-        monkeypatch.delenv(allowed_clusters.OPTIONS, raising=False)
-        words = rf"options\.{option} may run code, .* set MMPCA_CLUSTER_OPTIONS={option} "
-        assert_refused(words, name, **{option: value})
-        monkeypatch.setenv(allowed_clusters.OPTIONS, f"other, {option}")
-        refuse(name, **{option: value})
+def test_options_that_run_code_are_refused(monkeypatch):
+    for name in allowed_clusters.CLASSES:
+        for option in RUNNING.split():
+            monkeypatch.delenv(allowed_clusters.OPTIONS, raising=False)
+            words = rf"options\.{option} may run code, .* set MMPCA_CLUSTER_OPTIONS={option} "
+            assert_refused(words, name, **{option: "x"})
+            monkeypatch.setenv(allowed_clusters.OPTIONS, f"other, {option}")
+            refuse(name, **{option: "x"})
 
 
 def test_texts_that_end_up_in_a_shell_are_plain(monkeypatch):
@@ -114,25 +89,23 @@ def test_texts_that_end_up_in_a_shell_are_plain(monkeypatch):
         refuse(SLURM, queue=text)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
+def test_what_says_how_much_and_where_passes():
+    for name, options in (
         (SLURM, {"cores": 1, "memory": "4 GiB", "walltime": "02:00:00", "queue": "normal"}),
         ("dask_jobqueue.PBSCluster", {"resource_spec": "select=1:ncpus=24:mem=100GB", "local_directory": "/scratch/x"}),
         ("dask_kubernetes.operator.KubeCluster", {"name": "mmpca", "resources": {"limits": {"memory": "2Gi"}}}),
         ("coiled.Cluster", {"region": "eu-central-1", "worker_memory": "8GiB", "worker_vm_types": ["m6i.large"]}),
         ("dask_cloudprovider.aws.FargateCluster", {"n_workers": 4, "worker_cpu": 1024, "name": ""}),
-    ],
-)
-def test_what_says_how_much_and_where_passes(name, options):
-    refuse(name, **options)
+    ):
+        refuse(name, **options)
 
 
 def test_schedulers_beyond_this_network_are_refused(monkeypatch):
     """Whoever answers sends pickles, which run code."""
     for address in ("tcp://203.0.114.5:8786", "tcp://scheduler.example.org:8786", "tls://8.8.8.8:1",
                     "tcp://134744072:8786", "tcp://0x08080808:8786", "tcp://[2a00:1450::1]:8786", "ws://evil.io/x",
-                    "tcp://me.local.evil.io:1", "tcp://:1"):  # fmt: skip
+                    "tcp://me.local.evil.io:1", "tcp://:1",
+                    "tcp://a\u2488com:8786", "tcp://x.\u017fvc:8786"):  # fmt: skip
         monkeypatch.delenv(allowed_clusters.CLUSTERS, raising=False)
         assert_refused("beyond this network", address)
         monkeypatch.setenv(allowed_clusters.CLUSTERS, address)

@@ -50,7 +50,7 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
 
 
 def test_progress_is_told_once_a_second(monkeypatch):
-    """Of 100,000 spans in 50 seconds; and the end is always told."""
+    """One of 100,000 spans in 50 seconds; the end always comes."""
     told, clock = [], [0.0]
     monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: "bar")

@@ -1,12 +1,14 @@
-"""Bad input: one clear sentence, nothing half-written, no traceback; through the library and through the flow."""
+"""Bad input: one clear sentence, nothing half-written, no traceback; through the library and through the flow.
 
-import shutil
+What opening and reading say of bad tables is in ``test_dataset_errors``.
+"""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.cases import each
 from helpers.servers import forbidding_server
 
 from mmpca_dist import run
@@ -49,36 +51,12 @@ def infinite(folder):
     return {"uri": write_parquet(folder / "a.parquet", X, y)}, ["-inf", "row 7", "column 2 ('f2')", "row group 0"]
 
 
-def one_class(folder):
-    X, y = rows()
-    return {"uri": write_zarr(folder / "a.zarr", X, 0 * y + 3)}, ["only 1 class", "label 3", "at least two"]
-
-
-def label_mismatch(folder):
-    X, y = rows()
-    return {"uri": write_zarr(folder / "a.zarr", X, y[:-1])}, ["40 rows", "39 labels", "one label a row"]
-
-
-def text_column(folder):
-    X, y = rows()
-    table = pa.table({"f0": X[:, 0], "colour": ["red"] * N, "label": y})
-    pq.write_table(table, folder / "a.parquet")
-    return {"uri": str(folder / "a.parquet")}, ["'colour'", "string", "must be numbers"]
-
-
 def null_in_parquet(folder):
     X, y = rows()
     values = X[:, 0].tolist()
     values[12] = None
     pq.write_table(pa.table({"f0": values, "f1": X[:, 1], "label": y}), folder / "a.parquet", row_group_size=10)
     return {"uri": str(folder / "a.parquet")}, ["'f0'", "1 missing value (null)", "Fill or drop", "dataset.drop=[f0]"]
-
-
-def missing_chunk(folder):
-    X, y = rows()
-    uri = write_zarr(folder / "a.zarr", X, y)
-    (folder / "a.zarr" / "X" / "c" / "2" / "0").unlink()
-    return {"uri": uri}, ["lacks 1 of the chunks", "(2, 0)", "rows 20 to 29", "dataset.missing_chunks: fill"]
 
 
 def missing_label_chunk(folder):
@@ -98,22 +76,6 @@ def corrupt_chunk(folder):
     return {"uri": uri}, ["chunk 3 (rows 30 to 39)", "checksum", "restore"]
 
 
-def short_chunk(folder):
-    X, y = rows()
-    uri = write_zarr(folder / "a.zarr", X, y, compressors=None)
-    path = folder / "a.zarr" / "X" / "c" / "1" / "0"
-    path.write_bytes(path.read_bytes()[:-5])
-    return {"uri": uri}, ["chunk 1 (rows 10 to 19)", "restore"]
-
-
-def truncated_parquet(folder):
-    X, y = rows()
-    path = folder / "a.parquet"
-    write_parquet(path, X, y)
-    path.write_bytes(path.read_bytes()[:-100])
-    return {"uri": str(path)}, ["not a readable Parquet file", "cut short"]
-
-
 def too_many_components(folder):
     X, y = rows()
     return {"uri": write_zarr(folder / "a.zarr", X, y), "n_components": 4}, ["n_components=4", "3 features"]
@@ -126,24 +88,12 @@ def unknown_key(folder):
     ]  # fmt: skip
 
 
-def nowhere(folder):
-    return {"uri": str(folder / "nothing.zarr")}, ["does not exist"]
-
-
-def unknown_protocol(folder):
-    return {"uri": "s4://bucket/a.zarr"}, ["unknown protocol 's4'"]
-
-
 def damaged_labels(folder):
     X, y = rows()
     uri = write_zarr(folder / "a.zarr", X, y, compressors=[zarr.codecs.Crc32cCodec()])
     path = folder / "a.zarr" / "y" / "c" / "2"
     path.write_bytes(b"damaged!" + path.read_bytes()[8:])
     return {"uri": uri}, ["labels of rows", "a.zarr/y", "checksum", "restore"]
-
-
-def unreachable_host(folder):
-    return {"uri": "http://127.0.0.1:9/a.parquet"}, ["127.0.0.1:9", "cannot be reached", "Check the address"]
 
 
 def forbidden(folder):
@@ -206,11 +156,10 @@ def too_little_memory(folder):
 
 
 CASES = [
-    not_finite, infinite, one_class, label_mismatch, text_column, null_in_parquet, missing_chunk,
-    missing_label_chunk, corrupt_chunk, short_chunk, truncated_parquet, too_many_components, unknown_key, nowhere,
-    unknown_protocol, other_run, too_little_memory, damaged_labels, unreachable_host, forbidden,
-    memory_of_another_process, output_in_memory_of_another_process, output_is_a_file, output_below_a_file,
-    other_files_in_the_output, empty_address,
+    not_finite, infinite, null_in_parquet, missing_label_chunk, corrupt_chunk, too_many_components, unknown_key,
+    other_run, too_little_memory, damaged_labels, forbidden, memory_of_another_process,
+    output_in_memory_of_another_process, output_is_a_file, output_below_a_file, other_files_in_the_output,
+    empty_address,
 ]  # fmt: skip
 
 
@@ -241,15 +190,15 @@ def assert_one_sentence(message, words):
     assert "\n" not in message and "Traceback" not in message
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_through_the_library(case, tmp_path):
-    settings, words = case(tmp_path)
-    path = configure(tmp_path, settings)
-    before = contents(tmp_path)
-    with pytest.raises(MmpcaError) as caught:
-        run(load_config(str(path)))
-    assert_one_sentence(str(caught.value), words)
-    assert contents(tmp_path) == before, "something was left half-written"
+def test_through_the_library(tmp_path):
+    for case, folder in each(CASES, tmp_path):
+        settings, words = case(folder)
+        path = configure(folder, settings)
+        before = contents(folder)
+        with pytest.raises(MmpcaError) as caught:
+            run(load_config(str(path)))
+        assert_one_sentence(str(caught.value), words)
+        assert contents(folder) == before, "something was left half-written"
 
 
 def assert_refused_by_the_command(arguments, words, capfd):
@@ -287,38 +236,3 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
     assert_refused_by_the_command(arguments, words, capfd)
     assert contents(tmp_path) == before, "something was left half-written"
     assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["new.zarr, which is read"], capfd)
-
-
-@pytest.mark.e2e
-def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
-    from mmpca_pipelines.__main__ import main
-
-    X, y = rows()
-    config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})
-    run(load_config(str(config)))
-    zarr.open_group(str(tmp_path / "new.zarr"), mode="w").create_array("X", data=X)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["mmpca", "transform", "out", "new.zarr", "dest", "--method", "pca"])
-    main()
-    out = capfd.readouterr().out
-    assert f"40 rows, without labels, as there are none, projected into {tmp_path}/dest: projected/pca.zarr" in out
-    assert "peak memory" in out and not (tmp_path / "dest" / "projected" / "m-pca1b.zarr").exists()
-
-
-def test_missing_row_chunks_are_read_as_fill_values_where_that_is_asked_for(tmp_path):
-    X, y = rows()
-    uri = write_zarr(tmp_path / "a.zarr", X, y)
-    shutil.rmtree(tmp_path / "a.zarr" / "X" / "c" / "2")
-    config = configure(tmp_path, {"uri": uri, "extra": {"dataset": {"uri": uri, "missing_chunks": "fill"}}})
-    results = run(load_config(str(config)))
-    assert results["count"]["n_rows"] == N
-
-
-def test_missing_label_chunks_whose_fill_value_is_a_class_are_accepted_with_a_warning(tmp_path, caplog):
-    X, y = rows()
-    y[10:20] = 0
-    uri = write_zarr(tmp_path / "a.zarr", X, y)  # Zarr leaves out the chunk of zeros by itself
-    assert not (tmp_path / "a.zarr" / "y" / "c" / "1").exists()
-    results = run(load_config(str(configure(tmp_path, {"uri": uri}))))
-    assert results["count"]["counts"] == [25, 15]
-    assert "read as class 0, the fill value" in caplog.text

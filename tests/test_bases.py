@@ -8,7 +8,6 @@ import pytest
 from helpers.samples import largest_angle, random_start
 
 from mmpca_dist.eigen.blocks.krylov import KrylovBasis
-from mmpca_dist.eigen.blocks.nystroem import nystroem
 from mmpca_dist.eigen.orthonormal import orthonormal
 
 EPS = float(np.finfo(np.float64).eps)
@@ -102,41 +101,6 @@ def test_block_krylov_is_that_of_the_textbook():
         ours, turn = naive.eigenpairs(found.inside)
         np.testing.assert_allclose(ours, values, atol=1e-12)
         assert largest_angle((found.basis @ turn[:, :3]).T, vectors[:, :3]) <= 1e-10
-
-
-@pytest.mark.parametrize("name", ["decay", "rank 4", "flat"])
-def test_nystroem_is_its_formula(name):
-    S, W = MATRICES[name], random_start(D, 8)
-    others = np.random.default_rng(4).standard_normal((D, 2))
-    found = nystroem(W, S @ W, others, EPS)
-    assert found.outside is None
-    assert found.basis.shape[1] <= 8 + 2
-    Q = found.basis
-    np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-13)
-    # the shift that keeps it stable, and its root where eigenvalues vanish
-    np.testing.assert_allclose(Q @ found.inside @ Q.T, naive.nystroem(S, W), atol=1e-12)
-    assert np.linalg.norm(others - Q @ (Q.T @ others)) <= 1e-13 * np.linalg.norm(others)
-    if name == "rank 4":
-        np.testing.assert_allclose(Q @ found.inside @ Q.T, S, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nystroem_of_rounded_images_invents_nothing(seed):
-    """Directions in which a rounded image is noise would come out with any eigenvalue."""
-    S, W = symmetric(np.append([3.0, 2, 1], np.zeros(D - 3)), seed), random_start(D, 8, seed)
-    image = (S.astype(np.float32) @ W.astype(np.float32)).astype(np.float64)
-    unit = float(np.finfo(np.float32).eps)
-    found = nystroem(W.astype(np.float32), image, W[:, :0], unit)
-    error = np.linalg.norm(found.basis @ found.inside @ found.basis.T - S, 2)
-    assert (
-        error <= D * np.sqrt(unit) * unit**0.25
-    )  # far below what is left out at the threshold, d u |S|, times its root
-
-
-def test_nystroem_of_nothing():
-    found = nystroem(random_start(D, 4), np.zeros((D, 4)), np.ones((D, 1)), EPS)
-    assert found.basis.shape == (D, 1)
-    assert not found.inside.any()
 
 
 @pytest.mark.parametrize(

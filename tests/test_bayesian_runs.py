@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import zarr
 from helpers.evaluating import by_cell, config_of, scored, store
+from helpers.resuming import write_rows
 from helpers.runs import Recorder, make_config, model_hash
 from helpers.samples import counts_like_text, labelled, write_csr
 from sklearn.preprocessing import normalize
@@ -45,7 +46,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     pca = load_model(str(tmp_path / "out"), "pca")  # whose rows are not centred, unless they are standardised
     beside = zarr.open_array(str(tmp_path / "out" / "projected" / "pca.zarr" / "X"))[...]
     np.testing.assert_allclose(beside, pca.transform(X), rtol=1e-9, atol=1e-9)
-    with pytest.raises(InputError, match="fitted for 3 components, and those of fewer are no part"):
+    with pytest.raises(InputError, match="fitted for 3 components, and a fit for fewer has other ones"):
         load_model(str(tmp_path / "out"), "bm2pca", 1)
     assert not hasattr(model, "partial_fit")
 
@@ -68,7 +69,7 @@ def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monk
     """On threads, where states are kept in memory and on the disk, and on workers, which read them from there."""
     X, y = labelled(600, 8, 3, seed=2)
     limits.resumable_bytes = 0
-    uri = write_csr_or_zarr(tmp_path, X, y)
+    uri = write_rows(tmp_path / "rows.zarr", X, y, 100)
     settings = {"methods": [{**BM2PCA, "C": "auto"}], "n_components": 2, "dataset": {"uri": uri}}
     run(make_config(tmp_path / "whole", uri, **settings))
     compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
@@ -93,14 +94,6 @@ def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monk
     assert not (tmp_path / "broken" / "scratch").exists()
     run(config, [recorder])
     assert recorder.ended["sweep"]
-
-
-def write_csr_or_zarr(folder, X, y):
-    """Write rows in several chunks, so that there are several spans."""
-    group = zarr.open_group(str(folder / "rows.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(100, X.shape[1]))
-    group.create_array("y", data=y, chunks=(100,))
-    return str(folder / "rows.zarr")
 
 
 @pytest.mark.e2e

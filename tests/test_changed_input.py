@@ -21,7 +21,6 @@ from mmpca_dist.stores.checksums import from_json, to_json
 from mmpca_dist.tables.changes import Watch
 
 pytestmark = pytest.mark.usefixtures("no_report")
-KINDS = ("zarr", "parquet", "npz", "csr")
 
 
 def first_file(uri):
@@ -43,13 +42,6 @@ def removed(path):
     path.unlink()
 
 
-CHANGES = {
-    longer: "it has another size, time or version",
-    rewritten: "it has another size, time or version",
-    removed: "it was removed",
-}
-
-
 def config_of(folder, uri, **changes):
     settings = {"methods": ["pca", "m-pca1b"], "n_components": 2, **changes}
     return make_config(folder / "run", uri, **settings)
@@ -67,13 +59,15 @@ def changing(patch, module, name, change, path):
     patch.setattr(module, name, changed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("change", "kind"), [(longer, "zarr"), (removed, "zarr"), (rewritten, "parquet"), (longer, "npz"), (removed, "csr")]
+)
 def test_a_run_ends_with_what_changed(change, kind, tmp_path, monkeypatch):
     uri = write(kind, tmp_path / "rows", X, Y)
     path = first_file(uri)
     changing(monkeypatch, stages_module, "save_statistics", change, path)
-    with pytest.raises(InputError, match=f"{path} changed while it was read: {CHANGES[change]}"):
+    words = "it was removed" if change is removed else "it has another size, time or version"
+    with pytest.raises(InputError, match=f"{path} changed while it was read: {words}"):
         run(config_of(tmp_path, uri))
     assert not (tmp_path / "run" / "records" / "reduce.json").exists()
 

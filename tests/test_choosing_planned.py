@@ -68,7 +68,7 @@ def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path
 
 @pytest.mark.parametrize("merged", [True, False])
 def test_memory_of_the_choice_is_within_the_plan(merged, tmp_path):
-    """Of 900 rows 720 train, which are fewer than columns, as all rows are not."""
+    """720 of 900 rows train, which are fewer than columns, as all rows are not."""
     rows, y = clusters() if merged else clusters(900, 800)
     results = run(auto(tmp_path / "out", store(tmp_path / "rows.npz", rows, y), methods=["pca", "m-pca0"]))
     assert results["choose"]["passes"] == (["moments", "score"] if merged else ["rows"])
@@ -87,5 +87,5 @@ def test_a_refusal_for_memory_says_that_the_choice_needs_it(tmp_path):
     uri, compute = "synthetic:clusters?n=2000&d=300&k=20&classes=20", {"memory_limit": "300MiB"}
     plan = preview(auto(tmp_path / "out", uri, compute=compute))
     assert plan.memory > preview(config_of(tmp_path / "out", uri, compute=compute)).memory
-    with pytest.raises(PlanError, match=r"n_components: auto; give them as numbers, or fewer evaluation\.folds\.$"):
+    with pytest.raises(PlanError, match=r"fewer evaluation\.folds, n_components as numbers, or set solver"):
         plan.refuse_if_too_large()

@@ -25,7 +25,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import GRID, INNER_FOLDS, choose_C, convergence_note, fit_rows, linear_parts
+from mmpca_dist.predictors.fits import GRID, choose_C, convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.specification import CLASSIFIERS
@@ -287,14 +287,6 @@ def test_the_choice_of_c(shape):
     assert choose_C(specs, csr_array(X * units), y, standardize=True) == choose_C(specs, divided, y)
     apart = X + 50 * codes[:, None]
     assert choose_C(specs[:1], apart - apart.mean(), y) == {"svm": GRID[0]}
-
-
-def test_choosing_c_tells_how_many_fits_are_done():
-    X, y = labelled(60, 3, 2, seed=14, separation=0.5)
-    specs, told = [spec("svm", C="auto"), spec("logistic", C="auto")], []
-    choose_C(specs, X, y, progress=lambda *counts: told.append(counts))
-    n_fits = 2 * len(GRID) * INNER_FOLDS
-    assert told == [(done, n_fits) for done in range(1, n_fits + 1)]
 
 
 def test_what_cannot_be_chosen_or_fitted():

@@ -46,9 +46,9 @@ def test_a_cluster_by_its_class(tmp_path, monkeypatch, allowed):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("dask_nowhere.SLURMCluster", {}, r"cannot be imported here .*pip install dask-nowhere"),
-        ("distributed.NoCluster", {}, "there is no NoCluster in distributed"),
-        ("distributed.Client", {}, "is no class of Dask clusters"),
+        ("dask_nowhere.SLURMCluster", {}, r"no class .* can be imported here .*pip install dask-nowhere"),
+        ("distributed.NoCluster", {}, "no class of Dask clusters .*'NoCluster'"),
+        ("distributed.Client", {}, r"no class of Dask clusters .*\(it is another class\)"),
         ("os.system", {}, "is no class of Dask clusters"),
         ("test_clusters.TwoThreads", {"colour": "red"}, "does not start with the compute.options colour"),
     ],
@@ -180,34 +180,24 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])
 
 
-@pytest.mark.parametrize("moment", ["before results come", "while they come"])
-def test_results_that_do_not_come_are_told_as_a_lost_connection(moment, monkeypatch, tmp_path):
+@pytest.mark.parametrize("moment", ["workers are waited for", "before results come", "while they come"])
+def test_a_scheduler_that_goes_is_told_as_a_lost_connection(moment, monkeypatch, tmp_path):
     """Whatever Dask makes of a scheduler that goes at such a moment, nobody waits for ever."""
     from distributed import Client
     from distributed.client import FutureCancelledError
     from distributed.comm import CommClosedError
 
-    async def gone(self, *_):
-        self._gather_future = None
-        if moment == "while they come":
-            raise CommClosedError("gone")
-        raise FutureCancelledError("span", "lost")
-
-    monkeypatch.setattr(Client, "_gather_remote", gone)
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
-        config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
-        with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
-            run(config)
-
-
-def test_a_scheduler_that_goes_while_workers_are_waited_for_is_told_as_a_lost_connection(monkeypatch, tmp_path):
-    from distributed import Client
-    from distributed.comm import CommClosedError
-
-    def gone(*_, **__):
+    def lost(*_, **__):
         raise CommClosedError("gone")
 
-    monkeypatch.setattr(Client, "wait_for_workers", gone)
+    async def gone(self, *_):
+        self._gather_future = None
+        raise CommClosedError("gone") if moment == "while they come" else FutureCancelledError("span", "lost")
+
+    if moment == "workers are waited for":
+        monkeypatch.setattr(Client, "wait_for_workers", lost)
+    else:
+        monkeypatch.setattr(Client, "_gather_remote", gone)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
         config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
         with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):

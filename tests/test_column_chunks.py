@@ -96,7 +96,7 @@ def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch, limit
 
 @pytest.mark.parametrize("stored", [False, True], ids=["blocks", "from_zarr"])
 def test_dask_arrays(stored, tmp_path):
-    """Those straight from Zarr are read in whole rows, without the chunks that Dask would join."""
+    """Arrays straight from Zarr are read in whole rows, without the chunks that Dask would join."""
     X, y = labelled(N, D, 3, seed=2)
     uri = write_zarr(tmp_path / "a.zarr", X, y, chunks=(20, 3))
     rows = da.from_zarr(uri, component="X") if stored else da.from_array(X, (20, 3))

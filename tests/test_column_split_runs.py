@@ -59,7 +59,10 @@ def asked(output, uri, evaluation, **changes):
     return config_of(output, uri, **changes, dataset=dataset, evaluation=evaluation)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["groups", "windows", *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("shares of groups", "boundary"))],
+)
 @pytest.mark.parametrize("merged", [True, False])
 def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     """By merged moments, which medians and a search of neighbours need too, and of rows in memory."""
@@ -128,23 +131,14 @@ def test_formats_and_types_of_columns_do_not_matter(kind, tmp_path):
         ({"splits": "time", "column": "dy", "windows": 2}, {}, "no column 'dy' .*Did you mean 'day'"),
         ({"splits": "groups", "column": "patient"}, {"patient": pa.array([None, *GROUPS[1:]])}, "Row 0|row 0"),
         ({"splits": "time", "column": "day", "windows": 2}, {"day": pa.array([None, *WHEN[1:]])}, "Row 0|row 0"),
-        (
-            {"splits": "groups", "column": "patient"},
-            {"patient": np.ones(240, int)},
-            "are in the group 1; there must be",
-        ),
         ({"splits": "groups", "column": "patient", "folds": 25}, {}, "has 24 groups, fewer than the 25 folds"),
     ],
 )
-def test_errors_are_the_same_in_memory_and_merged(evaluation, table, message, tmp_path, monkeypatch):
-    said = []
-    for merged in (True, False):
-        monkeypatch.setattr(score_stage, "merges", lambda *_, merged=merged: merged)
-        config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet", **table), evaluation)
-        with pytest.raises(InputError, match=message) as caught:
-            evaluate(config)
-        said.append(str(caught.value))
-    assert said[0] == said[1] and not (tmp_path / "out").exists()
+def test_columns_that_do_not_serve_are_refused_before_anything_is_written(evaluation, table, message, tmp_path):
+    config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet", **table), evaluation)
+    with pytest.raises(InputError, match=message):
+        evaluate(config)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_class_of_one_group_trains_in_shares():
     seed=st.integers(0, 10_000), n=st.integers(8, 80), windows=st.integers(1, 5), kind=st.sampled_from("iufMd"),
 )  # fmt: skip
 def test_windows_are_the_twins(seed, n, windows, kind):
-    """Of times with ties, in any order: numbers below zero, unsigned ones, fractions, and dates."""
+    """Ranks of times with ties, in any order: numbers below zero, unsigned ones, fractions, and dates."""
     rng = np.random.default_rng(seed)
     numbers = rng.integers(-20, 20, size=n)
     times = {

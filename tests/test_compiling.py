@@ -120,12 +120,11 @@ def compiles(monkeypatch):
 def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
     from mmpca_pipelines.console import ConsoleCallback
     from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.watching import watching
+    from mmpca_pipelines.flows import ended
 
     console = Console(file=io.StringIO(), width=100)
     config = parse_config({**SETTINGS, "output": str(tmp_path / "out")}, "the test")
-    with watching(ConsoleCallback(console)):
-        state = fit_flow(config, return_state=True)
+    state = ended(fit_flow, config, ConsoleCallback(console)).state
     assert state.is_completed()
     printed = console.file.getvalue()
     line = "search: compiling its inner loops, once per machine"

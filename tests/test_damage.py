@@ -185,7 +185,7 @@ def cases(found, seed, flips):
 
 def test_damage_is_named(finished):
     for number, (file, way) in enumerate(cases(finished, 0, 1)):
-        if number % 2:
+        if number % 4:  # each file in one way at least
             continue
         read = file.startswith(("model", "statistics", "records", "run.json"))
         with damaged(finished, file, way):

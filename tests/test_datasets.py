@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import shutil
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.cases import each
 from helpers.table_files import D, N, write_zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.tables.readers.formats import open_rows
 from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
-RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62)]
+RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (3, 4), (41, 57), (19, 60)]
 
 
 def table(dtype="float32"):
@@ -55,68 +57,62 @@ ZARR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int16", "bool"])
 @pytest.mark.parametrize("layout", ZARR)
-def test_zarr_of_every_layout(layout, dtype, tmp_path):
+def test_zarr_of_every_layout(layout, tmp_path):
     """The direct way to uncompressed chunks is skipped work: its bytes are those of Zarr's own reading."""
     options, direct = ZARR[layout]
-    X, y = table(dtype)
-    dataset = open_dataset(write_zarr(tmp_path / "a.zarr", X, y, **options))
-    array = zarr.open_group(str(tmp_path / "a.zarr"), mode="r")["X"]
-    plain = PlainChunks.of(array, tmp_path / "a.zarr" / "X")
-    if dtype not in ("uint8", "bool") or layout != "v3 big-endian":  # bytes have no order
-        assert (plain is not None) is direct, "the layout takes another way than this test is about"
-    assert (dataset.n_rows, dataset.n_features, dataset.dtype) == (N, D, np.dtype(dtype))
-    for start, stop in RANGES:
-        expected = np.asarray(array[start:stop])
-        np.testing.assert_array_equal(expected, X[start:stop])
-        np.testing.assert_array_equal(dataset.read_rows(start, stop), expected)
-        out = np.zeros((stop - start, D), dtype)
-        assert dataset.read_rows(start, stop, out) is out
-        np.testing.assert_array_equal(out, expected)
-        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+    for dtype, folder in each(["float32", "float64", "uint8", "int16", "bool"], tmp_path):
+        X, y = table(dtype)
+        dataset = open_dataset(write_zarr(folder / "a.zarr", X, y, **options))
+        array = zarr.open_group(str(folder / "a.zarr"), mode="r")["X"]
+        plain = PlainChunks.of(array, folder / "a.zarr" / "X")
+        if dtype not in ("uint8", "bool") or layout != "v3 big-endian":  # bytes have no order
+            assert (plain is not None) is direct, "the layout takes another way than this test is about"
+        assert (dataset.n_rows, dataset.n_features, dataset.dtype) == (N, D, np.dtype(dtype))
+        for start, stop in RANGES:
+            expected = np.asarray(array[start:stop])
+            np.testing.assert_array_equal(expected, X[start:stop])
+            np.testing.assert_array_equal(dataset.read_rows(start, stop), expected)
+            out = np.zeros((stop - start, D), dtype)
+            assert dataset.read_rows(start, stop, out) is out
+            np.testing.assert_array_equal(out, expected)
+            np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
 
 
 @pytest.mark.parametrize("layout", [name for name, (_, direct) in ZARR.items() if direct])
-@pytest.mark.parametrize("checksum_of", ["first", "last"])
-def test_the_direct_way_refuses_what_zarr_refuses(layout, checksum_of, tmp_path):
+def test_the_direct_way_refuses_what_zarr_refuses(layout, tmp_path):
     """A chunk cut short is an error; with checksums a single flipped bit is one too."""
-    options, _ = ZARR[layout]
     X, y = table()
-    dataset = open_dataset(write_zarr(tmp_path / "a.zarr", X, y, **options))
+    dataset = open_dataset(write_zarr(tmp_path / "a.zarr", X, y, **ZARR[layout][0]))
     files = sorted(
         p for p in (tmp_path / "a.zarr" / "X").rglob("*") if p.is_file() and not p.name.startswith((".", "z"))
     )
-    victim = files[0] if checksum_of == "first" else files[-1]
-    whole = victim.read_bytes()
-    victim.write_bytes(whole[:-9])
-    with pytest.raises(Exception, match=r".+"):
-        dataset.read_rows(0, N)
-    if "checksums" in layout:
-        victim.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-        with pytest.raises(Exception, match=r"[Cc]hecksum|crc|CRC"):
+    for victim in (files[0], files[-1]):
+        whole = victim.read_bytes()
+        victim.write_bytes(whole[:-9])
+        with pytest.raises(Exception, match=r".+"):
             dataset.read_rows(0, N)
-    victim.write_bytes(whole)
-    np.testing.assert_array_equal(dataset.read_rows(0, N), X)
+        if "checksums" in layout:
+            victim.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+            with pytest.raises(Exception, match=r"[Cc]hecksum|crc|CRC"):
+                dataset.read_rows(0, N)
+        victim.write_bytes(whole)
+        np.testing.assert_array_equal(dataset.read_rows(0, N), X)
 
 
-def test_string_labels_and_names_in_zarr(tmp_path):
+def test_string_labels_and_other_names_in_zarr(tmp_path):
     X, y = table()
     names = np.asarray(["ant", "bee", "cuckoo"])[y]
     uri = write_zarr(tmp_path / "a.zarr", X, names)
-    zarr.open_group(uri).attrs.update(feature_names=["a", "b", "c", "d"], image_shape=[2, 2])
-    dataset = open_dataset(uri)
+    group = zarr.open_group(uri)
+    group.attrs.update(feature_names=["a", "b", "c", "d"], image_shape=[2, 2])
+    group.create_array("pixels", data=X + 1)
+    group.create_array("digits", data=y)
+    dataset, other = open_dataset(uri), open_dataset(uri, features="pixels", label="digits")
     assert dataset.read_labels(3, 50).tolist() == names[3:50].tolist()
     assert (dataset.feature_names, dataset.image_shape) == (["a", "b", "c", "d"], (2, 2))
-
-
-def test_arrays_of_other_names_in_zarr(tmp_path):
-    X, y = table()
-    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
-    group.create_array("pixels", data=X)
-    group.create_array("digits", data=y)
-    dataset = open_dataset(tmp_path / "a.zarr", features="pixels", label="digits")
-    np.testing.assert_array_equal(dataset.read_rows(0, N), X)
+    np.testing.assert_array_equal(other.read_rows(0, N), X + 1)
+    np.testing.assert_array_equal(other.read_labels(0, N), y)
 
 
 def write_columns(path, X, y, **options):
@@ -130,17 +126,16 @@ def write_list(path, X, y, **options):
     return str(path)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "bool"])
-@pytest.mark.parametrize("group_rows", [17, N])
 @pytest.mark.parametrize("write", [write_columns, write_list])
-def test_parquet_of_columns_or_one_list_column(write, group_rows, dtype, tmp_path):
-    X, y = table(dtype)
-    dataset = open_dataset(write(tmp_path / "a.parquet", X, y, row_group_size=group_rows))
-    assert (dataset.n_rows, dataset.n_features) == (N, D)
-    assert dataset.chunk_edges.tolist() == [*range(0, N, group_rows), N]
-    for start, stop in RANGES:
-        np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
-        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+def test_parquet_of_columns_or_one_list_column(write, tmp_path):
+    for dtype, group_rows in itertools.product(["float32", "float64", "int8", "uint16", "bool"], [17, N]):
+        X, y = table(dtype)
+        dataset = open_dataset(write(tmp_path / "a.parquet", X, y, row_group_size=group_rows))
+        assert (dataset.n_rows, dataset.n_features) == (N, D)
+        assert dataset.chunk_edges.tolist() == [*range(0, N, group_rows), N]
+        for start, stop in RANGES:
+            np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+            np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
 
 
 def test_parquet_files_of_a_folder_follow_each_other_by_name(tmp_path):

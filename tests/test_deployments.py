@@ -12,9 +12,7 @@ import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest_table import IngestConfig
 
@@ -93,15 +91,7 @@ def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
 @pytest.mark.parametrize(
     ("model", "given", "expected"),
     [
-        (
-            IngestConfig,
-            {"source": "a.csv"},
-            "The key 'destination' is missing. Add it, such as 'destination: table.zarr'.",
-        ),
         (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
-        (IngestConfig, {"source": "a", "destination": "b", "layout": "dens"}, "(found 'dens'). Did you mean 'dense'?"),
-        (TransformConfig, {"output": 1, "dataset": "a", "destination": "b"}, "output must be text"),
-        (TransformConfig, None, "There must be keys and values (found None)."),
         (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
         (RunConfig, "x", "There must be keys and values (found 'x')."),
     ],
@@ -111,15 +101,6 @@ def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expecte
         as_model(model, given)
     assert str(caught.value).startswith("The parameters of this run: ")
     assert expected in str(caught.value)
-
-
-def test_scratch_is_released_and_nothing_else(tmp_path):
-    (tmp_path / "run" / "scratch" / "search").mkdir(parents=True)
-    (tmp_path / "run" / "scratch" / "search" / "rows").write_text("rows")
-    (tmp_path / "run" / "run.json").write_text("{}")
-    assert str(clear_idle(str(tmp_path / "run"))) == f"{tmp_path}/run: 4 B of scratch removed; what is finished stays"
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
-    assert str(clear_idle(str(tmp_path / "run"))) == f"{tmp_path}/run: no scratch, nothing removed"
 
 
 @pytest.mark.server

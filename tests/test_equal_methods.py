@@ -12,17 +12,14 @@ from scipy.stats import binom
 
 from mmpca_dist.evaluation.comparisons import SIGNIFICANT, corrected_t_test, sign_test
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 DRAWS = 20
-"""Of splits; tables take them in turn."""
+"""Draws of splits, which the tables take in turn."""
 CHANCE = 1e-5
-"""That a rate of the bound itself fails a test; there are about a hundred."""
+"""The chance that a rate equal to the bound fails a test; there are about a hundred tests."""
 
 
 class Design(NamedTuple):
@@ -75,12 +72,7 @@ class Found(NamedTuple):
 def dealt(design, n):
     """Return which rows train in each split, shape (J, n), of so many draws."""
     y = np.arange(n) % 2
-    dataset, scheduler = rows_in_memory(np.zeros((n, 1)), y, "rows"), Threads(1)
-    spans = make_spans(dataset)
-    rows = Rows(
-        dataset=dataset, census=take_census(dataset, spans, Tasks(scheduler=scheduler)), spans=spans,
-        scheduler=scheduler,
-    )  # fmt: skip
+    rows = Rows.of(rows_in_memory(np.zeros((n, 1)), y, "rows"), Threads(1))
     drawn = [design.splits(rows, seed) for seed in range(DRAWS)]
     return [np.concatenate([s.codes(0, n, y) != part for part in s.held_out]) for s in drawn]
 
@@ -142,7 +134,7 @@ designs = pytest.mark.parametrize("design", FEW_TRAIN + MANY_TRAIN, ids=lambda d
     "design", [*MANY_TRAIN, Design("9/10", 50)], ids=lambda design: f"{design.share} {design.count}"
 )
 def test_of_few_rows_equal_methods_differ_in_up_to_a_tenth_of_tables(design):
-    """As verdicts warn; folds that are dealt once, and shares of a half, keep the level."""
+    """As docs/evaluation.md warns; folds that are dealt once, and shares of a half, keep the level."""
     found = compared(TINY, design, True)
     print(TINY, design, found)
     assert at_most(found.rejected, TINY.tables, 0.05 if design in (Design("1/2", 20), Design("folds", 1)) else 0.1)

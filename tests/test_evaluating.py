@@ -30,7 +30,10 @@ class Progress(Callback):
         self.told[stage] = (done, total)
 
 
-@pytest.mark.parametrize(("n_classes", "splits"), [(2, "shares"), (3, "folds"), (2, "dealt twice"), (3, "dealt twice")])
+@pytest.mark.parametrize(
+    ("n_classes", "splits"),
+    [(2, "shares"), (3, "folds"), *(pytest.param(n, "dealt twice", marks=pytest.mark.e2e) for n in (2, 3))],
+)
 def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, tmp_path):
     """From rows in memory, and by merging moments of parts."""
     merging("merged")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -99,18 +98,13 @@ def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch)
     ("changes", "expected"),
     [
         ({"folds": 500}, "There are 500 folds for 150 rows; there must be 2 to 150."),
-        ({"splits": "shares", "train": 0.999}, "A share of 0.999 of the rows of each class leaves none to hold out"),
         ({"splits": "given", "column": "part"}, "evaluation.column is 'part', and bundled:iris has no columns but its"),
         ({"splits": "given", "column": "absent.npy"}, "absent.npy: it does not exist."),
-        ({"splits": "given", "column": "short.npy"}, "There are parts for 10 rows, and bundled:iris has 150."),
-        ({"splits": "given", "column": "parts.npy", "held_out": "3"}, "is in a part '3'; there are '0', '1', '2'."),
         ({"classifiers": [LOG_ODDS]}, "log-odds of fisher is between two classes, and there are 3: leave it out."),
     ],
 )
 def test_rows_that_cannot_be_held_out_so(changes, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    np.save("short.npy", np.arange(10))
-    np.save("parts.npy", np.arange(150) % 3)
     with pytest.raises(InputError) as caught:
         evaluate({**SOUND, "evaluation": changes, "output": "out"})
     assert expected in str(caught.value)
@@ -188,13 +182,3 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
         own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
         tasks = client.read_task_runs(flow_run_filter=own)
     assert len(STAGES) == len(tasks) <= 50
-
-
-@pytest.mark.e2e
-def test_a_mistake_ends_the_flow_refused(prefect_server, tmp_path):
-    from mmpca_pipelines.evaluate import evaluate_flow
-    from mmpca_pipelines.flows import REFUSED
-
-    config = parse_config({**SOUND, "n_components": 5, "output": str(tmp_path / "out")}, "the test")
-    state = evaluate_flow(config, return_state=True)
-    assert state.name == REFUSED and state.message.startswith("n_components=5 is more than the 4 features")

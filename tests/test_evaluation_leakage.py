@@ -68,10 +68,9 @@ def fitted_and_errors(config):
     return fitted.found, by_cell(records)
 
 
-def held_out_changed(X, y):
-    """Return rows and labels of which those of part b are others altogether."""
-    rng, chosen = np.random.default_rng(1), PARTS == "b"
-    X, y = X.copy(), y.copy()
+def changed(X, y, chosen=PARTS == "b"):
+    """Return rows and labels of which the chosen ones are others altogether."""
+    rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
     X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
     y[chosen] = rng.permutation(y[chosen])
     return X, y
@@ -99,7 +98,7 @@ def of_each(tmp_path, tables, *, held_out="b", sparse=False, **changes):
 
 def assert_blind(tmp_path, X, y, **settings):
     """Return the kinds of things that are the same, whatever is in part b."""
-    (fitted, errors), (again, others) = of_each(tmp_path, [(X, y), held_out_changed(X, y)], **settings)
+    (fitted, errors), (again, others) = of_each(tmp_path, [(X, y), changed(X, y)], **settings)
     assert fitted == again
     assert errors != others
     return set(fitted)
@@ -118,7 +117,7 @@ def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     assert {"medians", "neighbours", "from moments"} <= kinds
 
 
-@pytest.mark.parametrize(("d", "standardize"), [(6, True), (70, False)])
+@pytest.mark.parametrize(("d", "standardize"), [(6, True), pytest.param(70, False, marks=pytest.mark.e2e)])
 def test_rows_in_memory(d, standardize, tmp_path):
     """More rows than columns, and fewer."""
     X, y = labelled(60, d, 3, seed=7, separation=0.5)
@@ -132,7 +131,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     np.save(tmp_path / "parts.npy", PARTS)
     rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
-    for number, table in enumerate([rows, held_out_changed(*rows)]):
+    for number, table in enumerate([rows, changed(*rows)]):
         evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": "b", "margins": False,
                       "classifiers": [NESTED, {"name": "svm", "C": "auto"}]}  # fmt: skip
         uri = store(tmp_path / f"{number}.npz", *table)
@@ -161,6 +160,7 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     assert same <= {"medians", "precision"}  # no medians, and the same precision
 
 
+@pytest.mark.e2e
 def test_sparse_rows_by_a_solver_in_passes(tmp_path):
     _, X, y = counts_like_text(60, 8, 3, seed=4, dtype="float64", share=0.5)
     solver = {"kind": "krylov", "passes": 6, "oversampling": 5}
@@ -168,14 +168,6 @@ def test_sparse_rows_by_a_solver_in_passes(tmp_path):
 
 
 TIMES = np.random.default_rng(3).permutation(60)
-
-
-def changed(X, y, chosen):
-    """Return rows and labels of which the chosen ones are others altogether."""
-    rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
-    X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
-    y[chosen] = rng.permutation(y[chosen])
-    return X, y
 
 
 def by_column(tmp_path, tables, values, evaluation, methods):
@@ -206,7 +198,7 @@ def assert_unchanged(fitted, again, n_parts, expected):
         assert all(hashes[number] == again[kind][number] for number in same), kind
 
 
-@pytest.mark.parametrize("merging", [True, False])
+@pytest.mark.parametrize("merging", [True, pytest.param(False, marks=pytest.mark.e2e)])
 def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
     """Folds of one group each: while the rows of a group are held out, nothing fitted depends on them."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)

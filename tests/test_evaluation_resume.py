@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from helpers.evaluating import config_of, scored, store, timeless
 from helpers.resuming import KILLS, Killed, Writes
+from helpers.runs import Recorder
 from helpers.samples import labelled
 
 from mmpca_dist.errors import AccessError
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs import score_stage
 from mmpca_dist.stores import storage
 
@@ -105,34 +105,10 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     assert read(config)[1] == total * (1 if score_stage.merges() else 2)
 
 
-class Stops(Callback):
-    """Ends the work when so many splits are done, and keeps what is noted."""
-
-    def __init__(self, after):
-        self.after, self.notes = after, []
-
-    def on_progress(self, stage, done, total):
-        if stage == "score" and done == self.after:
-            raise RuntimeError("stopped")
-
-    def on_note(self, message):
-        self.notes.append(message)
-
-
-@pytest.mark.e2e
-def test_stopped_by_who_watches(make, evaluated):
-    """Of rows in memory progress is told by splits; of merges, by spans of each pass, and the first one ends it."""
-    expected, config = timeless(scored(make("whole"))[0]), make("stopped")
-    with pytest.raises(RuntimeError, match="stopped"):
-        scored(config, Stops(1 if score_stage.merges() else 2))
-    assert len(done(config)) == (0 if score_stage.merges() else 2)
-    assert_goes_on(config, expected, evaluated)
-
-
 @pytest.mark.e2e
 def test_a_full_disk_costs_no_split(make, evaluated, monkeypatch):
     """What failed for want of space, of a network or of workers goes on; only what is refused is discarded."""
-    expected, config, watching = timeless(scored(make("whole"))[0]), make("full"), Stops(None)
+    expected, config, watching = timeless(scored(make("whole"))[0]), make("full"), Recorder()
     write = storage.write_json
 
     def fails(uri, value):

@@ -37,23 +37,24 @@ CHUNKS = [
 ]
 
 
-@pytest.mark.parametrize(("stage", "source", "target"), CHUNKS)
-def test_chunks_of_other_arrays_are_found_and_made_again(two_runs, stage, source, target):
+def test_chunks_of_other_arrays_are_found_and_made_again(two_runs):
     mine, _ = two_runs
     components, means = load_model(str(mine), "pca").components_, load_moments(str(mine)).means
-    copy = shutil.copytree if (mine.parent / source).is_dir() else shutil.copy
-    if copy is shutil.copytree:
-        shutil.rmtree(mine / target)
-    copy(mine.parent / source, mine / target)
-    with pytest.raises(
-        DamageError, match=r"its values are not those|its checksum does not match|where [0-9]+ were written"
-    ):
-        load_model(str(mine), "pca") if stage == "solve" else load_moments(str(mine))
-    redone = Recorder()
-    run(settings(str(mine), **METHODS), [redone])
-    assert {stage for stage, reused in redone.ended.items() if not reused} == {"plan", stage}
-    np.testing.assert_array_equal(load_model(str(mine), "pca").components_, components)
-    np.testing.assert_array_equal(load_moments(str(mine)).means, means)
+    for stage, source, target in CHUNKS:
+        if (mine.parent / source).is_dir():
+            shutil.rmtree(mine / target)
+            shutil.copytree(mine.parent / source, mine / target)
+        else:
+            shutil.copy(mine.parent / source, mine / target)
+        with pytest.raises(
+            DamageError, match=r"its values are not those|its checksum does not match|where [0-9]+ were written"
+        ):
+            load_model(str(mine), "pca") if stage == "solve" else load_moments(str(mine))
+        redone = Recorder()
+        run(settings(str(mine), **METHODS), [redone])
+        assert {stage for stage, reused in redone.ended.items() if not reused} == {"plan", stage}
+        np.testing.assert_array_equal(load_model(str(mine), "pca").components_, components)
+        np.testing.assert_array_equal(load_moments(str(mine)).means, means)
 
 
 def test_records_of_another_run_are_not_taken_for_those_of_this(two_runs):

@@ -9,7 +9,7 @@ from mmpca_dist.statistics.target_scatter import CrossMoments
 
 N, D = 4000, 6
 FAR = [2.0**0, 2.0**10, 2.0**20, 2.0**27]
-"""Of the mean, where the spread is about 1. Rows are multiples of 2^-20, so that all of these are exact."""
+"""Sizes of the mean, where the spread is about 1. Rows are multiples of 2^-20, so that all of these are exact."""
 
 
 def far_rows(far):

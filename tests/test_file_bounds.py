@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import itertools
+import lzma
 import zipfile
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,50 +45,47 @@ SHAPES = ["(10000000000, 3)", "(10**15, 3)", "(1000000000000000, 3)", "(10000000
           f"({'9' * 50}, 3)", "(3, (3, 3))", "()"]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_absurd_shapes_of_npy_and_npz(shape, tmp_path):
-    (tmp_path / "X.npy").write_bytes(npy(shape))
+def test_absurd_shapes_of_npy_and_npz(tmp_path):
     np.save(tmp_path / "y.npy", Y)
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("X.npy", npy(shape))
-        archive.write(tmp_path / "y.npy", "y.npy")
-    for attempt in (
-        lambda: open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")),
-        lambda: open_dataset(tmp_path / "a.npz"),
-        lambda: ingest(tmp_path / "a.npz", tmp_path / "b.zarr"),
-        lambda: open_dataset(tmp_path / "y.npy", label=str(tmp_path / "X.npy")),
-    ):
-        with pytest.raises(InputError) as caught:
-            attempt()
-        assert "\n" not in str(caught.value)
+    for shape in SHAPES:
+        (tmp_path / "X.npy").write_bytes(npy(shape))
+        with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+            archive.writestr("X.npy", npy(shape))
+            archive.write(tmp_path / "y.npy", "y.npy")
+        for attempt in (
+            lambda: open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")),
+            lambda: open_dataset(tmp_path / "a.npz"),
+            lambda: open_dataset(tmp_path / "y.npy", label=str(tmp_path / "X.npy")),
+        ):
+            with pytest.raises(InputError) as caught:
+                attempt()
+            assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("descr", ["|O", "<f1000000000000", "|V99999999999", "x", "<U999999999", [("a", "<f8")], 5])
-def test_types_of_npy_that_are_none(descr, tmp_path):
-    (tmp_path / "X.npy").write_bytes(npy("(2, 3)", descr=descr))
+def test_types_of_npy_that_are_none(tmp_path):
     np.save(tmp_path / "y.npy", Y[:2])
-    with pytest.raises(InputError):
-        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
+    for descr in ("|O", "<f1000000000000", "|V99999999999", "x", "<U999999999", [("a", "<f8")], 5):
+        (tmp_path / "X.npy").write_bytes(npy("(2, 3)", descr=descr))
+        with pytest.raises(InputError):
+            open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
 
 
 def test_a_member_that_unpacks_to_more_than_fits(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1 << 20, 4)), y=np.zeros(1 << 20, np.int8))
     assert (tmp_path / "a.npz").stat().st_size < 100_000
-    with memory_limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* mmpca ingest"):
+    with memory_limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* as \.npy files"):
         open_dataset(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".libsvm", ".csv.gz", ".libsvm.gz", ".csv.bz2", ".csv.xz"])
-@pytest.mark.parametrize("before", ["", "a,label\n1,0\n2,1\n", "1 1:2\n"])
-def test_a_line_without_an_end(suffix, before, tmp_path, limits):
-    import bz2
-    import lzma
-
+def test_a_line_without_an_end(tmp_path, limits):
     limits.text_line_bytes = 1 << 20
-    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(suffix.rpartition(".")[2], bytes)
-    (tmp_path / f"a{suffix}").write_bytes(pack(before.encode() + b"1" * (5 << 20)))
-    with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):
-        ingest(tmp_path / f"a{suffix}", tmp_path / "out.zarr")
+    packers = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    for before, ending in itertools.product(["", "a,label\n1,0\n2,1\n", "1 1:2\n"], packers):
+        for suffix in (".csv", ".libsvm"):
+            path = tmp_path / f"a{suffix}{ending}"
+            path.write_bytes(packers[ending](before.encode() + b"1" * (5 << 20)))
+            with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):
+                ingest(path, tmp_path / "out.zarr")
 
 
 @pytest.mark.parametrize(
@@ -126,9 +125,3 @@ def test_a_dense_row_that_does_not_fit(tmp_path):
 def test_absurd_names_of_data_sets(uri):
     with pytest.raises(InputError):
         open_dataset(uri)
-
-
-def test_pandas_with_a_name_twice_says_so(tmp_path):
-    frame = pd.DataFrame([[1.0, 2.0, 0]], columns=["a", "b", "label"])
-    frame.to_parquet(tmp_path / "a.parquet")
-    assert open_dataset(tmp_path / "a.parquet").n_features == 2

@@ -30,7 +30,7 @@ STORED = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_nothing_fitted_is_an_array_of_one_number(name):
-    """Of three classes or targets, two components and five columns."""
+    """A fit of three classes or targets, two components and five columns."""
     X, y = labelled(60, 5, 3, seed=1)
     model = getattr(mmpca_dist, name)()
     if "n_components" in model.get_params():

@@ -229,9 +229,9 @@ def test_pooled_scatters_have_the_same_bits_for_any_workers(precision):
     assert same_bits(found[0], found[1]) and same_bits(found[0], found[2])
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "classifiers", "weightings", "scatters"),
-    [
+def test_scatters_are_pooled_where_that_saves_much_and_serves_all(limits):
+    pooled_bytes = limits.pooled_bytes
+    for n_classes, classifiers, weightings, scatters in (
         (100, ["fisher", "svm"], (), 3),
         (100, ["fisher"], (ClassWeighting.OTHERS,), 6),
         (16, ["fisher"], (ClassWeighting.OTHERS,), 48),  # a row would be in four products, for an eighth of the memory
@@ -239,11 +239,10 @@ def test_pooled_scatters_have_the_same_bits_for_any_workers(precision):
         (2, ["fisher"], (), 6),
         (100, ["fisher", "qda"], (), 300),
         (100, ["naive-bayes"], (), 300),
-    ],
-)
-def test_scatters_are_pooled_where_that_saves_much_and_serves_all(n_classes, classifiers, weightings, scatters, limits):
-    specs = [ClassifierSection(name=name) for name in classifiers]
-    sizes = PartSizes(counts=np.full((1, n_classes, 3), 9), held_out=(0, 1, 2))
-    assert scatters_of_parts(sizes, 5, weightings, specs) == 3 * n_classes
-    limits.pooled_bytes = 0
-    assert scatters_of_parts(sizes, 5, weightings, specs) == scatters
+    ):
+        specs = [ClassifierSection(name=name) for name in classifiers]
+        sizes = PartSizes(counts=np.full((1, n_classes, 3), 9), held_out=(0, 1, 2))
+        limits.pooled_bytes = pooled_bytes
+        assert scatters_of_parts(sizes, 5, weightings, specs) == 3 * n_classes
+        limits.pooled_bytes = 0
+        assert scatters_of_parts(sizes, 5, weightings, specs) == scatters

@@ -21,7 +21,7 @@ def test_every_class_trains_if_any_dealing_lets_it(seed, n_folds):
     """Tables of up to eight groups, each with few of up to seven classes, against all ways to deal them."""
     rng = np.random.default_rng(seed)
     n_served = 0
-    for _ in range(4000):
+    for _ in range(1200):
         shape = rng.integers(3, 9), rng.integers(2, 8)
         table = rng.integers(1, 3, shape) * (rng.random(shape) < 0.35)
         table = table[table.any(axis=1)]
@@ -32,10 +32,10 @@ def test_every_class_trains_if_any_dealing_lets_it(seed, n_folds):
             assert not any(serves(table, np.asarray(folds), n_folds) for folds in ways), table.tolist()
         else:
             n_served += 1
-    assert n_served > 300
+    assert n_served > 90
 
 
 def test_groups_that_cannot_be_dealt_are_dealt_all_the_same():
-    """Of three groups, any two of which share a class, two are in one of two folds."""
+    """Among three groups, any two of which share a class, two are in one of two folds."""
     folds = deal_groups(csr_array(np.asarray([[1, 1, 0], [0, 1, 1], [1, 0, 1]])), 2)
     assert sorted(np.bincount(folds)) == [1, 2]

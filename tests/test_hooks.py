@@ -61,7 +61,7 @@ def dying(monkeypatch, tmp_path, limits):
         assert names_in(str(tmp_path)) == ["a.csv", "a.zarr.partial"]
         (tmp_path / "a.zarr.partial/lease-000001.json").write_text('{"dead": 1}')
 
-    limits.lease_expiry = 0.1
+    limits.lease_beat, limits.lease_expiry = 0.05, 0.1
     return leave
 
 

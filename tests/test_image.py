@@ -14,7 +14,7 @@ from helpers.docker import LOCKS
 ROOT = Path(__file__).parents[1]
 CHROOT = ("--isolation=chroot", "--network=host")
 MOST_BYTES = 10**9
-"""Of the layers above the base image."""
+"""What the layers above the base image may take."""
 
 pytestmark = [
     pytest.mark.server,

@@ -8,9 +8,8 @@ import zipfile
 
 import fsspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from helpers.cases import each
 from helpers.ingested import NAMES, memory_address, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
@@ -64,27 +63,28 @@ BAD = {
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "over a good one"])
-@pytest.mark.parametrize("name", BAD)
-def test_bad_text_is_explained_and_leaves_nothing(tmp_path, name, overwrite):
-    file, text, message = BAD[name]
-    (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
-    if overwrite:
-        ingest("bundled:iris", tmp_path / "made.zarr")
-    with pytest.raises(InputError, match=message):
-        ingest(tmp_path / file, tmp_path / "made.zarr", overwrite=overwrite, chunk_bytes=1)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [file] + ["made.zarr"] * overwrite
-    if overwrite:
-        assert open_dataset(tmp_path / "made.zarr").n_rows == 150
+def test_bad_text_is_explained_and_leaves_nothing(tmp_path, overwrite):
+    for (name, (file, text, message)), folder in each(BAD.items(), tmp_path):
+        (folder / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+        if overwrite:
+            ingest("bundled:iris", folder / "made.zarr")
+        with pytest.raises(InputError, match=message) as error:
+            ingest(folder / file, folder / "made.zarr", overwrite=overwrite, chunk_bytes=1)
+        assert re.fullmatch(r"[A-Z/'].*\.", str(error.value), re.DOTALL) and str(folder) in str(error.value), name
+        assert sorted(p.name for p in folder.iterdir()) == [file] + ["made.zarr"] * overwrite
+        if overwrite:
+            assert open_dataset(folder / "made.zarr").n_rows == 150
 
 
-def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, table, memory):
+def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, table, memory, limits):
+    limits.text_block_bytes = 1 << 18
     X, y = table
-    X = np.tile(X, (2000, 1))
+    X = np.tile(X, (200, 1))
     X[-1, 2] = np.nan
-    path = write_csv(tmp_path / "a.csv", X, np.tile(y, 2000))
+    path = write_csv(tmp_path / "a.csv", X, np.tile(y, 200))
     for destination in (tmp_path / "made.zarr", memory):
         blocks = []
-        with pytest.raises(InputError, match=r"Feature 2 \('blue'\) .* NaN in row 513999 \(line 514001\)"):
+        with pytest.raises(InputError, match=r"Feature 2 \('blue'\) .* NaN in row 51399 \(line 51401\)"):
             ingest(path, destination, chunk_bytes=10_000, progress=lambda *a: blocks.append(a))  # noqa: B023
         assert len(blocks) > 2
     assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
@@ -127,32 +127,14 @@ def test_bad_numpy_files_are_explained(tmp_path):
     assert not list(tmp_path.glob("made.zarr*"))
 
 
-@pytest.mark.parametrize("band_rows", [1, 7, 1000])
-def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, limits, band_rows):
-    """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
-    X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
-    limits.band_bytes = band_rows * X.strides[0]
-    np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
-    ingest(tmp_path / "f.npz", tmp_path / "f.zarr", chunk_bytes=11 * X.strides[0])
-    dataset = open_dataset(tmp_path / "f.zarr")
-    np.testing.assert_array_equal(dataset.read_rows(0, 50), X)
-
-
 def test_a_truncated_gzip_is_explained(tmp_path, table):
-    X, y = np.tile(table[0], (300, 1)), np.tile(table[1], 300)
+    X, y = np.tile(table[0], (30, 1)), np.tile(table[1], 30)
     whole = write_csv(tmp_path / "a.csv.gz", X, y, opener=gzip.open).read_bytes()
     for name, data in {"cut": whole[: len(whole) // 2], "flipped": whole[:5000] + b"\0" * 9 + whole[5009:]}.items():
         (tmp_path / f"{name}.csv.gz").write_bytes(data)
         with pytest.raises(InputError, match=r"cannot be decompressed|is not readable|where a number|cells where"):
             ingest(tmp_path / f"{name}.csv.gz", tmp_path / "made.zarr")
     assert not list(tmp_path.glob("made.zarr*"))
-
-
-def test_too_many_labels_are_measurements(tmp_path, limits):
-    limits.max_classes = 50
-    np.savez(tmp_path / "a.npz", X=np.ones((100, 2)), y=np.arange(100))
-    with pytest.raises(InputError, match=r"100 different labels.*measurements, not classes"):
-        ingest(tmp_path / "a.npz", tmp_path / "a.zarr")
 
 
 def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
@@ -170,7 +152,7 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
         (csv, {"drop": ["5"]}, r"no column 5 \(--drop\); it has 5 columns"),
         (files["csv without names"][0], {"drop": ["red"]}, "holds no names; give a number"),
         (svm, {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
-        (files["npz"][0], {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
+        (files["npz"][0], {"drop": ["red"]}, r"--drop is \['red'\], but .*a\.npz is a file of arrays"),
         (files["zarr"][0], {"drop": ["red"]}, r"--drop is \['red'\], but .*a\.zarr is a Zarr group"),
         (files["zarr"][0], {"label": "yy"}, r"no array 'yy' \(--label\); it holds X, y\. Did you mean 'y'"),
         (files["parquet"][0], {"label": "lable"}, r"no column 'lable' \(--label\)\. Did you mean 'label'"),
@@ -184,24 +166,3 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
         with pytest.raises(InputError, match=message):
             ingest(source, tmp_path / "made.zarr", **options)
     assert not list(tmp_path.glob("made.zarr*"))
-
-
-def test_columns_of_words_in_parquet_say_how_ingest_leaves_them_out(tmp_path):
-    """The file's own name, which looks like a setting, stays as it is."""
-    source = tmp_path / "dataset.drop.parquet"
-    pq.write_table(pa.table({"a": [1.0, 2.0], "id": ["u", "v"], "place of it": ["p", "q"], "label": [0, 1]}), source)
-    with pytest.raises(InputError, match=r"2 columns of .*/dataset\.drop\.parquet cannot") as caught:
-        ingest(source, tmp_path / "made.zarr")
-    assert "with: --drop id --drop 'place of it'\n" in str(caught.value)
-    ingest(source, tmp_path / "made.zarr", drop=["id", "place of it"])
-    assert open_dataset(tmp_path / "made.zarr").feature_names == ["a"]
-
-
-def test_messages_are_sentences(tmp_path):
-    for name, (file, text, _) in BAD.items():
-        (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
-        with pytest.raises(InputError) as error:
-            ingest(tmp_path / file, tmp_path / "made.zarr")
-        message = str(error.value)
-        assert re.fullmatch(r"[A-Z/'].*\.", message, re.DOTALL), (name, message)
-        assert str(tmp_path) in message, (name, message)

@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -16,7 +14,6 @@ from helpers.stored_objects import objects, settings
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, check_transform, transform
@@ -165,13 +162,6 @@ def test_a_second_ingest_to_one_place_is_refused(folder):
     assert storage.names_in(folder) == ["a.zarr"]
 
 
-def test_a_folder_of_that_name_that_is_not_of_an_ingest_is_left_alone(tmp_path):
-    for name in ("new", "old", "letter.txt"):
-        (tmp_path / "a.zarr.partial" / name).mkdir(parents=True)
-    assert not Destination.of(str(tmp_path / "a.zarr")).recover()
-    assert storage.names_in(str(tmp_path / "a.zarr.partial")) == ["letter.txt", "new", "old"]
-
-
 @pytest.mark.parametrize("token", ["../other", "X", 7, ["0" * 32]])
 def test_a_table_elsewhere_is_not_followed(tmp_path, token):
     zarr.create_group(tmp_path / "a.zarr", attributes={"complete": True, TABLE: token})
@@ -220,23 +210,6 @@ def test_no_command_writes_inside_a_run_or_a_data_set(folder):
             with pytest.raises(OutputError, match=r"lies inside .*, which is (a|the|read)"):
                 refuse(place)
     assert objects(folder) == before
-
-
-@pytest.mark.usefixtures("no_report")
-@pytest.mark.e2e
-def test_no_output_inside_a_folder_of_parquet_that_is_read(tmp_path):
-    table = pa.table({"a": np.arange(8.0), "b": np.arange(8.0) % 3, "label": np.arange(8) % 2})
-    (tmp_path / "rows").mkdir()
-    pq.write_table(table, tmp_path / "rows/0.parquet")
-    rows, output = str(tmp_path / "rows"), str(tmp_path / "rows/out")
-    with pytest.raises(OutputError, match="which is read"):
-        run(settings(output, dataset={"uri": rows}))
-    with pytest.raises(InputError, match="lies inside"):
-        ingest(rows, output)
-    run(settings(str(tmp_path / "mine"), dataset={"uri": rows}))
-    with pytest.raises(OutputError, match="which is read"):
-        transform(TransformConfig(output=str(tmp_path / "mine"), dataset=rows, destination=output))
-    run(settings(str(tmp_path / "rows-out"), dataset={"uri": f"{rows}/0.parquet"}))
 
 
 @pytest.mark.usefixtures("no_report")

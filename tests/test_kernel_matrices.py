@@ -81,13 +81,8 @@ def test_mistaken_matrices_are_refused(kind):
         outputs(model.fit(K, y), K[:, :10])
 
 
-def test_weights_of_rows_need_rows():
-    X, y = overlapping(20, 4, seed=6)
-    with pytest.raises(InputError, match="weights='heat' compares rows"):
-        OrthogonalLaplacianProjection(kernel="precomputed", weights="heat").fit(X @ X.T, y)
-
-
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.e2e
 def test_every_check_of_scikit_learn_passes(kind, monkeypatch):
     monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
     no_kernel = {"check_estimators_dtypes": "its square matrix of random numbers is not positive semidefinite"}
@@ -159,7 +154,7 @@ print((after - before) / 8 / len(X) ** 2, make()._matrices())
     [
         (1500, "GeneralizedDiscriminantAnalysis()"),
         (1500, "GeneralizedDiscriminantAnalysis(shrinkage=0.1)"),
-        (1500, "OrthogonalLaplacianProjection(kernel='rbf', weights='heat')"),
+        (1500, "OrthogonalLaplacianProjection(kernel='rbf')"),
         (1500, "KernelProjectionPenaltyClassifier()"),
         (800, "KernelProjectionPenaltyClassifier(np.eye(20)[:2], epsilon=0)"),
     ],

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.kernels import POLY, overlapping, reduction_of, signs
-from helpers.samples import labelled
 from naive_kernels import degree_two_features, projection_penalty
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -188,10 +187,3 @@ def test_without_clarabel_the_message_says_what_to_install(monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'mmpca-dist\[qp\]'"):
         KernelProjectionPenaltyClassifier(PCA(1), epsilon=0).fit(X, y)
     assert KernelProjectionPenaltyClassifier(PCA(1)).fit(X, y).score(X, y) > 0.5
-
-
-def test_many_classes_share_a_table():
-    X, y = labelled(60, 4, 5, seed=20)
-    model = KernelProjectionPenaltyClassifier(GeneralizedDiscriminantAnalysis(), alpha=1e-3).fit(X, y)
-    assert model.decision_function(X).shape == (60, len(model.classes_))
-    assert (model.gaps_ <= 1e-6).all()

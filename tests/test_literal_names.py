@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import zarr
@@ -97,22 +99,21 @@ def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):
     assert [storage.list_objects(other) for other in others] == before
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "s3://bucket/x?versionId=3",
-        "s3://bucket/x?versionid=3/run",
-        "s3://bucket/a::file:///etc",
-        "s3://bucket/a/../b",
-        "s3://bucket/./b",
-        "gs://bucket/x#12",
-        "gs://bucket/x?generation=12",
-        "az://container/x?versionid=2024",
-        "memory://a/../b",
-    ],
-)
-def test_addresses_that_may_mean_another_object_are_refused(address):
-    for use in (storage.normalize, storage.filesystem, zarr_stores.zarr_location):
+OTHERS = [
+    "s3://bucket/x?versionId=3",
+    "s3://bucket/x?versionid=3/run",
+    "s3://bucket/a::file:///etc",
+    "s3://bucket/a/../b",
+    "s3://bucket/./b",
+    "gs://bucket/x#12",
+    "gs://bucket/x?generation=12",
+    "az://container/x?versionid=2024",
+    "memory://a/../b",
+]
+
+
+def test_addresses_that_may_mean_another_object_are_refused():
+    for address, use in itertools.product(OTHERS, (storage.normalize, storage.filesystem, zarr_stores.zarr_location)):
         with pytest.raises(InputError, match=r"Write the address without|without it"):
             use(address)
 
@@ -122,10 +123,3 @@ def test_local_names_have_no_such_meanings(tmp_path, name):
     ingest("bundled:iris", tmp_path / name)
     assert open_dataset(tmp_path / name).n_rows == 150
     assert zarr.open_group(tmp_path / name).attrs["complete"]
-
-
-def test_operations_that_expand_patterns_are_out_of_reach():
-    fs, _ = storage.filesystem("http://127.0.0.1:9/x")
-    for name in ("rm", "glob", "cat", "expand_path", "get", "put", "copy", "mv"):
-        with pytest.raises(AttributeError, match="expands patterns"):
-            getattr(fs, name)

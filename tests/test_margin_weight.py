@@ -48,7 +48,7 @@ def noisy(n=60, d=12, shift=1.0, least=0.5):
 
 
 UPWARDS, DOWNWARDS = {"n": 40, "d": 100, "shift": 1.5}, {"least": 1.0}
-"""Of ``noisy``: where the errors fall with C beyond ten times the default, and below a tenth of it."""
+"""Settings of ``noisy`` where the errors fall with C beyond ten times the default, and below a tenth of it."""
 
 
 def by_hand(X, y, Cs, k=2, sweeps=4):

@@ -20,17 +20,14 @@ from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Part, score
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 NAMES = np.array(["a", "b", "c", "d"])
@@ -188,14 +185,6 @@ def test_records_of_a_split(names, shape):
         assert sum(record["histogram"]) == (~train).sum()
 
 
-def test_all_components_keep_all_distances():
-    """An orthonormal basis of all columns changes no distance: Wasserstein's is zero."""
-    X, y = labelled(120, 4, 2, seed=8)
-    part, items = items_of(X, y, np.arange(120) % 4 > 0, sizes=(4,))
-    for record in records_of(X, part, items, Classifiers([spec("svm"), spec("logistic")])):
-        assert record["wasserstein"] < 1e-5 * abs(record["quantiles"][-1])
-
-
 def test_which_classifiers_have_records():
     """Linear ones that are fitted to rows, sparse or not; else fisher; else lda. Without hyperplane there are none."""
     X, y = labelled(90, 5, 2, seed=9)
@@ -218,7 +207,7 @@ def test_which_classifiers_have_records():
 
 @pytest.mark.parametrize("name", ["fisher", "lda"])
 def test_many_classes_take_no_scatter_each(name):
-    """Of 100 classes they would be 72 MB."""
+    """For 100 classes they would be 72 MB."""
     X, y = labelled(800, 300, 100, seed=10)
     part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
     classifiers, reductions = Classifiers([spec(name)]), Reductions(np.empty((300, 0)), None, items)
@@ -234,23 +223,13 @@ def test_many_classes_take_no_scatter_each(name):
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, precision, standardize, monkeypatch):
-    """Those in double precision: nothing is formed from rows, and the margins are the same."""
+    """In double precision nothing is formed from rows, and the margins are the same."""
     codes = np.random.default_rng(11).integers(3, size=shape[0])
     X = 5 + np.random.default_rng(12).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
     part, items = items_of(X, y, train)
-    dataset, scheduler = rows_in_memory(X[train], y[train], "rows"), Threads(1)
-    spans = make_spans(dataset)
-    statistics = gather_statistics(
-        Rows(
-            dataset=dataset,
-            census=take_census(dataset, spans, Tasks(scheduler=scheduler)),
-            spans=spans,
-            scheduler=scheduler,
-        ),
-        precision=precision,
-        standardize=standardize,
-    )
+    rows = Rows.of(rows_in_memory(X[train], y[train], "rows"), Threads(1))
+    statistics = gather_statistics(rows, precision=precision, standardize=standardize)
     classifiers = Classifiers([spec("fisher")])
     reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
     fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted

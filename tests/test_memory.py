@@ -4,9 +4,7 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-import zarr
 
 MEASURE = """
 import json, sys
@@ -29,16 +27,6 @@ with watched_memory(0.002) as peak:
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     gather_statistics(rows, precision="single", pairings=pairings)
 print(json.dumps(peak() - base))
-"""
-
-
-RUN = """
-import json, sys
-from mmpca_dist import run
-
-if __name__ == "__main__":
-    results = run(json.loads(sys.argv[1]))
-    print(json.dumps([results["plan"]["memory"], results["reduce"]["memory"]]))
 """
 
 
@@ -65,34 +53,3 @@ def test_medians_of_four_times_the_rows_stay_within_their_budget():
     large = peak_of(8_388_608, "medians")
     assert large < 1.1 * small
     assert large < 400 << 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "d", "n_classes", "methods", "cluster"),
-    [
-        (60_000, 768, 20_000, ["pca", "fisher"], "threads"),
-        (60_000, 768, 20_000, ["pca", "m-pca0"], "local"),
-        (200_000, 64, 20_000, ["pca", "fisher"], "threads"),
-        (40_000, 60, 500, ["m-pca1b"], "threads"),
-    ],
-)
-def test_runs_of_many_classes_keep_to_their_plan(n, d, n_classes, methods, cluster, tmp_path):
-    rng = np.random.default_rng(0)
-    y = rng.permutation(np.append(np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)))
-    X = rng.standard_normal((n_classes, d), dtype=np.float32)[y] + rng.standard_normal((n, d), dtype=np.float32)
-    group = zarr.open_group(str(tmp_path / "t.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(5000, d), compressors=None)
-    group.create_array("y", data=y)
-    del X
-    settings = {
-        "dataset": {"uri": str(tmp_path / "t.zarr")},
-        "methods": methods,
-        "n_components": 8,
-        "output": str(tmp_path / "out"),
-        "compute": {"cluster": cluster, "workers": 2, "memory_limit": "6GiB"},
-        "project": {"methods": []},
-    }
-    command = [sys.executable, "-c", RUN, json.dumps(settings)]
-    planned, used = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL).splitlines()[-1])
-    assert 0 < used < 1.1 * planned

@@ -221,7 +221,9 @@ def compiled(tmp_path_factory):
     measured(tmp_path_factory.mktemp("compiled"), FEW, methods=["m-pca2"])
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in GRID])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.e2e if name in QUICK else pytest.mark.slow) for name in GRID]
+)
 def test_no_run_holds_more_data_than_its_plan(name, request, tmp_path):
     shape, settings, reason = GRID[name]
     if "m-pca2" in settings.get("methods", []):

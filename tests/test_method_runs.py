@@ -118,13 +118,12 @@ def test_fewer_rows_than_columns(standardize, tmp_path):
 
 
 @NO_REPORT
-@pytest.mark.parametrize("kind", ["krylov", "nystroem"])
 @pytest.mark.parametrize("others", [[], ["pca", "m-pca0"]])
 @pytest.mark.parametrize("standardize", [False, True])
-def test_columns_and_random_directions_beside_solvers_in_passes(kind, others, standardize, tmp_path):
+def test_columns_and_random_directions_beside_solvers_in_passes(others, standardize, tmp_path):
     X, y = mixed(60, 20, 3, seed=3)
     config = config_of(
-        tmp_path / "out", write(tmp_path / "rows.npz", X, y), solver={"kind": kind}, standardize=standardize,
+        tmp_path / "out", write(tmp_path / "rows.npz", X, y), solver={"kind": "krylov"}, standardize=standardize,
         methods=["fisher-score", "random-projection", *others], n_components=3,
     )  # fmt: skip
     results = run(config)
@@ -140,12 +139,11 @@ def test_columns_and_random_directions_beside_solvers_in_passes(kind, others, st
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", FORMED)
-@pytest.mark.parametrize("kind", ["krylov", "nystroem"])
-def test_solvers_in_passes_are_refused_by_the_plan(method, kind, tmp_path):
-    config = config_of(tmp_path / "out", "bundled:digits", methods=["pca", method], solver={"kind": kind})
-    with pytest.raises(InputError, match=f"solver='{kind}' never forms a scatter, and '{method}' needs it"):
-        preview(config)
+def test_solvers_in_passes_are_refused_by_the_plan(tmp_path):
+    for method in FORMED:
+        config = config_of(tmp_path / "out", "bundled:digits", methods=["pca", method], solver={"kind": "krylov"})
+        with pytest.raises(InputError, match=f"solver='krylov' never forms a scatter, and '{method}' needs it"):
+            preview(config)
     assert not (tmp_path / "out").exists()
 
 

@@ -20,6 +20,7 @@ from mmpca_dist.runs.evaluation_summary import comparison
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.labels import notes_on_missing_labels
 
 N, CHUNK = 100, 10
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -78,13 +79,6 @@ def test_the_terminal_tells_them(tmp_path):
     for command in (["run", str(tmp_path / "run.yaml"), "--no-prefect"], ["show", str(tmp_path / "run")]):
         result = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert ROWS in " ".join(result.output.split())
-
-
-@pytest.mark.usefixtures("no_report")
-def test_labels_that_are_true_or_false(tmp_path):
-    uri, recorder = stored(str(tmp_path / "t.zarr"), Y == 1), Recorder()
-    run(config_of(tmp_path / "run", uri), [recorder])
-    assert any(f"{ROWS}: they are read as class False" in note for note in recorder.notes)
 
 
 def test_an_evaluation_tells_them(tmp_path):
@@ -157,16 +151,6 @@ def test_an_ingest_refuses_a_column_that_it_keeps(tmp_path):
     assert any("10 rows of 'part' (rows 30 to 39): they are read as name 0" in note for note in notes)
 
 
-def test_the_command_ingest(tmp_path):
-    from mmpca_pipelines.cli import cli
-
-    uri, to = stored(str(tmp_path / "t.zarr")), str(tmp_path / "to.zarr")
-    with pytest.raises(InputError, match="--missing-chunks fill"):
-        CliRunner().invoke(cli, ["ingest", uri, to, "--no-prefect"], catch_exceptions=False)
-    result = CliRunner().invoke(cli, ["ingest", uri, to, "--no-prefect", "--missing-chunks", "fill"])
-    assert result.exit_code == 0 and ROWS in " ".join(result.output.split())
-
-
 def test_estimators_warn(tmp_path, caplog):
     uri = stored(str(tmp_path / "t.zarr"))
     class_moments(open_dataset(uri))
@@ -175,8 +159,7 @@ def test_estimators_warn(tmp_path, caplog):
         open_dataset(uri, missing_chunks="refuse")
 
 
-@pytest.mark.e2e
-def test_few_of_many_stretches_are_named(tmp_path):
-    uri, recorder = stored(str(tmp_path / "t.zarr"), lost=[slice(at, at + 10) for at in range(10, 100, 20)]), Recorder()
-    run(config_of(tmp_path / "run", uri), [recorder])
-    assert any("50 rows of 'y' (rows 10 to 19, 30 to 39, 50 to 59, ...)" in note for note in recorder.notes)
+def test_labels_that_are_true_or_false_and_few_of_many_stretches(tmp_path):
+    lost = [slice(at, at + 10) for at in range(10, 100, 20)]
+    (note,) = notes_on_missing_labels(open_dataset(stored(str(tmp_path / "t.zarr"), Y == 1, lost=lost)))
+    assert "50 rows of 'y' (rows 10 to 19, 30 to 39, 50 to 59, ...): they are read as class False" in note

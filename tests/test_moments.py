@@ -190,7 +190,7 @@ def test_pooled_scatters_determine_what_the_separate_ones_do():
         expected = np.tensordot(weights, separate.scatters, axes=1)
         allowed = 4 * product_bound(expected, 300, "double")
         assert (np.abs(pooled.scatter(weights) - expected) <= allowed).all()
-    with pytest.raises(InputError, match="Take the moments anew"):
+    with pytest.raises(InputError, match="Take the moments of all rows at once"):
         pooled.scatter(np.arange(4) ** 2)
 
 

@@ -98,18 +98,13 @@ def test_what_a_limit_of_memory_explains_names_it(error, which, limited, monkeyp
     assert "report" not in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize("error", LACK, ids=lambda error: type(error).__name__)
-def test_without_a_limit_such_errors_are_unforeseen(error, limited):
-    limited(None)
-    with pytest.raises(UnforeseenError, match="please report it"), traceback_kept():
-        raise error
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError("0"), ModuleNotFoundError("No module named 'x'"), OSError("no")])
-def test_other_errors_are_unforeseen_in_spite_of_a_limit(error, limited):
-    limited(resource.RLIMIT_AS)
-    with pytest.raises(UnforeseenError, match="please report it"), traceback_kept():
-        raise error
+def test_other_errors_and_those_without_a_limit_are_unforeseen(limited):
+    others = [ZeroDivisionError("0"), ModuleNotFoundError("No module named 'x'"), OSError("no")]
+    for which, errors in ((None, LACK), (resource.RLIMIT_AS, others)):
+        limited(which)
+        for error in errors:
+            with pytest.raises(UnforeseenError, match="please report it"), traceback_kept():
+                raise error
 
 
 def test_rows_that_do_not_fit_are_not_called_damaged():

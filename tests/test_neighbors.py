@@ -8,7 +8,7 @@ from math import prod
 import naive
 import numpy as np
 import pytest
-from helpers.neighbors import assert_found_without_room
+from helpers.neighbors import assert_found, assert_found_without_room
 from helpers.row_kinds import (
     KINDS,
     as_type,
@@ -49,15 +49,6 @@ def sizes(draw):
     }
 
 
-def assert_found(found, X, y, pairing, rows=None):
-    """Row numbers and distances are those of the twin, to the bit."""
-    queries_, nearest, distances = found.arrays()
-    expected, expected_distances = naive.nearest_opposite(X, y, pairing, rows)
-    np.testing.assert_array_equal(queries_, np.arange(len(X)) if rows is None else rows)
-    np.testing.assert_array_equal(nearest, expected)
-    np.testing.assert_array_equal(distances, expected_distances)
-
-
 @settings(max_examples=100)
 @given(labelled_rows(), sizes(), st.sampled_from(PAIRINGS), st.sampled_from([3, 17, 100]))
 def test_every_neighbour_is_that_of_the_definition(data, limits, pairing, chunk):
@@ -66,8 +57,7 @@ def test_every_neighbour_is_that_of_the_definition(data, limits, pairing, chunk)
         for name, value in limits.items():
             patch.setattr(LIMITS, name, value)
         found = find(X, y, edges=even_edges(n, chunk), pairing=pairing)
-        assert_found(found, X, y, pairing)
-        assert_found_without_room(found, X, y, pairing)
+        assert_found_without_room(found, *assert_found(found, X, y, pairing), pairing)
     certificate = found.certificate()
     assert certificate["proved_exact"] == 1 and certificate["recall"] is None
     assert certificate["queries"] == n
@@ -82,8 +72,7 @@ def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, limits):
             rng = np.random.default_rng(d)
             X, y = as_type(kind(rng, 40, d), dtype), rng.integers(0, 2, 40)
             found = find(X, y)
-            assert_found(found, X, y, "one-vs-rest")
-            assert_found_without_room(found, X, y, "one-vs-rest")
+            assert_found_without_room(found, *assert_found(found, X, y))
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -99,8 +88,7 @@ def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row(d, pairing, li
             X, y = kind(rng, 60, d)[order], (np.arange(60) >= 6).astype(int)[order]
             y[y == 1] += rng.integers(0, 2, 54)
             found = find(X, y, pairing=pairing)
-            assert_found(found, X, y, pairing)
-            assert_found_without_room(found, X, y, pairing)
+            assert_found_without_room(found, *assert_found(found, X, y, pairing), pairing)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -171,9 +159,9 @@ def test_coordinates_never_lengthen_a_distance(data, n_sampled):
     first, second = frame.coordinates(rows)
     assert first.shape == (len(X), frame.width) and second.shape == (len(X), frame.tail_width)
     assert frame.width <= min(X.shape[1], 64) and frame.tail_width <= 256
-    columns = list(np.asarray(rows, np.float64).T)
-    for i in range(len(X)):
-        true = np.sqrt(naive.squared_distance([float(v) for v in rows[i]], columns)) * frame.scale
+    columns = np.asarray(rows, np.float64).T
+    every = np.sqrt(naive.squared_distance(columns[:, :, None], columns[:, None, :])) * frame.scale
+    for i, true in enumerate(every):
         for coordinates in (first, second) if frame.tail_width else (first,):
             assert np.linalg.norm(coordinates[i]) <= BALL * (1 + 1e-12)
             between = np.linalg.norm(coordinates - coordinates[i], axis=1)
@@ -303,7 +291,7 @@ def test_far_cells_are_left_out_and_their_segments_never_read(tmp_path, limits):
     X = 100 * rng.standard_normal((10, 5))[np.arange(800) % 10] + rng.standard_normal((800, 5))
     y = (np.arange(800) // 10) % 2
     found = find(X, y, scratch=ZarrScratch(str(tmp_path)))
-    assert_found(found, X, y, "one-vs-rest")
+    assert_found(found, X, y)
     certificate = found.certificate()
     assert certificate["compared_per_query"] < 800 / 5
     assert certificate["bytes_read"] < found.layout.n_segments * certificate["scratch_bytes"] / 3

@@ -7,7 +7,7 @@ from helpers.by_hand import SPLITS, assert_as_by_hand
 from helpers.evaluating import config_of, scored, store
 from helpers.samples import labelled
 
-from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import choose_C
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
@@ -15,7 +15,7 @@ from mmpca_dist.runs.evaluation_stages import preview_evaluation
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 
 
-@pytest.mark.parametrize("splits", ["shares", "folds"])
+@pytest.mark.parametrize("splits", [pytest.param("shares", marks=pytest.mark.e2e), "folds"])
 def test_every_method_size_and_split_has_a_penalty_of_its_own(splits, merging, tmp_path):
     """As by hand: of each reduction and each part held out, from rows in memory and by merging moments."""
     merging("merged")
@@ -52,22 +52,6 @@ def test_the_choice_is_that_of_the_rows_that_train():
     assert choose_C([nested], X, y) == choose_C([auto], X, y)
 
 
-def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
-    from mmpca_dist.runs import evaluation_stages as stages
-
-    found, build = [], stages.evaluation_of
-
-    def keep(job, records):
-        found.append(build(job, records))
-        return found[-1]
-
-    monkeypatch.setattr(stages, "evaluation_of", keep)
-    from mmpca_dist.runs.evaluation_stages import evaluate
-
-    evaluate(config_of(tmp_path / "out", "bundled:iris", evaluation={"classifiers": NESTED[:1], "margins": False}))
-    assert found[0].classifiers == {"svm": "svm, C nested"}
-
-
 def test_its_fits_are_planned(tmp_path):
     """Two methods, two numbers of components, three folds dealt twice: 24 parts, with 1 or 31 fits each."""
 
@@ -82,19 +66,6 @@ def test_its_fits_are_planned(tmp_path):
     assert dict(nested.rows())["classifiers fitted"] == "up to 744 times to rows"
     assert nested.memory > plain.memory
     assert "classifiers fitted" not in dict(planned("fisher").rows())
-
-
-@pytest.mark.parametrize(
-    ("classifier", "message"),
-    [
-        ({"name": "dask-logistic", "C": "nested"}, "it learns block by block: give C as a number"),
-        ({"name": "fisher", "C": "nested"}, "fisher has none"),
-        ({"name": "svm", "C": "nestled"}, "must be a positive number, auto or nested"),
-    ],
-)
-def test_classifiers_that_cannot_choose_so(classifier, message, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        config_of(tmp_path, "bundled:iris", evaluation={"classifiers": [classifier]})
 
 
 def test_a_class_with_one_row_that_trains_is_refused_by_name(tmp_path):

@@ -55,7 +55,7 @@ def test_the_wheel_holds_every_module_and_configuration_and_no_name_of_others(di
     }  # fmt: skip
     for folder, installed in moved.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".yaml", ".html", ".json", ".csv", ".typed"):
+            if path.suffix in (".py", ".pyi", ".yaml", ".html", ".json", ".csv", ".typed"):
                 assert f"{installed}/{path.relative_to(ROOT / folder).as_posix()}" in names
     tops = {name.split("/")[0] for name in names}
     assert {name for name in tops if not name.endswith(".dist-info")} == {
@@ -100,31 +100,18 @@ def test_the_installed_wheel_serves_in_an_empty_folder(distributions, tmp_path):
     assert (work / "out" / "report" / "index.html").exists()
 
 
-@pytest.mark.parametrize("name", bundled.run_names())
-def test_bundled_configurations_go_by_name(name, tmp_path, monkeypatch):
+def test_bundled_configurations_go_by_name(tmp_path, monkeypatch):
+    """Unless a file is called so; a folder, such as the output of an earlier run, is no configuration."""
     monkeypatch.chdir(tmp_path)
-    assert load_config(name) == load_config(ROOT / "conf" / f"{name}.yaml")
-
-
-def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evaluate").mkdir()
+    for name in bundled.run_names():
+        assert load_config(name) == load_config(ROOT / "conf" / f"{name}.yaml")
     content = yaml.safe_load(bundled.path_of("quickstart").read_text())
     (tmp_path / "quickstart").write_text(yaml.safe_dump({**content, "n_components": [3]}))
     assert load_config("quickstart").n_components == [3]
-
-
-def test_a_folder_of_that_name_is_no_configuration(tmp_path, monkeypatch):
-    """Such as the output of an earlier run."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "quickstart").mkdir()
-    assert load_config("quickstart") == load_config(ROOT / "conf" / "quickstart.yaml")
-
-
-@pytest.mark.parametrize("name", bundled.OPERATIONS)
-def test_files_for_prefect_are_no_configurations_of_runs(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=f"^{name} is a file for Prefect, not .*: see 'mmpca config {name}'"):
-        load_config(name)
+    for name in bundled.OPERATIONS:
+        with pytest.raises(ConfigError, match=f"^{name} is a file for Prefect, not .*: see 'mmpca config {name}'"):
+            load_config(name)
 
 
 @pytest.mark.parametrize("name", ["quickstrat", "../conf/quickstart", "/quickstart", "prefcet"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import dask.array as da
@@ -16,13 +17,10 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.scratch import MemoryScratch, open_scratch
-from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.formats import open_dataset
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
@@ -47,16 +45,11 @@ SEARCHES = (
 
 def bits(scheduler, opener, searches=SEARCHES):
     """Return the bytes of every scatter."""
-    data, census, spans, parts = prepared(
-        open_dataset(URI), NAMES, edges=even_edges(900, 117), scheduler=Threads(1)
-    )  # fmt: skip
-    X, y, found = data.read_rows(0, 900), data.read_labels(0, 900), []
+    rows, parts = prepared(open_dataset(URI), NAMES, edges=even_edges(900, 117))
+    X, y, found = rows.dataset.read_rows(0, 900), rows.dataset.read_labels(0, 900), []
     for wanted in searches:
         training = [training_statistics(X, y, part != NAMES, {"precision": "single"})[-1] for part in NAMED]
-        by_part = with_pairs_by_part(
-            training, Rows(dataset=data, census=census, spans=spans, scheduler=scheduler), parts, wanted, opener
-        )
-        for statistics in by_part:
+        for statistics in with_pairs_by_part(training, replace(rows, scheduler=scheduler), parts, wanted, opener):
             pairs = statistics.pairs[wanted]
             found.append(pairs.scatter.tobytes() + pairs.sample.tobytes() + repr(pairs.certificate).encode())
     assert len(set(found)) == len(found)
@@ -90,27 +83,10 @@ def test_dask_arrays(n_parts):
     X, y = labelled(200, 6, 3, seed=10)
     names = np.arange(200) % n_parts
     statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    plain, census, spans, parts = prepared(ArrayDataset(X, y), names)
-    expected = with_pairs_by_part(
-        statistics,
-        Rows(dataset=plain, census=census, spans=spans, scheduler=Threads(1)),
-        parts,
-        Search(),
-        partial(open_scratch, True),
-    )
-    data, scheduler = dask_rows(da.from_array(X, (47, 4)), y)
-    blocks = make_spans(data)
-    found = with_pairs_by_part(
-        statistics,
-        Rows(
-            dataset=data,
-            census=take_census(data, blocks, Tasks(scheduler=scheduler)),
-            spans=blocks,
-            scheduler=scheduler,
-        ),
-        parts,
-        Search(),
-        partial(open_scratch, True),
+    plain, parts = prepared(ArrayDataset(X, y), names)
+    lazy = Rows.of(*dask_rows(da.from_array(X, (47, 4)), y))
+    expected, found = (
+        with_pairs_by_part(statistics, rows, parts, Search(), partial(open_scratch, True)) for rows in (plain, lazy)
     )
     for own, other in zip(found, expected, strict=True):
         own_pairs, other_pairs = own.pairs[Search()], other.pairs[Search()]
@@ -128,14 +104,7 @@ def test_sparse_rows(n_parts, tmp_path):
     found = find_all(data, names)
     assert_training(found, X, y, names)
     training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    data, census, spans, parts = prepared(data, names)
-    by_part = with_pairs_by_part(
-        training,
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
-        parts,
-        Search(),
-        partial(open_scratch, True),
-    )
+    by_part = with_pairs_by_part(training, *prepared(data, names), Search(), partial(open_scratch, True))
     for part, statistics in enumerate(by_part):
         rows = difference_rows(X.astype(float), y, names != part, None, "one-vs-rest", "twice")
         expected = sum(np.outer(row, row) for row in rows)
@@ -154,7 +123,7 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
     names = np.arange(150) % n_parts
     options = {"precision": "double", "standardize": standardize}
     training = [training_statistics(X, y, names != part, options)[-1] for part in range(n_parts)]
-    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
+    rows, parts = prepared(ArrayDataset(X, y), names)
     passes, scratches = [], []
 
     @contextmanager
@@ -163,19 +132,8 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
         yield scratches[-1]
         scratches[-1].tables.clear()
 
-    found = with_pairs_by_part(
-        training,
-        Rows(
-            dataset=data,
-            census=census,
-            spans=spans,
-            scheduler=Threads(1),
-            on_pass=lambda name, n_bytes: passes.append(name),
-        ),
-        parts,
-        Search(),
-        opened,
-    )
+    watched = replace(rows, on_pass=lambda name, n_bytes: passes.append(name))
+    found = with_pairs_by_part(training, watched, parts, Search(), opened)
     assert len(list(found)) == n_parts
     assert passes.count("search") == passes.count("cells") == len(scratches) == searches
     assert passes.count("pairs") == n_parts
@@ -189,14 +147,7 @@ def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
     training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
     X = X.copy()
     X[33, 1] = np.nan
-    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
-    found = with_pairs_by_part(
-        training,
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
-        parts,
-        Search(),
-        partial(open_scratch, True),
-    )
+    found = with_pairs_by_part(training, *prepared(ArrayDataset(X, y), names), Search(), partial(open_scratch, True))
     with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):
         list(found)
 

@@ -23,13 +23,12 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
 from mmpca_dist.neighbors.search import queries_of, search_queries
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 EPS = float(np.finfo(np.float64).eps)
@@ -65,21 +64,20 @@ def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing
         patch.setattr(LIMITS, "smallest_segment", segment)
         patch.setattr(LIMITS, "piece_rows", piece)
         found = find_all(ArrayDataset(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
-        assert_training(found, X, y, names, pairing)
-        assert_training_without_room(found, X, y, names, pairing)
+        assert_training_without_room(found, assert_training(found, X, y, names, pairing), X, names)
 
 
-def assert_training_without_room(found, X, y, names, pairing):
+def assert_training_without_room(found, nearest_of, X, names):
     """Search again with the true distances as what is known, but of higher rows: every neighbour is then a tie."""
     layout = found[0].layout
     asked = queries_of(layout, 0, layout.n_segments, None)
     exact, parts = replace(found[0].tables, part=None).joined("squared", "parts")
     nothing = np.full(exact.shape, -1)
     known = Best(exact.copy(), np.full(exact.shape, NO_ROW - 1), nothing, np.full(len(X), np.inf), parts.copy())
-    again, _ = search_queries(asked, layout, one_vs_one=pairing == "one-vs-one", best=known, apart=True)
+    again, _ = search_queries(asked, layout, one_vs_one=exact.shape[1] > 2, best=known, apart=True)
     slots = parts.shape[1]
     for code, part in enumerate(np.unique(names)):
-        rows, expected, distances = naive.nearest_training(X, y, names, part, pairing)
+        rows, expected, distances = nearest_of[part]
         place = np.argsort(asked.rows)[rows]
         held = again.parts[place] == code
         squared = np.where(held, again.squared[place, slots:], again.squared[place, :slots])
@@ -101,8 +99,7 @@ def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d,
         names = rng.permutation(np.arange(60) % 4)
         names[np.flatnonzero(y == 0)] = np.arange(6) % 4
         found = find_all(ArrayDataset(X, y), names, pairing=pairing)
-        assert_training(found, X, y, names, pairing)
-        assert_training_without_room(found, X, y, names, pairing)
+        assert_training_without_room(found, assert_training(found, X, y, names, pairing), X, names)
 
 
 def test_a_class_whose_nearest_rows_all_lie_in_one_part():
@@ -124,14 +121,11 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
     """Stratified folds by hashes; one search compares fewer pairs than one for each fold."""
     X, y = labelled(600, 12, 3, seed=2)
     data = ArrayDataset(X, y)
-    spans = spans_of(even_edges(600, 90))
-    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
-    parts = fold_splits(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), 5)
+    rows = Rows.of(data, Threads(2), spans=spans_of(even_edges(600, 90)))
+    parts = fold_splits(rows, 5)
     (names,) = parts.codes(0, 600, y)
     scratch = ZarrScratch(str(tmp_path)) if stored else MemoryScratch()
-    layout = make_layout(
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(2)), scratch, members=RowsInParts(parts)
-    )
+    layout = make_layout(rows, scratch, members=RowsInParts(parts))
     found = find_by_part(layout, parts, Search(), Tasks(scheduler=Threads(2)))
     assert_training(found, X, y, names)
     alone = 0
@@ -143,11 +137,8 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
 
 
 def searched_alone(X, y, trains, search):
-    data = ArrayDataset(X[trains], y[trains])
-    spans, scratch = make_spans(data), MemoryScratch()
-    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
-    layout = make_layout(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), scratch)
-    return find_nearest(layout, census.classes, search, Tasks(scheduler=Threads(1)))
+    rows = Rows.of(ArrayDataset(X[trains], y[trains]), Threads(1))
+    return find_nearest(make_layout(rows, MemoryScratch()), rows.census.classes, search, rows)
 
 
 # ------------------------------------------------------------------------------------------------- scatters
@@ -170,22 +161,11 @@ def test_the_scatter_is_that_of_the_rows_that_train(
     wanted = Search(pairing=pairing, mutual=mutual)
     options = {"precision": precision, "standardize": standardize}
     training = [training_statistics(X, y, names != part, options) for part in np.unique(names)]
-    data, census, spans, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11))
-    given_statistics = (statistics for *_, statistics in training)
-    found = with_pairs_by_part(
-        given_statistics,
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(2)),
-        parts,
-        wanted,
-        partial(open_scratch, True),
-    )
-    for part, own, (rows, counted, own_spans, statistics) in zip(np.unique(names), found, training, strict=True):
-        alone = with_pairs(
-            statistics,
-            Rows(dataset=rows, census=counted, spans=own_spans, scheduler=Threads(1)),
-            wanted,
-            MemoryScratch(),
-        ).pairs[wanted]
+    every, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11), scheduler=Threads(2))
+    given_statistics = (statistics for _, statistics in training)
+    found = with_pairs_by_part(given_statistics, every, parts, wanted, partial(open_scratch, True))
+    for part, own, (rows, statistics) in zip(np.unique(names), found, training, strict=True):
+        alone = with_pairs(statistics, rows, wanted, MemoryScratch()).pairs[wanted]
         pairs = own.pairs[wanted]
         assert (pairs.weight, pairs.queries, pairs.fraction) == (alone.weight, alone.queries, 1)
         np.testing.assert_array_equal(pairs.edges, alone.edges)
@@ -221,23 +201,12 @@ def test_vectors_take_the_place_of_the_scatter():
 def test_one_part_held_out_is_searched_for_among_the_rows_that_train_alone():
     """With the rows that they alone would draw."""
     X, y = labelled(300, 8, 2, seed=6)
-    data = ArrayDataset(X, y)
-    spans = spans_of(even_edges(300, 37))
-    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
-    parts = share_splits(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), n_splits=1)
-    trains = parts.training(0, 300, y)[0]
-    rows, counted, own_spans, statistics = training_statistics(X, y, trains, {"precision": "double"})
+    every = Rows.of(ArrayDataset(X, y), Threads(1), spans=spans_of(even_edges(300, 37)))
+    parts = share_splits(every, n_splits=1)
+    rows, statistics = training_statistics(X, y, parts.training(0, 300, y)[0], {"precision": "double"})
     for wanted in (Search(), Search(max_queries=60)):
-        opener = partial(open_scratch, True)
-        (found,) = with_pairs_by_part(
-            [statistics], Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), parts, wanted, opener
-        )
-        alone = with_pairs(
-            statistics,
-            Rows(dataset=rows, census=counted, spans=own_spans, scheduler=Threads(1)),
-            wanted,
-            MemoryScratch(),
-        ).pairs[wanted]
+        (found,) = with_pairs_by_part([statistics], every, parts, wanted, partial(open_scratch, True))
+        alone = with_pairs(statistics, rows, wanted, MemoryScratch()).pairs[wanted]
         pairs = found.pairs[wanted]
         np.testing.assert_allclose(pairs.scatter, alone.scatter, rtol=1e-12, atol=1e-12 * np.trace(alone.scatter))
         assert pairs.queries == alone.queries and pairs.fraction == alone.fraction

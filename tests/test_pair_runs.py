@@ -15,7 +15,6 @@ from helpers.samples import largest_angle
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.errors import ConfigError
 from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.runs import stages
 
@@ -121,23 +120,7 @@ def test_runs_take_the_settings_of_the_search(tmp_path, limits):
     np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, fitted.components_)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"recall": 2}, "m-pca2: recall must be a number between 0 and 1"),
-        ({"search": "exactly"}, "m-pca2: search must be exact or approximate"),
-        ({"max_queries": 0}, "m-pca2: max_queries must be a whole number of at least 2"),
-        ({"mutual": "once", "max_queries": 10}, "mutual='once' needs the nearest row of every row"),
-        ({"recal": 0.9}, "Did you mean.*recall"),
-    ],
-)
-def test_bad_settings_of_a_run_are_one_sentence_before_any_work(options, message, tmp_path):
-    with pytest.raises(ConfigError, match=message) as refusal:
-        config(tmp_path / "out", methods=[{"name": "m-pca2", **options}])
-    assert "\n" not in str(refusal.value).strip()
-    assert not (tmp_path / "out").exists()
-
-
+@pytest.mark.e2e
 def test_runs_on_published_tables(real_data, real_path, tmp_path):
     """Ionosphere as published and colon, wide: double precision, against the difference rows."""
     for name in ("ionosphere_raw", "colon"):

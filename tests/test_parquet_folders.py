@@ -113,32 +113,23 @@ def test_two_levels_of_folders_and_one_that_is_text(tmp_path):
     assert set(open_dataset(folder, label="site", drop=["label"]).read_labels(0, 60)) == {"north", "south", "07"}
 
 
-def test_numbers_of_more_digits_are_numbers_too(tmp_path):
-    for name in ("at=1700000000000", "at=0042"):
-        write(tmp_path / "a" / name / "part.0.parquet", frame())
-    assert set(open_dataset(tmp_path / "a").read_rows(0, 120)[:, 3]) == {1.7e12, 42}
-
-
-def test_a_folder_without_a_value_is_a_gap(tmp_path):
-    for name in ("year=2023", "year=__HIVE_DEFAULT_PARTITION__"):
-        write(tmp_path / "a" / name / "part.0.parquet", frame())
-    with pytest.raises(InputError, match=r"Column 'year' .* has 60 missing values"):
-        rows_of(open_dataset(tmp_path / "a"))
-    assert rows_of(open_dataset(tmp_path / "a", drop=["year"]))[0].shape == (120, 3)
-
-
-def test_a_column_that_files_hold_too_is_theirs(tmp_path):
-    write(tmp_path / "a/year=2023/part.0.parquet", frame().assign(year=1.5))
-    dataset = open_dataset(tmp_path / "a")
-    assert dataset.feature_names == ["a", "b", "c", "year"]
-    assert set(dataset.read_rows(0, 60)[:, 3]) == {1.5}
-
-
-def test_moving_rows_to_a_folder_of_another_value_changes_the_fingerprint(tmp_path):
-    write(tmp_path / "a/year=2023/part.0.parquet", frame())
-    before = open_dataset(tmp_path / "a").fingerprint()
-    (tmp_path / "a/year=2023").rename(tmp_path / "a/year=2024")
-    assert open_dataset(tmp_path / "a").fingerprint() != before
+def test_values_in_names_of_folders(tmp_path):
+    """Numbers of any digits, gaps, and a column that files hold too, which is theirs."""
+    parts = {
+        "digits": ("at=1700000000000", "at=0042"), "gap": ("at=2023", "at=__HIVE_DEFAULT_PARTITION__"), "both": ("a=7",)
+    }  # fmt: skip
+    for name in [f"{folder}/{part}" for folder, names in parts.items() for part in names]:
+        write(tmp_path / name / "part.0.parquet", frame())
+    digits = open_dataset(tmp_path / "digits")
+    assert set(digits.read_rows(0, 120)[:, 3]) == {1.7e12, 42}
+    with pytest.raises(InputError, match=r"Column 'at' .* has 60 missing values"):
+        rows_of(open_dataset(tmp_path / "gap"))
+    assert rows_of(open_dataset(tmp_path / "gap", drop=["at"]))[0].shape == (120, 3)
+    both = open_dataset(tmp_path / "both")
+    assert both.feature_names == ["a", "b", "c"] and set(both.read_rows(0, 60)[:, 0]) == set(frame()["a"])
+    before = digits.fingerprint()
+    (tmp_path / "digits/at=0042").rename(tmp_path / "digits/at=0043")
+    assert open_dataset(tmp_path / "digits").fingerprint() != before
 
 
 def test_ingest_keeps_columns_in_names_of_folders(tmp_path):

@@ -50,7 +50,7 @@ def test_reductions_do_not_see_the_rows_held_out(reduction, n, d, standardize):
 
 
 def test_a_supervised_reduction_of_all_rows_would_judge_itself():
-    """Of noise, a reduction that has seen the labels of the rows held out seems better than it is."""
+    """On noise, a reduction that has seen the labels of the rows held out seems better than it is."""
     honest, blind = [], []
     for seed in range(10):
         X, y, _ = problem(60, 20, 2, seed=seed)
@@ -63,22 +63,26 @@ def test_a_supervised_reduction_of_all_rows_would_judge_itself():
     assert difference.mean() > 3 * difference.std(ddof=1) / np.sqrt(len(difference))
 
 
-@pytest.mark.parametrize("penalty", ["l2", "l1"])
+@pytest.mark.parametrize("penalty", ["l2", pytest.param("l1", marks=pytest.mark.e2e)])
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.e2e
-def test_every_loss_shares_passes_with_its_own_reduction_of_each_fold(loss, penalty, limits):
-    X, y, _ = problem(80, 5, 2, seed=5, n_classes=3)
+@pytest.mark.parametrize("is_given", [True, pytest.param(False, marks=pytest.mark.e2e)])
+def test_every_loss_shares_passes_with_its_own_reduction_of_each_fold(is_given, loss, penalty, limits):
+    X, y, P = problem(80, 5, 2, seed=5, n_classes=3)
     limits.unit_bytes, limits.smallest_unit_bytes = 25 * 8 * 5, 1
-    settings = {"loss": loss, "penalty": penalty, **EXACT}
-    model = ProjectionPenaltyClassifier("m-pca0", n_components=2, alpha="auto", alphas=GRID, **settings).fit(X, y)
+    reduction, settings = P if is_given else "m-pca0", {"loss": loss, "penalty": penalty, **EXACT}
+    model = ProjectionPenaltyClassifier(reduction, n_components=2, alpha="auto", alphas=GRID, **settings).fit(X, y)
     expected = errors_in_folds(
         lambda K, alpha: ProjectionPenaltyClassifier(
-            "m-pca0", n_components=K, alpha=alpha, **settings | {"tol": 1e-6}
+            reduction, n_components=K, alpha=alpha, **settings | {"tol": 1e-6}
         ),
         X, y, [2], GRID,
     )  # fmt: skip
     # rough fits may differ in a row or two that lie on the border
     np.testing.assert_allclose(model.candidate_errors_, expected[0], atol=0 if loss == "squared" else 3)
+    least = model.candidate_errors_ == model.candidate_errors_.min()
+    assert model.alpha_ == np.max(np.asarray(GRID)[least])
+    again = ProjectionPenaltyClassifier(reduction, n_components=2, alpha=model.alpha_, **settings).fit(X, y)
+    np.testing.assert_allclose(model.coef_, again.coef_, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -212,11 +216,3 @@ def test_another_fit_refuses_what_the_first_would():
     model = ProjectionPenaltyClassifier(PCA(2).fit(X), loss="squared").fit(X, y)
     with pytest.raises(InputError, match="give n_components as a number"):
         model.set_params(reduction="bm2pca", n_components="auto").fit(X, y)
-
-
-def test_no_other_estimator_takes_auto():
-    from mmpca_dist import MarginPCA
-
-    X, y, _ = problem(40, 5, 2)
-    with pytest.raises(InputError, match="n_components='auto' must be a whole number of at least 1"):
-        MarginPCA(n_components="auto").fit(X, y)

@@ -25,7 +25,7 @@ from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.optimise.squares import Squares
 
 SHAPES = [(6, 15), (40, 5)]
-"""Of labelled rows: with eight rows of P, more than rows less one, and more than columns."""
+"""Shapes of labelled rows: with eight rows of P, more than rows less one, and more than columns."""
 
 
 def few_labelled(n, d, seed=0):

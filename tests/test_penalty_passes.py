@@ -34,7 +34,7 @@ def test_losses_of_the_twin_are_those_of_the_issue():
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_hinge_losses_take_few_passes(loss, most, alpha, seed):
-    """Of classes that overlap: a pass is what costs out of core."""
+    """Classes overlap. A pass is what costs out of core."""
     X, y, P = problem(2000, 12, 3, seed=seed)
     model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.01, loss=loss, tol=1e-6).fit(X, y)
     assert model.gaps_[0] <= 1e-6 and model.n_iter_ <= most

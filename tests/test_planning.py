@@ -31,42 +31,26 @@ def planned_and_done(config, projected=True):
     return results["plan"], passes, sum(stage["bytes"] for stage in stages)
 
 
-@pytest.mark.e2e
-def test_medians_that_need_brackets(tmp_path):
-    """146 MiB of rows: too much to keep, and few enough between the brackets."""
-    plan, passes, n_bytes = planned_and_done(
-        make_config(tmp_path / "out", "synthetic:gaussian?n=300000&d=128", **MEDIANS)
-    )
-    assert passes == [p["name"] for p in plan["passes"]] == ["sample", "moments", "project"]
-    assert n_bytes == sum(p["bytes"] for p in plan["passes"]) < 3 * 300000 * 128 * 4
-    assert plan["more_passes"] == 1, "a bracket misses once in two million"
+GAUSSIAN = "synthetic:gaussian?n=300000&d=128"
+MEDIAN_CASES = {
+    "brackets": (GAUSSIAN, None, ["sample", "moments"], 1, "too much to keep; a bracket misses once in two million"),
+    "another pass": (GAUSSIAN, 2 << 20, ["sample", "moments", "medians"], 1, "4.5 MiB between the brackets"),
+    "sampled whole": ("bundled:digits", 1 << 10, ["sample", "moments"], 0, "brackets are then the medians"),
+    "small": ("bundled:digits", None, ["moments"], 0, "all values are kept"),
+}
 
 
-@pytest.mark.e2e
-def test_medians_that_need_another_pass(tmp_path, limits):
-    """A budget of 2 MiB, where 4.5 are expected between the brackets."""
-    limits.kept_bytes = 2 << 20
-    limits.kept_floor = 0
-    plan, passes, n_bytes = planned_and_done(
-        make_config(tmp_path / "out", "synthetic:gaussian?n=300000&d=128", **MEDIANS)
-    )
-    assert passes == [p["name"] for p in plan["passes"]] == ["sample", "moments", "medians", "project"]
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=() if name == "small" else pytest.mark.e2e) for name in MEDIAN_CASES]
+)
+def test_passes_for_medians(case, tmp_path, limits):
+    uri, kept, expected, more, reason = MEDIAN_CASES[case]
+    if kept is not None:
+        limits.kept_bytes, limits.kept_floor = kept, 0
+    plan, passes, n_bytes = planned_and_done(make_config(tmp_path / "out", uri, **MEDIANS))
+    assert passes == [p["name"] for p in plan["passes"]] == [*expected, "project"], reason
     assert n_bytes == sum(p["bytes"] for p in plan["passes"])
-
-
-@pytest.mark.e2e
-def test_medians_of_a_table_that_is_sampled_whole_need_no_more_passes(tmp_path, limits):
-    """Brackets are then the medians: even a budget of 1 KiB serves."""
-    limits.kept_bytes, limits.kept_floor = 1 << 10, 0
-    plan, passes, _ = planned_and_done(make_config(tmp_path / "out", "bundled:digits", **MEDIANS))
-    assert passes == [p["name"] for p in plan["passes"]] == ["sample", "moments", "project"]
-    assert plan["more_passes"] == 0
-
-
-def test_medians_of_small_data_need_no_sample(tmp_path):
-    plan, passes, _ = planned_and_done(make_config(tmp_path / "out", "bundled:digits", **MEDIANS))
-    assert passes == [p["name"] for p in plan["passes"]] == ["moments", "project"]
-    assert plan["more_passes"] == 0
+    assert plan["more_passes"] == more, reason
 
 
 @pytest.mark.parametrize(
@@ -74,7 +58,7 @@ def test_medians_of_small_data_need_no_sample(tmp_path):
     [(1_000_000, 1), (4_000_000, 2), (100_000_000, 3), (10**12, 6)],
 )
 def test_rounds_foreseen_for_256_columns(n_rows, rounds):
-    """Of two classes in single precision: 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
+    """With two classes in single precision, 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
     of those between the next: (5 sqrt(s) + 2) / s of samples of s = 65,536 and then 8,192 values."""
     assert foreseen_rounds(n_rows * 256, 6, 2 * 256, 65_536) == rounds
 
@@ -200,16 +184,6 @@ def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path
     more = planned(30_000, solver={"kind": "krylov", "passes": 100, "oversampling": 100})
     assert more.memory - wide.memory > 96 * 104 * 30_000 * 8, "bases are in double precision"
     assert more.search.products > 100 * wide.search.products
-
-
-@pytest.mark.slow
-def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
-    config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **searching(max_queries=2000),
-        compute={"workers": 1, "memory_limit": "2GiB"},
-    )  # fmt: skip
-    plan, *_ = planned_and_done(config)
-    assert not plan["search"]["in_memory"]
 
 
 def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):

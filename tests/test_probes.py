@@ -14,10 +14,8 @@ from mmpca_dist.eigen.block_passes import leading_start, statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.jobs.stored_arrays import load_statistics, save_statistics
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.approximation import probe_seed, probes
 from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import ArrayDataset
@@ -47,18 +45,13 @@ def hiding_rows(noise):
     return X, np.tile(np.arange(D) % 2, 2), sample
 
 
-def certificate_of(X, y, sample, monkeypatch, kind="krylov"):
+def certificate_of(X, y, sample, monkeypatch):
     monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
     dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
-        Rows(
-            dataset=dataset,
-            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
-            spans=spans,
-            scheduler=Threads(1),
-        ),
+        Rows.of(dataset, Threads(1), spans=spans),
         Needs(n_components=K),
-        SolverOptions(kind, OVERSAMPLING, 2, 0.0),
+        SolverOptions("krylov", OVERSAMPLING, 2, 0.0),
         precision="double",
     )
     found = MarginPCA(K, variant="pca")._solve(statistics)
@@ -93,12 +86,6 @@ def test_probes_of_a_seed_from_the_data_are_not_known_in_advance(noise, monkeypa
         assert certificate_of(*data, monkeypatch)["leading"] == K, "the attack proves nothing"
 
 
-def test_a_single_pass_is_checked_by_the_trace_too(monkeypatch):
-    data = hiding_rows(0.0)
-    monkeypatch.setattr(block_passes, "probe_seed", lambda *_: KNOWN_SEED)
-    assert certificate_of(*data, monkeypatch, "nystroem")["error"] >= HIDDEN * (1 - 1e-6)
-
-
 def test_the_seed_follows_from_the_content_and_from_nothing_else():
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((60, 5)), np.arange(60) % 2
@@ -125,12 +112,7 @@ def test_the_seed_is_stored(tmp_path, monkeypatch):
     monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
     dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
-        Rows(
-            dataset=dataset,
-            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
-            spans=spans,
-            scheduler=Threads(1),
-        ),
+        Rows.of(dataset, Threads(1), spans=spans),
         Needs(n_components=K),
         SolverOptions("krylov", OVERSAMPLING, 2, 0.0),
         precision="double",

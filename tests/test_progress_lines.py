@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from mmpca_pipelines import console
 from mmpca_pipelines.console import ProgressLines
@@ -26,46 +29,23 @@ evaluate({
 """
 
 
-class Clock:
-    now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(console, "time", clock)
-    return clock
-
-
-def test_what_a_line_says(clock):
-    told = ProgressLines(lambda line: None, "score")
-    clock.now += 3
-    assert told.line() == "score, 3 s"
-    told.begin_pass("gather")
-    assert told.line() == "score: gather, 3 s"
-    clock.now += 20
-    told.update(1200, 4000)
-    assert told.line() == "score: gather, 1,200 of 4,000 (30%), 23 s, about 47 s left"
-    told.update(4000, 4000)
-    assert told.line() == "score: gather, 4,000 of 4,000 (100%), 23 s"
-    told.begin_pass("classify")
-    assert told.line() == "score: classify, 23 s"
-    told.close()
-
-
-def test_lines_end_with_their_stage(limits):
-    limits.progress_line_seconds = 0.001
-    printed = []
-    told = ProgressLines(printed.append, "reduce")
-    while not printed:
-        pass
-    told.close()
-    count = len(printed)
-    assert not told._thread.is_alive()
-    assert len(printed) == count and set(printed) == {"reduce, under a second"}
+def test_what_lines_say_and_how_often(monkeypatch, limits):
+    now, limits.progress_line_seconds = [100.0], 10
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    told = ProgressLines(Console(file=io.StringIO()), "score")
+    for seconds, name, done, line in (
+        (9, None, 1, None),
+        (2, None, 2, "score, 2 of 4,000 (0%), 11 s, about 6 h left"),
+        (5, "gather", 1, None),
+        (20, None, 1200, "score: gather, 1,200 of 4,000 (30%), 36 s, about 47 s left"),
+        (20, None, 4000, "score: gather, 4,000 of 4,000 (100%), 56 s"),
+    ):
+        told._console.file = io.StringIO()
+        now[0] += seconds
+        if name:
+            told.begin_pass(name)
+        told.update(done, 4000)
+        assert told._console.file.getvalue() == (f"  {line}\n" if line else "")
 
 
 @pytest.mark.slow

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from pathlib import Path
 
 import pytest
 from mmpca_paper import figures as luo_durrant
 
-import mmpca_dist
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.published import (
@@ -33,8 +31,8 @@ ROOT = Path(__file__).parents[1]
 REASONS = [reason for figures in FIGURES.values() for reason in figures.reasons()]
 
 
-def published(method="pca", mean=20.0, deviation=3.0, certain=True, classifier="svm", size=5):
-    return PublishedCell(4, "ionosphere", method, size, classifier, Summary(mean, deviation, 50), certain)
+def published(method="pca", mean=20.0, deviation=3.0, classifier="svm", size=5):
+    return PublishedCell(4, "ionosphere", method, size, classifier, Summary(mean, deviation, 50), True)
 
 
 def own(method="pca", mean=20.0, deviation=4.0, count=50, classifier="svm", size=5):
@@ -86,13 +84,11 @@ def test_differences_are_in_combined_standard_errors():
     assert agreement(rows).share == 0.5
 
 
-def test_only_pca_and_margin_pca_count_and_uncertain_columns_may_be_left_out():
+def test_only_pca_and_margin_pca_count():
     methods = ("pca", "m-pca0", "m-pca2", "pls", "lasso")
-    figures = [published(method, certain=method != "m-pca2") for method in methods]
-    rows = side_by_side([own(method) for method in methods], figures)
+    rows = side_by_side([own(method) for method in methods], [published(method) for method in methods])
     assert len(rows) == 5
     assert agreement(rows) == Agreement(3, 3)
-    assert agreement(rows, certain_only=True) == Agreement(2, 2)
 
 
 def with_reasons(monkeypatch, *reasons):
@@ -186,18 +182,3 @@ def test_sets_that_were_never_run_are_named_where_they_are_described():
     for name in NEVER_RUN:
         assert name in told
         assert "Never run" in (ROOT / "conf" / "paper" / f"{name}.yaml").read_text()
-
-
-def test_the_data_files_are_in_the_installed_package():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = settings["tool"]["setuptools"]["package-data"]["mmpca_dist"]
-    source, installed = ROOT / "mmpca_dist", Path(mmpca_dist.__file__).parent
-    packed = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
-    assert _data_files(source) == packed
-    configurations = {Path("conf") / path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}
-    assert _data_files(installed) == packed | (configurations if installed != source else set())
-
-
-def _data_files(folder):
-    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
-    return {path for path in files if path.suffix != ".py" and path.parent.name != "__pycache__"}

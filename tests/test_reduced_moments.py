@@ -12,25 +12,18 @@ from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 
 def statistics_of(X, y, *, standardize=False):
     """Return what methods are solved from, of rows in memory."""
-    dataset = ArrayDataset(X, y)
-    spans, scheduler = make_spans(dataset), Threads(1)
-    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
-    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
-    return gather_statistics(rows, precision="double", standardize=standardize)
+    return gather_statistics(Rows.of(ArrayDataset(X, y), Threads(1)), precision="double", standardize=standardize)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 6), (24, 60)])
@@ -51,7 +44,7 @@ def test_statistics_of_tall_and_of_wide_data(n, d, variant, options):
 
 
 def test_wide_data_with_more_components_than_the_scatter_within_classes_has():
-    """Of 12 rows in two classes it has rank 10; with 11 components, Fisher's rule takes the pseudo-inverse."""
+    """From 12 rows in two classes it has rank 10; with 11 components, Fisher's rule takes the pseudo-inverse."""
     X, y = labelled(12, 40, 2, seed=14)
     reducer = MarginPCA(11, precision="double").fit(X, y)
     reduced = ReducedMoments.of_statistics(statistics_of(X, y), reducer.components_)

@@ -291,7 +291,7 @@ BAD = [
     (MarginPCA(variant="m-pca2", search="exac"), "mode='exac' must be one of exact, approximate. Did you mean 'exact'"),
     (MarginPCA(variant="m-pca2", recall=2), "recall=2 must lie between 0 and 1"),
     (MarginPCA(variant="m-pca2", max_queries=0), "max_queries=0 must be a whole number of at least 2"),
-    (MarginPCA(variant="m-pca2", mutual="one"), "mutual='one' must be 'twice' or 'once'. Did you mean 'once'"),
+    (MarginPCA(variant="m-pca2", mutual="one"), "mutual='one' must be one of twice, once. Did you mean 'once'"),
     (MarginPCA(variant="m-pca2", mutual="once", max_queries=5), "mutual='once' needs the nearest row of every row"),
     (FisherDiscriminant(shrinkage=1.5), "at least 0 and at most 1"),
     (RidgeDirections(alpha=-1), "alpha=-1 must be a number of at least 0"),

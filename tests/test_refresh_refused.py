@@ -20,12 +20,11 @@ from helpers.refreshing import (
     state,
     write,
 )
-from helpers.resuming import rewrite_json
 from helpers.runs import Recorder
 from helpers.transforming import write_npz, write_zarr
 
 from mmpca_dist import load_moments
-from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.arrivals import arrivals
 
@@ -136,15 +135,6 @@ def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
 
 
 @pytest.mark.e2e
-def test_too_little_memory_is_told_before_the_pass(tmp_path):
-    base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X, Y))
-    rewrite_json(tmp_path / "base" / "run.json", '"2GiB"', '"1MiB"')
-    with pytest.raises(PlanError, match=r"needs .* of memory .* are allowed"):
-        refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
-    assert not (tmp_path / "live").exists()
-
-
-@pytest.mark.e2e
 def test_a_data_set_that_is_refused_holds_up_only_those_after_it(base, tmp_path):
     """What was taken up before stays in; readers keep the models they had until all is solved."""
     inbox = Path(fill(tmp_path / "inbox", names=["a"]))
@@ -206,14 +196,6 @@ def test_an_address_is_an_inbox_or_a_data_set(tmp_path):
         arrivals(str(tmp_path / "missing"))
 
 
-def symlinked(first, inbox):
-    (inbox / "other.npz").symlink_to(first)
-
-
-def hard_linked(first, inbox):
-    os.link(first, inbox / "other.npz")
-
-
 def in_a_linked_folder(first, inbox):
     (inbox.parent / "again").symlink_to(first.parent)
     inbox.rmdir()
@@ -221,36 +203,33 @@ def in_a_linked_folder(first, inbox):
     (inbox / "other.npz").symlink_to(inbox / first.name)
 
 
-@pytest.mark.parametrize("link", [symlinked, hard_linked, in_a_linked_folder])
+LINKS = {
+    "symbolic": ("npz", lambda first, inbox: (inbox / "other.npz").symlink_to(first)),
+    "hard": ("npz", lambda first, inbox: os.link(first, inbox / "other.npz")),
+    "in a linked folder": ("npz", in_a_linked_folder),
+    "of a backup": ("zarr", lambda first, inbox: shutil.copytree(first, inbox / "other.zarr", copy_function=os.link)),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
 @pytest.mark.e2e
-def test_links_to_rows_that_are_in_are_refused(link, tmp_path):
-    """They counted twice: the first data set under another name."""
+def test_links_to_rows_that_are_in_are_refused(case, tmp_path):
+    """They counted twice: the first data set under another name, and so do new ones that are links to one another."""
+    kind, link = LINKS[case]
     (tmp_path / "data").mkdir()
-    first = Path(write("npz", tmp_path / "data" / "first", X[PARTS["first"]], Y[PARTS["first"]]))
+    first = Path(write(kind, tmp_path / "data" / "first", X[PARTS["first"]], Y[PARTS["first"]]))
     base, inbox = fit(tmp_path / "base", str(first)), tmp_path / "inbox"
     inbox.mkdir()
     link(first, inbox)
-    with pytest.raises(InputError, match=rf"other\.npz and .*{first.name} are, or hold, links to the same files: rows"):
+    with pytest.raises(
+        InputError, match=rf"other\.{kind} and .*{first.name} are, or hold, links to the same files: rows"
+    ):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live").exists()
-
-
-@pytest.mark.e2e
-def test_a_folder_of_hard_links_is_refused(tmp_path):
-    """As backup programs make them: each file of a Zarr group under another name of the group."""
-    first = Path(write("zarr", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]]))
-    base, copy = fit(tmp_path / "base", str(first)), tmp_path / "inbox" / "copy.zarr"
-    shutil.copytree(first, copy, copy_function=os.link)
-    with pytest.raises(InputError, match="rows would count twice"):
-        refreshed(base, copy.parent, tmp_path / "live")
-
-
-@pytest.mark.e2e
-def test_new_data_sets_that_are_links_to_one_another_are_refused(tmp_path):
-    base, inbox = first_run(tmp_path), Path(fill(tmp_path / "inbox", names=["a"]))
-    (inbox / "b.npz").symlink_to(inbox / "a.npz")
+    new = Path(fill(tmp_path / "new", names=["a"]))
+    (new / "b.npz").symlink_to(new / "a.npz")
     with pytest.raises(InputError, match=r"b\.npz and .*a\.npz are, or hold, links"):
-        refreshed(base, inbox, tmp_path / "live")
+        refreshed(base, new, tmp_path / "live")
 
 
 @pytest.mark.parametrize("kind", ["npz", "zarr"])

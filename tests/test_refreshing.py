@@ -25,9 +25,9 @@ from helpers.refreshing import (
     write,
 )
 from helpers.runs import Recorder
-from helpers.samples import counts_like_text, product_bound, write_csr
+from helpers.samples import product_bound
 from helpers.transforming import write_npz, write_parquet
-from naive import exact_class_moments, mpca0_rows
+from naive import exact_class_moments
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
@@ -224,35 +224,6 @@ def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch,
 
 
 @pytest.mark.e2e
-def test_m_pca0_of_three_arrivals_is_that_of_all_pairs(base, tmp_path):
-    refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
-    pairs = np.asarray(mpca0_rows(X, Y))
-    values = np.linalg.eigvalsh(pairs.T @ pairs / len(pairs))[::-1]
-    np.testing.assert_allclose(load_model(str(tmp_path / "live"), "m-pca0").eigenvalues_, values[:2], rtol=1e-10)
-
-
-@pytest.mark.e2e
-def test_sparse_rows_in_pieces(tmp_path):
-    parts, dense, y = counts_like_text(300, 12, 3, seed=4)
-    data, indices, indptr = parts
-
-    def piece(name, start, stop):
-        ends = indptr[start : stop + 1]
-        own = slice(ends[0], ends[-1])
-        return write_csr(tmp_path / name, (data[own], indices[own], ends - ends[0]), (stop - start, 12),
-                         labels=y[start:stop])  # fmt: skip
-
-    base = fit(tmp_path / "base", piece("first.zarr", 0, 150))
-    (tmp_path / "inbox").mkdir()
-    piece("inbox/b.zarr", 150, 220), piece("inbox/c.zarr", 220, 300)
-    refreshed(base, tmp_path / "inbox", tmp_path / "live")
-    whole = fit(tmp_path / "whole", write_npz(tmp_path / "all.npz", dense, y))
-    for method in FOLLOW:
-        found, expected = load_model(str(tmp_path / "live"), method), load_model(whole, method)
-        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10, err_msg=method)
-
-
-@pytest.mark.e2e
 def test_few_new_rows_of_one_class_and_columns_by_name(tmp_path):
     """Fewer rows than columns are no matter here; Parquet may have its columns in another order, among others."""
     first = write("parquet", tmp_path / "first", X[:350], Y[:350])
@@ -310,12 +281,6 @@ def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, b
     nan_rows(tmp_path)
     refused = refresh_flow({**config, "new": str(tmp_path / "a.npz")}, return_state=True)
     assert refused.name == NAME and "is not what was taken up" in refused.message
-
-
-def test_the_form_of_the_flow_explains_every_parameter():
-    schema = RefreshConfig.model_json_schema()
-    assert schema["required"] == ["run", "new", "output"]
-    assert all(field["description"] and field["examples"] for field in schema["properties"].values())
 
 
 @pytest.mark.e2e

@@ -173,12 +173,11 @@ def test_many_classes_whose_scatters_are_pooled(make, limits):
     assert_rotations(make(3, precision="double").fit(X, y), expected.components_, 1e-10)
 
 
-@pytest.mark.parametrize("solver", ["krylov", "nystroem"])
-@pytest.mark.parametrize("make", [PLS, RidgeDirections])
-def test_solvers_in_passes_are_refused(make, solver):
+def test_solvers_in_passes_are_refused():
     X, y = labelled(60, 5, 3, seed=13)
-    with pytest.raises(InputError, match=f"solver='{solver}' never forms a scatter, and '(pls|ridge)' needs"):
-        make(2, solver=solver).fit(X, y)
+    for make in (PLS, RidgeDirections):
+        with pytest.raises(InputError, match=r"solver='krylov' never forms a scatter, and '(pls|ridge)' needs"):
+            make(2, solver="krylov").fit(X, y)
 
 
 def test_a_class_of_the_moments_without_rows_is_no_target():

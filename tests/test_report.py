@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -30,12 +31,8 @@ FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3,
 TRICKY: dict[str, Callable[[], ReportContents]] = {
     "nothing special": report_contents,
     "one component": lambda: report_contents([method_result(k=1), method_result("hsic", k=1)]),
-    "one component beside several": lambda: report_contents([method_result(k=1), method_result("lol", k=4)]),
     "one feature": lambda: report_contents([method_result(d=1, k=1), method_result("lol", d=1, k=1)]),
     "thirty classes": lambda: report_contents(classes=[f"c{i:02d}" for i in range(30)]),
-    "thirty classes, one component": lambda: report_contents(
-        [method_result(k=1)], classes=[f"c{i:02d}" for i in range(30)]
-    ),
     "fourteen long names": lambda: report_contents(
         classes=[f"Class {i} with a long, long, long name" for i in range(14)]
     ),
@@ -73,7 +70,6 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "rebuilt images, wide": lambda: with_rebuilt({"pca": [1]}, [1], ["a", NASTY, "$x^2", "a long name"], [2, 32]),
     "rebuilt images, tall": lambda: with_rebuilt({f"m{i}": [1, 3] for i in range(9)}, [1, 4], ["a"], [30, 3]),
     "margins": with_margins,
-    "margins of one method": lambda: with_margins([method_result()]),
     "margins of nine methods": lambda: with_margins([method_result(f"m{i}") for i in range(9)]),
     "margins of one pair": lambda: with_margins(pairs=1),
     "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),
@@ -112,15 +108,21 @@ def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.Monkey
 
     def draw(methods: Any, data: Any, dataset: Any) -> list[Figure]:
         shown.append(([method.name for method in methods], data, dataset["classes"]))
-        return [Figure("new", "New", "A new picture.", figures(report_contents())[0].png)]
+        return [Figure("new", "New", "A new picture.", picture().png)]
 
-    methods = [method_result("pca"), method_result("new", sections=("new",))]
+    methods = [method_result("pca", sections=("spectrum",)), method_result("new", sections=("new",))]
     alone = [figure.name for figure in figures(report_contents(methods))]
     monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": Section("new", 100, draw, lambda *_: None)})
     assert [figure.name for figure in figures(report_contents(methods))] == alone, "it has no data to show"
     contents = report_contents(methods, data={"new": 5})
     assert [figure.name for figure in figures(contents)] == [*alone, "new"]
     assert shown == [(["new"], 5, ["ant", "bee", "cat"])]
+
+
+@functools.cache
+def picture() -> Figure:
+    """Return a picture that takes little time."""
+    return figures(report_contents([method_result(sections=("spectrum",))]))[0]
 
 
 def test_text_from_data_is_escaped_everywhere() -> None:
@@ -134,7 +136,7 @@ def test_text_from_data_is_escaped_everywhere() -> None:
         notes=[NASTY],
     )
     contents.dataset.update(uri="file:///x/<b>'\"y", dtype=NASTY)
-    drawn = [Figure("a", NASTY, NASTY, figures(report_contents())[0].png)]
+    drawn = [Figure("a", NASTY, NASTY, picture().png)]
     html = render(contents, drawn)
     assert "<script" not in html
     assert "<b>'" not in html
@@ -145,7 +147,7 @@ def test_of_many_classes_the_largest_are_listed() -> None:
     """Class 29 has most rows, class 10 is the last of the twenty, and the first ten are left out."""
     contents = report_contents(classes=[f"class-{i}!" for i in range(30)])
     contents.dataset["counts"] = list(range(100, 130))
-    html = render(contents, figures(contents))
+    html = render(contents, [picture()])
     names = re.findall(r"<bdi>class-(\d+)!</bdi>", html)
     assert names == [str(i) for i in range(29, 9, -1)]
     assert "These are the largest classes; there are 10 more." in html
@@ -153,7 +155,7 @@ def test_of_many_classes_the_largest_are_listed() -> None:
 
 def test_characters_that_html_cannot_hold_are_replaced() -> None:
     contents = report_contents(classes=["nul\0", "half \ud800 pair", "line\nbreak"], notes=["\x1b[31mred"])
-    html = render(contents, figures(contents))
+    html = render(contents, [picture()])
     html.encode("utf-8")
     check_page(html)
     assert not set(html) & {"\0", "\x1b"}

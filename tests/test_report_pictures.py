@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
 
-from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.jobs.notes import arbitrary
-from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.pictures.drawing import distinct, plain
-from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.report.run_page import figures, render
-from mmpca_dist.report.sections.agreement import overlaps
 from mmpca_dist.report.sections.projections import _reach
 
 
@@ -24,26 +20,6 @@ def test_methods_with_one_component_have_no_curve() -> None:
     single = method_result("fisher", k=1, total=1.25)
     assert "spectrum" in {figure.name for figure in figures(report_contents([method_result(), single]))}
     assert "spectrum" not in {figure.name for figure in figures(report_contents([single]))}
-
-
-@pytest.mark.e2e
-def test_report_of_fitted_estimators() -> None:
-    rng = np.random.default_rng(3)
-    y = np.repeat(["left", "right"], 40)
-    X = rng.standard_normal((80, 6)) + (y == "left")[:, None]
-    fitted = [MarginPCA(3, variant="m-pca0").fit(X, y), FisherDiscriminant(1).fit(X, y)]
-    results = [
-        MethodResult(
-            name, name, METHODS[name], r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
-            r._active, r.total_, r.limit_, [3], len(r.eigenvalues_),
-        )
-        for name, r in zip(("m-pca0", "fisher"), fitted, strict=True)
-    ]  # fmt: skip
-    assert results[0].shares.sum() < 1
-    assert results[1].shares == pytest.approx([1])
-    contents = report_contents(results, classes=["left", "right"], rows=80)
-    page = check_page(render(contents, figures(contents)))
-    assert "agreement" in page.ids
 
 
 @pytest.mark.e2e
@@ -83,26 +59,6 @@ def test_large_run_stays_below_three_megabytes() -> None:
     methods = [method_result(f"method-{i}", d=784, k=50) for i in range(7)]
     contents = report_contents(methods, classes=[f"class {i}" for i in range(20)], image_shape=[28, 28], rows=2000)
     assert len(render(contents, figures(contents))) < 3_000_000
-
-
-def test_overlap_is_the_mean_squared_cosine_of_principal_angles() -> None:
-    e = np.eye(4)
-    diagonal = (e[:1] + e[2:3]) / np.sqrt(2)
-    found = overlaps([e[:2], e[2:4], e[:1], diagonal])
-    expected = [[1, 0, 1, 0.5], [0, 1, 0, 0.5], [1, 0, 1, 0.5], [0.5, 0.5, 0.5, 1]]
-    np.testing.assert_allclose(found, expected, atol=1e-15)
-
-
-def test_overlap_of_long_skewed_and_dependent_directions_is_that_of_their_orthonormal_bases() -> None:
-    rng = np.random.default_rng(0)
-    plain, skewed = rng.standard_normal((3, 5000)), rng.standard_normal((4, 5000))
-    skewed[1] = plain[0] + 1e-3 * skewed[0]
-    skewed[3] = 2 * skewed[2]
-    bases = [np.linalg.qr(rows.T)[0] for rows in (plain, skewed[:3])]
-    scaled = skewed * [[1e-9], [1], [1e6], [1]]
-    found = overlaps([plain, scaled, np.zeros((1, 5000))])
-    assert found[0, 1] == found[1, 0] == pytest.approx(np.sum((bases[0].T @ bases[1]) ** 2) / 3, rel=1e-9)
-    np.testing.assert_array_equal(found[2], [0, 0, 1])
 
 
 def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import dask
 import numpy as np
 import pytest
 import scipy.linalg
@@ -31,7 +30,7 @@ from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 D, K = 36, 4
-CASES = 1000
+CASES = 500
 SPECTRA = {
     "flat": lambda rng: np.ones(D),
     "nearly flat": lambda rng: 1 + 0.01 * rng.random(D),
@@ -43,13 +42,6 @@ SPECTRA = {
     "zero tail": lambda rng: np.append(rng.random(2 * K) + 0.1, np.zeros(D - 2 * K)),
     "a late one": lambda rng: np.append(np.ones(K - 1), [0.5, *np.full(D - K, 0.5 - 10.0 ** -rng.integers(2, 8))]),
 }  # fmt: skip
-
-
-class Here(Threads):
-    """Runs passes one task after the other, without a pool: there are a thousand cases."""
-
-    def compute(self, graph, root, done, on_done):
-        return dask.get(graph, root)
 
 
 @dataclass
@@ -103,7 +95,7 @@ def scatter_of(X, y, variant):
     return S + np.outer(gap, gap)
 
 
-def make_case(seed, kinds, patch, precision=None):
+def make_case(seed, patch):
     """Return a random case, with a start of its own; its rows bring probes of their own."""
     rng = np.random.default_rng(seed)
     patch.setattr(block_passes, "SEED", seed)
@@ -111,17 +103,17 @@ def make_case(seed, kinds, patch, precision=None):
     values = np.sort(SPECTRA[name](rng))[::-1]
     X, y = rows_of(values, rng)
     variant = str(rng.choice(["pca", "m-pca0"]))
-    solver = SolverOptions(str(rng.choice(kinds)), int(rng.integers(0, 4)), int(rng.integers(2, 5)), 0.0)
+    solver = SolverOptions("krylov", int(rng.integers(0, 4)), int(rng.integers(2, 5)), 0.0)
     # A sample of all rows would hold the eigenvectors: take a few, so that the start is as poor as on large data.
     patch.setattr(LIMITS, "start_rows", 0)
     patch.setattr(LIMITS, "start_class_rows", 2)
     patch.setattr(block_passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
-    dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Here(1)
+    dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Threads(1)
     statistics = statistics_in_passes(
         Rows.of(dataset, here, spans=spans),
         Needs(frozenset({ClassWeighting.OTHERS if variant == "m-pca0" else ClassWeighting.EQUAL}), n_components=K),
         solver,
-        precision=precision or str(rng.choice(["single", "double"])),
+        precision=str(rng.choice(["single", "double"])),
     )
     found = MarginPCA(K, variant=variant)._solve(statistics)
     return Case(name, scatter_of(X, y, variant), statistics, variant, found)
@@ -129,9 +121,9 @@ def make_case(seed, kinds, patch, precision=None):
 
 @pytest.fixture(scope="module")
 def cases():
-    """A thousand cases of block Krylov."""
+    """Cases of block Krylov."""
     with pytest.MonkeyPatch.context() as patch:
-        return [make_case(seed, ["krylov"], patch) for seed in range(CASES)]
+        return [make_case(seed, patch) for seed in range(CASES)]
 
 
 def allowed(failures):
@@ -213,7 +205,7 @@ def test_the_angle_bounds_the_angle(cases):
             continue
         values, vectors = (a[..., ::-1] for a in np.linalg.eigh(case.S))
         k = len(case.found.eigenvalues)
-        # Of the true vectors themselves, and of sums in the precision of the case.
+        # What the true vectors, and sums in the precision of the case, are off by.
         own = (D * np.finfo(np.float64).eps * values[0] + case.rounding) / (values[k - 1] - values[k])
         angle = largest_angle(case.found.components, vectors[:, :k])
         broken += [case.name] * bool(np.degrees(angle - own) > case.known["angle"])
@@ -229,7 +221,7 @@ def test_the_bounds_are_what_the_statements_say(monkeypatch):
         told: list[np.ndarray] = []
         with monkeypatch.context() as patch:
             patch.setattr(ritz, "norm_bound", lambda lengths, told=told: told.append(lengths) or norm_bound(lengths))
-            case = make_case(seed, ["krylov"], patch)
+            case = make_case(seed, patch)
             probing = approximation.probes(D, case.statistics.approximation.seed)
         theta, V = ritz_space(case)
         tried, k = _subspace_sizes(len(case.found.eigenvalues), len(theta)), len(case.found.eigenvalues)
@@ -257,20 +249,6 @@ def test_no_angle_is_given_where_there_is_no_gap(cases):
     for case in cases:
         if case.name == "flat" and np.ptp(scipy.linalg.eigvalsh(case.S)[-K - 1 :]) < 1e-6:
             assert case.known["angle"] is None
-
-
-def test_what_a_single_pass_leaves_out_is_within_its_error(monkeypatch):
-    broken, cases = [], [make_case(seed, ["nystroem"], monkeypatch) for seed in range(300)]
-    for case in cases:
-        statistics, error = case.statistics, case.known["error"]
-        Q = statistics.basis.astype(np.float64)
-        S = Q @ margin_scatter(case.variant, statistics.moments).dense(statistics.moments) @ Q.T
-        broken += [case.name] * bool(np.linalg.norm(case.S - S, 2) > error + case.rounding)
-        values = scipy.linalg.eigvalsh(case.S)[::-1]
-        count = len(case.found.eigenvalues)
-        broken += [case.name] * bool((np.abs(case.found.eigenvalues - values[:count]) > error + case.rounding).any())
-        assert np.isnan(case.found.residuals).all()
-    assert len(broken) <= allowed([2.0**-approximation.PROBES] * len(cases)), broken
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])

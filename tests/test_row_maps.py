@@ -94,7 +94,7 @@ def kernel_errors(count, seeds, *, orthogonal, gamma=0.05):
 
 
 def test_the_kernel_error_of_fourier_features_falls_as_the_root_of_their_number():
-    """Of independent frequencies the squared error is V / D: the ratio of 16 times as many is 16, up to its noise."""
+    """With independent frequencies the squared error is V / D: the ratio of 16 times as many is 16, up to its noise."""
     few, many = (kernel_errors(count, range(40), orthogonal=False) for count in (64, 1024))
     ratio = few.mean() / many.mean()
     relative = np.hypot(few.std() / few.mean(), many.std() / many.mean()) / np.sqrt(40)
@@ -176,16 +176,16 @@ def test_it_agrees_with_nystroem_of_scikit_learn_where_that_takes_the_same_landm
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-8)
 
 
-@pytest.mark.parametrize(("n", "count"), [(10, 10), (1000, 7), (1000, 1000), (200_000, 2048), (200_000, 3), (40, 31)])
-def test_samples_are_distinct_rows_spread_over_the_table_from_few_stretches(n, count):
-    plan = sample_plan(n, count, 5)
-    rows = np.concatenate([start + picks for start, _, picks in plan])
-    assert len(rows) == count == len(np.unique(rows)) and (np.diff(rows) > 0).all()
-    assert all((picks < stop - start).all() and (picks >= 0).all() for start, stop, picks in plan)
-    assert len(plan) <= 32 and all(stop <= following for (_, stop, _), (following, *_) in itertools.pairwise(plan))
-    quarters = np.histogram(rows, bins=4, range=(0, n))[0]
-    assert count < 16 or np.ptp(quarters) <= 0.2 * count
-    assert np.array_equal(rows, np.concatenate([start + picks for start, _, picks in sample_plan(n, count, 5)]))
+def test_samples_are_distinct_rows_spread_over_the_table_from_few_stretches():
+    for n, count in ((10, 10), (1000, 7), (1000, 1000), (200_000, 2048), (200_000, 3), (40, 31)):
+        plan = sample_plan(n, count, 5)
+        rows = np.concatenate([start + picks for start, _, picks in plan])
+        assert len(rows) == count == len(np.unique(rows)) and (np.diff(rows) > 0).all()
+        assert all((picks < stop - start).all() and (picks >= 0).all() for start, stop, picks in plan)
+        assert len(plan) <= 32 and all(stop <= following for (_, stop, _), (following, *_) in itertools.pairwise(plan))
+        quarters = np.histogram(rows, bins=4, range=(0, n))[0]
+        assert count < 16 or np.ptp(quarters) <= 0.2 * count
+        assert np.array_equal(rows, np.concatenate([start + picks for start, _, picks in sample_plan(n, count, 5)]))
 
 
 def test_stretches_in_one_chunk_are_read_together():
@@ -300,9 +300,8 @@ def test_transformers_take_what_others_hold_and_stay_lazy(model):
     assert make_pipeline(clone(model), MarginPCA(2)).fit(rows, Y).transform(rows).shape == (300, 2)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
+def test_mistaken_parameters():
+    for model, message in (
         (RandomFourierFeatures(0), "n_components=0 must be a whole number from 1 to 100000"),
         (RandomFourierFeatures(3, gamma=-1), r"gamma=-1 must be scale, or a number above 0\.$"),
         (RandomFourierFeatures(3, gamma="scales"), r"gamma='scales' must be .* Did you mean 'scale'\?"),
@@ -312,11 +311,9 @@ def test_transformers_take_what_others_hold_and_stay_lazy(model):
             "gamma is a parameter of rbf and laplacian and poly, and",
         ),
         (NystroemFeatures(301), "nystroem takes 301 landmarks"),
-    ],
-)
-def test_mistaken_parameters(model, message):
-    with pytest.raises(InputError, match=message):
-        model.fit(X)
+    ):
+        with pytest.raises(InputError, match=message):
+            model.fit(X)
 
 
 def test_all_maps_are_registered_and_described():

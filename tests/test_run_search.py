@@ -66,6 +66,7 @@ def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
     assert note in results["report"]["notes"]
 
 
+@pytest.mark.e2e
 def test_an_approximate_search_tells_its_recall(tmp_path):
     recorder = Recorder()
     config = make_config(

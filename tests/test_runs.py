@@ -2,18 +2,15 @@
 
 import errno
 import pickle
-import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.runs import Recorder, make_config, model_hash
 
-from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.errors import AccessError, InputError, OutputError
+from mmpca_dist import MarginPCA, class_moments, load_model, load_moments, open_dataset, run
+from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
@@ -23,7 +20,7 @@ from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
 SWEEPS = ["sweep", "sweep-2", "sweep-3"]
-"""Of the methods that are fitted by sweeps."""
+"""Stages of the methods that are fitted by sweeps."""
 
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
@@ -51,12 +48,7 @@ def test_the_loaded_model_is_the_estimator_fitted_in_memory(digits_run):
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
     np.testing.assert_array_equal(loaded.classes_, fitted.classes_)
     assert loaded.get_params() == fitted.get_params()
-
-
-def test_a_smaller_model_is_a_prefix_of_the_largest(digits_run):
-    output, _, _ = digits_run
-    small, large = load_model(output, "pca", 2), load_model(output, "pca")
-    np.testing.assert_array_equal(small.components_, large.components_[:2])
+    np.testing.assert_array_equal(load_model(output, "m-pca1b", 2).components_, loaded.components_[:2])
 
 
 def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
@@ -80,17 +72,6 @@ def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
 
 
 @pytest.mark.e2e
-def test_measured_memory_stays_below_the_plan(tmp_path):
-    """On data large enough for chunks to dominate: 256 MiB of rows, read by two threads."""
-    config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=262144&d=256", methods=["pca", "m-pca0"], precision="single"
-    )
-    results = run(config)
-    planned = results["plan"]["memory"]
-    assert max(results["reduce"]["memory"], results["project"]["memory"]) <= planned
-
-
-@pytest.mark.e2e
 def test_the_same_run_again_repeats_nothing(tmp_path):
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
     run(config)
@@ -101,24 +82,6 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
         "count", "reduce", "search", *SWEEPS, "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
-
-
-def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
-    """A failure in a stage leaves the stages before it done, and the result is that of an undisturbed run."""
-    config = make_config(tmp_path / "broken", "bundled:iris", n_components=2)
-
-    def fail(*_args, **_kwargs):
-        raise OSError("the disk went away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(projection, "project_rows", fail)
-        with pytest.raises(OSError, match="went away"):
-            run(config)
-    recorder = Recorder()
-    run(config, [recorder])
-    assert recorder.ended["reduce"] and recorder.ended["solve"] and not recorder.ended["project"]
-    run(make_config(tmp_path / "whole", "bundled:iris", n_components=2))
-    assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
 
 
 def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
@@ -138,7 +101,6 @@ def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
 @pytest.mark.e2e
 def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     """It is one sentence, as a refusal is; but what was refused is discarded, and this run goes on."""
-    from mmpca_dist.runs import projection
 
     config = make_config(tmp_path / "out", "bundled:iris", n_components=2, project={"format": ["parquet"]})
 
@@ -175,22 +137,6 @@ def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     run(one)
     run(other)
     assert model_hash(tmp_path / "one", methods) == model_hash(tmp_path / "other", methods)
-
-
-@pytest.mark.e2e
-def test_a_run_on_an_object_store_url():
-    """All results go through fsspec; memory: stands for any object store."""
-    config = make_config("memory://bucket/out", "bundled:wine", n_components=2)
-    results = run(config)
-    assert results["report"]["html"] == "memory://bucket/out/report/index.html"
-    assert load_model("memory://bucket/out", "lol").components_.shape == (2, 13)
-
-
-@pytest.mark.e2e
-def test_fewer_components_than_asked_are_noted(tmp_path):
-    recorder = Recorder()
-    run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
-    assert any("Fisher discriminant has 2 components where 3 were asked for" in note for note in recorder.notes)
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -307,24 +253,6 @@ def test_standardize_equals_standardised_rows(tmp_path):
     np.testing.assert_allclose(loaded.transform(X), expected.transform(scaled), atol=1e-10)
 
 
-def test_quickstart_config_is_valid_and_settings_replace_keys():
-    config = load_config(
-        str(Path(__file__).parents[1] / "conf" / "quickstart.yaml"), {"compute.workers": 3, "n_components": 4}
-    )
-    assert isinstance(config, RunConfig)
-    assert config.compute.workers == 3 and config.n_components == [4]
-    assert config.compute.cluster == "threads"
-
-
-def test_other_peoples_files_in_the_output_are_never_touched(tmp_path):
-    """A run that is refused discards what it wrote: the folder must have been its own."""
-    (tmp_path / "out" / "model").mkdir(parents=True)
-    (tmp_path / "out" / "model" / "mine.bin").write_text("precious")
-    with pytest.raises(OutputError, match=r"holds other files .*no run"):
-        run(make_config(tmp_path / "out", "bundled:iris", n_components=2))
-    assert (tmp_path / "out" / "model" / "mine.bin").read_text() == "precious"
-
-
 @pytest.mark.parametrize("mean", [1e4, 1e6])
 @pytest.mark.e2e
 def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
@@ -340,15 +268,3 @@ def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     projected = open_dataset(str(tmp_path / "out" / "projected" / "pca.zarr")).read_rows(0, 500)
     np.testing.assert_allclose(projected, exact, atol=1e-5)
     np.testing.assert_allclose(model.transform(X), exact, atol=1e-5)
-
-
-@pytest.mark.e2e
-def test_a_stage_whose_results_are_gone_is_repeated(tmp_path):
-    config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
-    run(config)
-    before = model_hash(tmp_path / "out", METHODS)
-    shutil.rmtree(tmp_path / "out" / "model")
-    recorder = Recorder()
-    run(config, [recorder])
-    assert recorder.ended["reduce"] and not recorder.ended["solve"]
-    assert model_hash(tmp_path / "out", METHODS) == before

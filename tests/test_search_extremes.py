@@ -5,7 +5,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
-from helpers.neighbors import assert_found_without_room
+from helpers.neighbors import assert_found, assert_found_without_room
 from helpers.samples import even_edges, find, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -47,8 +47,7 @@ def rows_of_all_sizes(draw, widths=(1, 3, 8, 40, 45, 100)):
 def vanishing(X, y):
     """Return for all pairs of rows of different classes whether they differ, but by less than squares can show."""
     X = X.astype(np.float64)
-    columns = list(np.ascontiguousarray(X.T))
-    squared = np.stack([naive.squared_distance(row.tolist(), columns) for row in X])
+    squared = naive.squared_distance(X.T[:, :, None], X.T[:, None, :])
     differ = (X[:, None] != X).any(axis=2) & (y[:, None] != y)
     return differ & (squared < X.shape[1] * SMALLEST_NORMAL)
 
@@ -67,14 +66,11 @@ def test_rows_of_any_size_find_their_nearest_or_are_refused(data, rows_per_cell,
             assert too_large or vanishing(X, y).any()
             return
     assert X.dtype == np.float32 or np.abs(X).max() < LARGEST_VALUE
-    _, nearest, distances = found.arrays()
-    expected, exact = naive.nearest_opposite(X, y, pairing)
-    np.testing.assert_array_equal(nearest, expected)
-    np.testing.assert_array_equal(distances, exact)
+    expected, exact = assert_found(found, X, y, pairing)
     known = np.argwhere(expected >= 0)
     assert not vanishing(X, y)[known[:, 0], expected[tuple(known.T)]].any()
     assert found.certificate()["proved_exact"] == 1
-    assert_found_without_room(found, X, y, pairing)
+    assert_found_without_room(found, expected, exact, pairing)
 
 
 @settings(max_examples=60)
@@ -102,10 +98,7 @@ def test_rows_whose_squares_overflow_once_they_are_scaled(d, spread, far):
     X, y = rng.standard_normal((200, d)) * spread, rng.integers(0, 3, 200)
     X[[5, 8]] *= far / spread / 10
     X[[12, 33]] = far
-    found = find(X, y, edges=even_edges(200, 10))
-    expected, exact = naive.nearest_opposite(X, y)
-    np.testing.assert_array_equal(found.arrays()[1], expected)
-    np.testing.assert_array_equal(found.arrays()[2], exact)
+    assert_found(find(X, y, edges=even_edges(200, 10)), X, y)
     model = NearestOpposite().fit(X[20:], y[20:])  # queries that no layout has seen
     distances, rows = model.kneighbors(X[:20], y[:20])
     for i in range(20):

@@ -69,7 +69,7 @@ def supports(X, y):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_columns_are_those_of_the_first_point_with_so_many(shape, seed):
-    """Of scikit-learn's path from the rows; some of these paths let columns leave."""
+    """The columns of scikit-learn's path from the rows; some of these paths let columns leave."""
     X, y = mixed(*shape, 2, seed=seed)
     along = supports(naive.standardised(X), 2.0 * y - 1)
     for k in range(1, 7):
@@ -231,12 +231,11 @@ def test_constant_columns_perfect_ones_and_ties(n_classes, n_columns, solver):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("solver", ["krylov", "nystroem"])
-def test_fisher_scores_from_one_pass_dense_and_sparse(solver, n_classes):
+def test_fisher_scores_from_one_pass_dense_and_sparse(n_classes):
     parts, X, y = counts_like_text(90, 40, n_classes, seed=12, dtype="float64")
     expected = FisherScore(5, precision="double").fit(X, y)
     for rows in (X, scipy.sparse.csr_array(parts, shape=X.shape), X * np.logspace(-9, 9, 40)):
-        found = FisherScore(5, precision="double", solver=solver).fit(rows, y)
+        found = FisherScore(5, precision="double", solver="krylov").fit(rows, y)
         assert found.columns_.tolist() == expected.columns_.tolist()
         np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
 

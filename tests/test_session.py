@@ -7,10 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from helpers.runs import Recorder
 
-from mmpca_dist.errors import InputError
-from mmpca_pipelines.prepared import prepared_job
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 @pytest.fixture
@@ -69,32 +67,3 @@ def test_every_command_works_without_prefect(config_file, mmpca, no_server, tmp_
         assert code == 0, (arguments, printed, errors)
     code, _, errors = mmpca("refresh", "run", "rows.zarr", "run")
     assert code == 2 and "Traceback" not in errors
-
-
-def test_a_flow_goes_on_with_the_prepared_job(prefect_server, tmp_path):
-    """Its stages are not run again, and listeners of the flow hear of them all the same."""
-    from mmpca_dist.configuration.schema import parse_config
-    from mmpca_dist.runs.stages import stages_of
-    from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.watching import watching
-
-    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2]}
-    config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
-    terminal = Recorder()
-    stages = stages_of(config)
-    with watching(terminal), prepared_job(config, "run", terminal, stages[:2]):
-        assert list(terminal.ended) == [stage.name for stage in stages[:2]]
-        assert fit_flow(config, return_state=True).is_completed()
-    assert list(terminal.ended) == [stage.name for stage in stages]
-    assert (tmp_path / "out" / "report" / "index.html").exists()
-
-
-def test_a_refusal_of_the_prepared_stages_starts_no_flow(prefect_server, tmp_path):
-    from mmpca_dist.configuration.schema import parse_config
-    from mmpca_dist.runs.stages import stages_of
-
-    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [5]}
-    config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
-    refused = pytest.raises(InputError, match="is more than the 4 features")
-    with refused, prepared_job(config, "run", Recorder(), stages_of(config)[:2]):
-        pytest.fail("the flow is started")

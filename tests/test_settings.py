@@ -18,61 +18,46 @@ ROOT = Path(__file__).parents[1]
 SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
-        ("n_components", [True], "(found [True])."),
-        ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
-        ("n_components", [], "(found [])."),
-        ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
-        ("n_components", ["auto"], "(found ['auto'])."),
-        ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
-        ("methods", [1], "a method is a name, or a mapping such as {name: ridge, alpha: 10} (found 1)"),
-        (
-            "precision",
-            "singel",
-            "precision must be single or double, such as 'precision: double' (found 'singel'). Did",
-        ),
-        ("standardize", "perhaps", "standardize must be true or false"),
-        (
-            "methods",
-            [{"name": "fisher", "shrinkage": 2}],
-            "fisher: shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2).",
-        ),
-        ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
-        ("compute.memory_limit", -1, "must be a size"),
-        (
-            "compute.workers",
-            0,
-            "compute.workers must be a whole number from 1 to 10000, such as 'workers: 4' (found 0).",
-        ),
-        ("compute.cluster", "thread", "Did you mean 'threads'?"),
-        ("compute.cluster", 5, "or a class of Dask clusters"),
-        ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),
-        ("dataset", "x", "dataset must hold keys and values, such as 'dataset: {uri: bundled:digits}' (found 'x')."),
-        ("dataset.uri", None, "dataset.uri must be text"),
-        ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
-        ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
-        ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
-        ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
-        ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
-        ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
-    ],
-)
-def test_a_mistaken_setting_is_named_with_its_place_and_an_example(tmp_path, key, value, expected):
+MISTAKES = [
+    ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
+    ("n_components", [True], "(found [True])."),
+    ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
+    ("n_components", [], "(found [])."),
+    ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
+    ("n_components", ["auto"], "(found ['auto'])."),
+    ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
+    ("methods", [1], "a method is a name, or a mapping such as {name: ridge, alpha: 10} (found 1)"),
+    ("methods", [{"name": "fisher", "shrinkage": 2}], "fisher: shrinkage must be a number from 0 to 1, such as 'shri"),
+    ("precision", "singel", "must be single or double, such as 'precision: double' (found 'singel'). Did you mean"),
+    ("standardize", "perhaps", "standardize must be true or false"),
+    ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
+    ("compute.memory_limit", -1, "must be a size"),
+    ("compute.workers", 0, "must be a whole number from 1 to 10000, such as 'workers: 4' (found 0)."),
+    ("compute.cluster", "thread", "Did you mean 'threads'?"),
+    ("compute.cluster", 5, "or a class of Dask clusters"),
+    ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),
+    ("dataset", "x", "dataset must hold keys and values, such as 'dataset: {uri: bundled:digits}' (found 'x')."),
+    ("dataset.uri", None, "dataset.uri must be text"),
+    ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
+    ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
+    ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
+    ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
+    ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
+    ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
+]
+
+
+def test_a_mistaken_setting_is_named_with_its_place_and_an_example(tmp_path):
     """Plain words, each said once, and --set is named in place of the file that is right."""
     path = tmp_path / "my.yaml"
     path.write_text(yaml.safe_dump(SOUND))
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, {key: value}, places={key: f"--set {key}"})
-    message = str(caught.value)
-    assert message.startswith(f"--set {key}: ")
-    assert expected in message
-    assert message.endswith((".", "?"))
-    assert "my.yaml" not in message
-    assert message.count("found") <= 1
-    assert not re.search("Input should|Could not|valid (string|integer|list)|validation error", message)
+    for key, value, expected in MISTAKES:
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, {key: value}, places={key: f"--set {key}"})
+        message = str(caught.value)
+        assert message.startswith(f"--set {key}: ") and expected in message, (key, value)
+        assert message.endswith((".", "?")) and message.count("found") <= 1
+        assert not re.search("my.yaml|Input should|Could not|valid (string|integer|list)|validation error", message)
 
 
 def test_mistakes_in_a_file_and_in_a_change_are_told_apart(tmp_path):
@@ -147,23 +132,16 @@ def test_environment_variables_replace_settings_of_a_file_and_options_replace_th
     assert parse_config(SOUND, "a dictionary").compute.workers == 2, "only files and the command line"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "MMPCA_COMPUTE__WORKERS",
-            "many",
-            "variable MMPCA_COMPUTE__WORKERS: compute.workers must be a",
-        ),
+def test_a_mistaken_environment_variable_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump(SOUND))
+    for name, value, message in (
+        ("MMPCA_COMPUTE__WORKERS", "many", "variable MMPCA_COMPUTE__WORKERS: compute.workers must be a"),
         ("MMPCA_COMPUTE__WOKERS", "4", "MMPCA_COMPUTE__WOKERS: Unknown key 'compute.wokers'. Did you mean 'workers'"),
         ("MMPCA_METHODS", "[pca", "The environment variable MMPCA_METHODS is not readable as YAML."),
         ("MMPCA_PRECISION", "half", "the environment variable MMPCA_PRECISION: precision must be single or double"),
-    ],
-)
-def test_a_mistaken_environment_variable_is_named(name, value, message, tmp_path, monkeypatch):
-    path = tmp_path / "my.yaml"
-    path.write_text(yaml.safe_dump(SOUND))
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError) as caught:
-        load_config(path)
-    assert message in str(caught.value)
+    ):
+        with monkeypatch.context() as patch, pytest.raises(ConfigError) as caught:
+            patch.setenv(name, value)
+            load_config(path)
+        assert message in str(caught.value)

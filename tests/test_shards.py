@@ -38,19 +38,6 @@ def sharded(path, X, **options):
     return array
 
 
-@pytest.mark.parametrize("shards", [None, (40, 4), (80, 4)])
-@pytest.mark.parametrize("compressors", [None, [Crc32cCodec()]], ids=["bare", "crc32c"])
-def test_direct_reading_equals_reading_through_zarr(tmp_path, table, shards, compressors):
-    X, _ = table
-    array = sharded(tmp_path / "X", X, shards=shards, compressors=compressors)
-    direct = PlainChunks.of(array, tmp_path / "X")
-    rng = np.random.default_rng(1)
-    for start, stop in [(0, 257), (0, 40), (39, 41), (250, 257), *np.sort(rng.integers(0, 257, (60, 2)), axis=1)]:
-        out = np.full((stop - start, 4), np.nan, np.float32)
-        assert direct.read(int(start), int(stop), out)
-        np.testing.assert_array_equal(out, array[int(start) : int(stop)])
-
-
 def test_shards_that_are_not_plain_are_left_to_zarr(tmp_path, table):
     X, _ = table
     codec = ShardingCodec(chunk_shape=(10, 4), codecs=[BytesCodec()], index_location="start")

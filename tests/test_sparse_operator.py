@@ -170,9 +170,8 @@ def test_sizes_beyond_the_squares_of_single_precision(factor):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("kind", ["krylov", "nystroem"])
-def test_the_same_bits_for_any_number_of_threads(kind, precision, limits):
-    """Of several tasks of several units each."""
+def test_the_same_bits_for_any_number_of_threads(precision, limits):
+    """There are several tasks of several units each."""
     X, y = thinned(4000, 30, 5, seed=29)
     X[:, 3] += 1e4
     dataset = SparseArray(scipy.sparse.csr_array(X), y)
@@ -180,6 +179,6 @@ def test_the_same_bits_for_any_number_of_threads(kind, precision, limits):
     limits.unit_bytes = dataset.n_bytes // 15
     joined = operators.sparse_spans(dataset, spans_of(even_edges(4000, 211)))
     assert len(joined) > 4 and max(len(span.units) for span in joined) > 1
-    expected = bits(Threads(1), dataset, kind, precision)
+    expected = bits(Threads(1), dataset, precision)
     for threads in (2, 4):
-        assert bits(Threads(threads), dataset, kind, precision) == expected
+        assert bits(Threads(threads), dataset, precision) == expected

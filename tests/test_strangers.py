@@ -14,14 +14,13 @@ from helpers.serving import serving
 from helpers.table_files import COLUMNS, ROWS, change, npy, store
 
 from mmpca_dist import open_dataset
-from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation import splits
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit
+from mmpca_dist.jobs.cluster import open_scheduler
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.stages import preview
@@ -34,24 +33,21 @@ FINE = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"evaluation": {"count": 10**9}}, "5,000,000,000 parts are held out, and may be 100,000"),
-        ({"evaluation": {"splits": "shares", "count": 10**6}}, "1,000,000 parts are held out"),
-        ({"evaluation": {"folds": 10**9}}, "parts are held out"),
-        ({"compute": {"workers": 10**6}}, "compute.workers must be a whole number from 1 to 10000"),
-        ({"compute": {"threads_per_worker": 10**6}}, "threads_per_worker must be a whole number from 1 to 1000"),
-        ({"compute": {"memory_limit": "1e30GB"}}, "memory_limit: 1e30GB is more than 1 PiB"),
-        ({"compute": {"wait": 1e308}}, "compute.wait must be a number of seconds, a week at most"),
-        ({"solver": {"oversampling": 10**15}}, "solver.oversampling must be a whole number from 0 to 10000"),
-        ({"solver": {"passes": 10**15}}, "solver.passes must be a whole number from 2 to 1000"),
-        ({"dataset": {"uri": "bundled:digits", "image_shape": [-8, -8]}}, "image_shape must be two whole numbers"),
-    ],
-)
-def test_numbers_without_bounds(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        parse_config({**FINE, **settings}, "the form")
+def test_numbers_without_bounds():
+    for section, setting, words in (
+        ("evaluation", {"count": 10**9}, "5,000,000,000 parts are held out, and may be 100,000"),
+        ("evaluation", {"splits": "shares", "count": 10**6}, "1,000,000 parts are held out"),
+        ("evaluation", {"folds": 10**9}, "parts are held out"),
+        ("compute", {"workers": 10**6}, "compute.workers must be a whole number from 1 to 10000"),
+        ("compute", {"threads_per_worker": 10**6}, "threads_per_worker must be a whole number from 1 to 1000"),
+        ("compute", {"memory_limit": "1e30GB"}, "memory_limit: 1e30GB is more than 1 PiB"),
+        ("compute", {"wait": 1e308}, "compute.wait must be a number of seconds, a week at most"),
+        ("solver", {"oversampling": 10**15}, "solver.oversampling must be a whole number from 0 to 10000"),
+        ("solver", {"passes": 10**15}, "solver.passes must be a whole number from 2 to 1000"),
+        ("dataset", {"uri": "bundled:digits", "image_shape": [-8, -8]}, "image_shape must be two whole numbers"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            parse_config({**FINE, section: setting}, "the form")
 
 
 @pytest.mark.parametrize("share", ["1e1000000000", "1e-999999999", "1e-9_999_999_99", f"1/{'9' * 4000}"])
@@ -59,28 +55,6 @@ def test_a_share_is_never_written_out(share, monkeypatch):
     monkeypatch.setattr(splits, "Fraction", lambda number: Fraction(number) if number == 0 else pytest.fail(share))
     with pytest.raises(InputError, match="must be between 0 and 1"):
         as_fraction(share)
-
-
-@pytest.mark.parametrize("address", ["tcp://a\u2488com:8786", "tcp://x.\u017fvc:8786"])
-def test_letters_that_stand_for_others_name_no_near_host(address):
-    """The resolver takes the first for a1.com."""
-    with pytest.raises(ConfigError, match="beyond this network"):
-        refuse_strange_cluster(ComputeConfig(cluster=address))
-
-
-@pytest.mark.parametrize(
-    ("cluster", "options"),
-    [
-        ("threads", {}),
-        ("local", {}),
-        ("distributed.LocalCluster", {}),
-        ("distributed.LocalCluster", {"n_workers": 999}),
-    ],
-)
-def test_a_computer_runs_so_many_workers(cluster, options):
-    workers = 2 if options else 900
-    with pytest.raises(ConfigError, match=r"would run 9\d\d threads .* is the most on this computer"):
-        refuse_misfit(ComputeConfig(cluster=cluster, workers=workers, options=options))
 
 
 @pytest.mark.parametrize("array", ["X", "y"])
@@ -145,9 +119,8 @@ def test_distinct_labels_that_do_not_fit():
 def test_the_format_of_a_matrix_is_one_text(tmp_path):
     csr = {"data": np.ones(1), "indices": np.zeros(1, "i4"), "indptr": np.array([0, 1, 1]), "shape": np.array([2, 2])}
     npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=np.array(["csr", "csc"]))
-    for attempt in (open_dataset, lambda source: ingest(source, tmp_path / "b.zarr")):
-        with pytest.raises(InputError, match="The array 'format' of"):
-            attempt(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=r"a\.npz holds a matrix in .* form"):
+        open_dataset(tmp_path / "a.npz")
     npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=npy("()", 16 * MIB, "<U4000000"))
     with memory_limits.within(4 * MIB, "the test"), pytest.raises(InputError, match=r"a\.npz takes 16"):
         open_dataset(tmp_path / "a.npz")
@@ -224,9 +197,7 @@ def test_no_pipe_in_a_folder_is_waited_for(tmp_path):
     assert [run.state for run in find_runs(str(tmp_path))] == ["unreadable"]
 
 
-@pytest.mark.parametrize(
-    "address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x", f"tcp://{'a' * 70}:1"]
-)
+@pytest.mark.parametrize("address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x"])
 def test_what_is_no_address_of_a_scheduler(address):
     compute = ComputeConfig(cluster=address, wait=3)
     words = r"is no address of a Dask scheduler .* Write tcp://HOST:PORT"

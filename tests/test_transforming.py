@@ -12,8 +12,8 @@ from helpers.resuming import rewrite_json
 from helpers.runs import Recorder
 from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
-from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist import load_model, run
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
@@ -37,6 +37,11 @@ def nameless(tmp_path_factory):
     return fit(folder, write_npz(folder / "rows.npz", *table()))
 
 
+def through(output, dataset, folder, **options):
+    """Send rows through a run, into the folder ``dest``."""
+    return transform(TransformConfig(output=str(output), dataset=str(dataset), destination=f"{folder}/dest", **options))
+
+
 WRITERS = {"zarr": write_zarr, "parquet": write_parquet, "npz": write_npz, "npy": write_npy}
 
 
@@ -50,7 +55,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
     if kind == "npy" and labelled:
         label = write_npy(tmp_path / "labels.npy", y)
     destination = str(tmp_path / "dest")
-    manifest = transform(TransformConfig(output=fitted, dataset=uri, destination=destination, label=label))
+    manifest = through(fitted, uri, tmp_path, label=label)
     assert (manifest["rows"], manifest["labels"], manifest["methods"]) == (N, labelled, ["pca", "m-pca0"])
     assert manifest["outputs"] == [
         f"{destination}/projected/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
@@ -70,12 +75,8 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
 
 @pytest.mark.e2e
 def test_no_format_writes_no_rows(tmp_path):
-    output, destination = str(tmp_path / "run"), str(tmp_path / "new")
-    dataset = {"uri": "bundled:iris"}
-    settings = {"dataset": dataset, "methods": ["pca"], "n_components": 2, "project": {"format": []}, "output": output}
-    run(settings)
-    config = TransformConfig(output=output, dataset="bundled:iris", destination=destination)
-    assert transform(config)["outputs"] == []
+    output = fit(tmp_path, "bundled:iris", project={"format": []})
+    assert through(output, "bundled:iris", tmp_path)["outputs"] == []
 
 
 def test_missing_label_chunks_are_noted(fitted, tmp_path):
@@ -92,13 +93,8 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
 
 def test_some_of_the_methods_each_once(fitted, tmp_path):
     X, y = table()
-    config = TransformConfig(
-        output=fitted,
-        dataset=write_npz(tmp_path / "a.npz", X, y),
-        destination=str(tmp_path / "dest"),
-        methods=["m-pca0", "m-pca0"],
-    )
-    assert transform(config)["methods"] == ["m-pca0"]
+    new = write_npz(tmp_path / "a.npz", X, y)
+    assert through(fitted, new, tmp_path, methods=["m-pca0", "m-pca0"])["methods"] == ["m-pca0"]
     found = sorted(path.name for path in (tmp_path / "dest" / "projected").iterdir())
     assert found == ["m-pca0.parquet", "m-pca0.zarr"]
 
@@ -113,7 +109,7 @@ def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
             tmp_path / "new" / f"{name}.parquet", X[part][:, order], y[part], [NAMES[i] for i in order],
             id=[f"row {i}" for i in range(N)][part], age=X[part, 0] * 0,
         )  # fmt: skip
-    transform(TransformConfig(output=fitted, dataset=str(tmp_path / "new"), destination=str(tmp_path / "dest")))
+    through(fitted, tmp_path / "new", tmp_path)
     rows, labels = projected(tmp_path / "dest")
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(labels, y)
@@ -127,14 +123,7 @@ def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
         tmp_path, "",
         dataset={"uri": write_parquet(tmp_path / "rows.parquet", X, None, names, kind=y), "label": "kind"},
     )  # fmt: skip
-    manifest = transform(
-        TransformConfig(
-            output=fitted,
-            dataset=write_parquet(tmp_path / "new.parquet", X, None, names),
-            destination=str(tmp_path / "dest"),
-        )
-    )
-    assert not manifest["labels"]
+    assert not through(fitted, write_parquet(tmp_path / "new.parquet", X, None, names), tmp_path)["labels"]
     rows, _ = projected(tmp_path / "dest")
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
 
@@ -171,9 +160,7 @@ REFUSED = {
 def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     make, settings, words = REFUSED[case]
     with pytest.raises(InputError) as caught:
-        transform(
-            TransformConfig(output=fitted, dataset=make(tmp_path), destination=str(tmp_path / "dest"), **settings)
-        )
+        through(fitted, make(tmp_path), tmp_path, **settings)
     for pattern in words:
         assert caught.match(pattern)
     assert not (tmp_path / "dest").exists()
@@ -182,7 +169,7 @@ def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
 @pytest.mark.e2e
 def test_rows_without_names_go_by_position(nameless, tmp_path):
     uri = write_parquet(tmp_path / "a.parquet", X, None, list("abcd"))
-    transform(TransformConfig(output=nameless, dataset=uri, destination=str(tmp_path / "dest")))
+    through(nameless, uri, tmp_path)
     expected = X @ load_model(nameless, "pca").components_.T
     np.testing.assert_allclose(projected(tmp_path / "dest")[0], expected, rtol=1e-12, atol=1e-12)
 
@@ -190,21 +177,8 @@ def test_rows_without_names_go_by_position(nameless, tmp_path):
 def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
     (tmp_path / "dest" / "pca.zarr").mkdir(parents=True)
     with pytest.raises(OutputError, match=r"holds other files \('pca.zarr'\) and no run"):
-        transform(
-            TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "dest"))
-        )
+        through(fitted, write_npz(tmp_path / "a.npz", X), tmp_path)
     assert [path.name for path in (tmp_path / "dest").iterdir()] == ["pca.zarr"]
-
-
-@pytest.mark.e2e
-def test_too_little_memory_is_told_before_the_pass(tmp_path):
-    """As for runs, with both numbers."""
-    uri = write_npz(tmp_path / "rows.npz", X, Y)
-    fitted = fit(tmp_path, uri)
-    rewrite_json(tmp_path / "fitted" / "run.json", '"2GiB"', '"1MiB"')
-    with pytest.raises(PlanError, match=r"needs .* of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
-        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
-    assert not (tmp_path / "dest").exists()
 
 
 def many_chunks(folder, n_chunks=40):
@@ -222,7 +196,7 @@ def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
     uri = many_chunks(tmp_path)
     with pytest.raises(InputError, match=r"nan in row 3, column 1"):
-        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
+        through(fitted, uri, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr"]
 
 
@@ -265,23 +239,11 @@ def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
         transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/dest"))
 
 
-def test_projected_rows_in_object_storage(fitted, tmp_path):
-    uri = write_npz(tmp_path / "rows.npz", X, Y)
-    transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
-    stored = open_dataset("memory://tests-transforming/new/projected/pca.zarr")
-    np.testing.assert_array_equal(stored.read_labels(0, N), Y)
-    other = write_npz(tmp_path / "other.npz", X)
-    with pytest.raises(OutputError, match=r"already holds a different run: its dataset.uri is .*rows.npz"):
-        transform(TransformConfig(output=fitted, dataset=other, destination="memory://tests-transforming/new"))
-
-
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
     shutil.copytree(fitted, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "records")
     with pytest.raises(InputError, match="is not finished"):
-        transform(
-            TransformConfig(output=str(tmp_path / "half"), dataset="bundled:iris", destination=str(tmp_path / "dest"))
-        )
+        through(tmp_path / "half", "bundled:iris", tmp_path)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -293,9 +255,7 @@ def test_labels_are_by_default_those_of_the_run(named, tmp_path):
     pq.write_table(pa.table({**columns, **({"kind": y + 1} if named else {})}), tmp_path / "new.parquet")
     dataset = {"uri": str(tmp_path / "a.parquet"), "label": "kind"}
     run({"dataset": dataset, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out")})
-    places = {"dataset": str(tmp_path / "new.parquet"), "destination": str(tmp_path / "dest")}
-    done = transform(TransformConfig(output=str(tmp_path / "out"), **places))
-    assert done["labels"] == named
+    assert through(tmp_path / "out", tmp_path / "new.parquet", tmp_path)["labels"] == named
     labels = projected(tmp_path / "dest")[1]
     assert labels.tolist() == (y + 1).tolist() if named else labels is None
 
@@ -304,8 +264,8 @@ def test_features_that_are_too_many_are_named(fitted, tmp_path):
     X, _ = table()
     rows = write_zarr(tmp_path / "more.zarr", np.c_[X, X[:, :1]], names=[*NAMES, "my id"])
     with pytest.raises(InputError, match=r"It has 'my id' as well: leave them out as it is ingested, with --drop '"):
-        transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))
+        through(fitted, rows, tmp_path)
     names = [*NAMES[1:], "a", "b"]
     rows = write_zarr(tmp_path / "other.zarr", np.c_[X, X[:, :1]], names=names)
     with pytest.raises(InputError, match=rf"It lacks '{NAMES[0]}'\. It has 'a', 'b' as well"):
-        transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))
+        through(fitted, rows, tmp_path)

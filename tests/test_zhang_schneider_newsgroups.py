@@ -67,6 +67,7 @@ def test_rows_are_scaled_as_the_configuration_says(news, kind):
         np.testing.assert_allclose(rows, expected[kind])
 
 
+@pytest.mark.e2e
 def test_a_run_has_an_error_for_every_published_model_and_pair(documents):
     config = table("newsgroups", alphas=[1e-2, 1.0], epsilon=1.0)
     errors = config.errors(documents, 10, seed=0)

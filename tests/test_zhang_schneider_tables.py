@@ -58,14 +58,9 @@ def test_the_configuration_of_a_table_is_not_taken_for_that_of_a_run(data):
         ({"epsilon": None}, "The key 'epsilon' is missing. Add it, such as 'epsilon: 0.1'."),
         ({"weight": "abslute"}, "weight must be absolute or relative, .* Did you mean 'absolute'?"),
         ({"runs": 0}, "runs must be a whole number of at least 1, such as 'runs: 20' .found 0.."),
-        ({"runs": True}, "runs: it must be a whole number, not true."),
-        ({"alphas": []}, "alphas must be positive numbers, such as"),
         ({"alphas": [1, -1]}, "alphas must be positive numbers, such as .* .found -1.."),
-        ({"epsilon": 0}, "epsilon must be a positive number, such as 'epsilon: 0.1' .found 0.."),
         ({"table": "bostn"}, "table' must be boston or newsgroups or yale .found 'bostn'.. Did you mean 'boston'?"),
-        ({"table": ["boston"]}, "table' must be boston or newsgroups or yale"),
         ({"data": "absent.parquet"}, "data: there is no .*absent.parquet. Set the environment variable MMPCA_DATA"),
-        ({"data": "elsewhere/absent.parquet"}, "data: there is no elsewhere/absent.parquet"),
     ],
 )
 def test_a_mistake_is_named(written, changes, message, tmp_path, monkeypatch):
@@ -75,24 +70,17 @@ def test_a_mistake_is_named(written, changes, message, tmp_path, monkeypatch):
     assert str(stopped.value).startswith("Error: ")
 
 
-@pytest.mark.parametrize("text", ["runs: 1\nruns: 2", "[1, 2", "just words", ""])
-def test_a_file_that_is_no_configuration_is_named(tmp_path, text):
-    path = tmp_path / "table.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"table\.yaml"):
-        load_table(str(path))
-
-
-def test_absent_configurations_are_named():
+def test_what_is_no_configuration_of_a_table_is_named(written, tmp_path):
+    for text in ("runs: 1\nruns: 2", "[1, 2", "just words", ""):
+        (tmp_path / "none.yaml").write_text(text)
+        with pytest.raises(ConfigError, match=r"none\.yaml"):
+            load_table(str(tmp_path / "none.yaml"))
     with pytest.raises(ConfigError, match=r"There is no paper/zhang-schneider-bostn\. .* Did you mean '.*-boston'\?"):
         load_table("paper/zhang-schneider-bostn")
-
-
-@pytest.mark.parametrize("runs", ["0", "many", "2.5"])
-def test_the_number_of_runs_is_checked_as_that_of_the_configuration_is(written, runs):
     assert load_table(written(), "7").runs == 7
-    with pytest.raises(ConfigError, match=f"^--runs: runs must be a whole number of at least 1, .*'{runs}'"):
-        load_table(written(), runs)
+    for runs in ("0", "many", "2.5"):
+        with pytest.raises(ConfigError, match=f"^--runs: runs must be a whole number of at least 1, .*'{runs}'"):
+            load_table(written(), runs)
 
 
 def test_a_path_goes_before_a_name_in_the_folder(tmp_path, monkeypatch):

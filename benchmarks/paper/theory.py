@@ -39,9 +39,9 @@ def axis_eigenvalues(
     ----------
     method : {"pca", "m-pca0", "m-pca1a", "m-pca1b"}
     share : float
-        Of the rows in one of the two classes, between 0 and 1.
+        The share of the rows in one of the two classes, between 0 and 1.
     distance : float
-        Between the class means.
+        The distance between the class means.
     variance, spread : float
         Within classes, along the axis of the means and (at most) perpendicular to it; as in ``synthetic:gaussian``.
 

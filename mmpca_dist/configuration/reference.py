@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from typing import Any
 
 from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
@@ -58,24 +60,19 @@ def page() -> str:
     lines += ["## Methods", "", "For n rows with d features:", "", "| method | what its components keep | limit |"]
     lines.append("| --- | --- | --- |")
     lines += [f"| `{name}` | {keeps} | {limit} |" for name, keeps, limit in methods_rows()]
-    lines += ["", "## Options of methods", "", "| method | option | values | default | meaning |"]
-    lines.append("| --- | --- | --- | --- | --- |")
-    for name, method in METHODS.items():
-        for option in settings_of(method.options):
-            values, default = _with_example(option), as_yaml(option.default)
-            lines.append(f"| `{name}` | `{option.key}` | {values} | `{default}` | {option.description} |")
-    lines += _row_map_lines()
+    lines += _option_lines("method", METHODS)
+    lines += ["", "## Row maps", "", "| row map | what it does to a row |", "| --- | --- |"]
+    lines += [f"| `{name}` | {kind.description} |" for name, kind in ROW_MAPS.items()]
+    lines += _option_lines("row map", ROW_MAPS)
     return "\n".join(lines) + "\n"
 
 
-def _row_map_lines() -> list[str]:
-    """Return the tables of row maps and their options in Markdown."""
-    lines = ["", "## Row maps", "", "| row map | what it does to a row |", "| --- | --- |"]
-    lines += [f"| `{name}` | {kind.description} |" for name, kind in ROW_MAPS.items()]
-    lines += ["", "## Options of row maps", "", "| row map | option | values | default | meaning |"]
+def _option_lines(kind: str, registry: Mapping[str, Any]) -> list[str]:
+    """Return the table of the options of methods or row maps in Markdown."""
+    lines = ["", f"## Options of {kind}s", "", f"| {kind} | option | values | default | meaning |"]
     lines.append("| --- | --- | --- | --- | --- |")
-    for name, kind in ROW_MAPS.items():
-        for option in settings_of(kind.options):
+    for name, one in registry.items():
+        for option in settings_of(one.options):
             values, default = _with_example(option), as_yaml(option.default)
             lines.append(f"| `{name}` | `{option.key}` | {values} | `{default}` | {option.description} |")
     return lines

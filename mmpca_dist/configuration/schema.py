@@ -62,7 +62,7 @@ class RunConfig(Section):
         False, example=True, description="Divide columns by their standard deviations, after subtracting means"
     )
     precision: Literal["single", "double"] = setting(
-        "single", example="double", description="Precision of products of rows; sums are double in any case"
+        "single", example="double", description="Precision of products of rows. Class moments add them up in double"
     )
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()

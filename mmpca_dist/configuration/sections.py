@@ -109,12 +109,12 @@ class SolverConfig(Section):
         values=" or ".join(solver_names()),
         example="krylov",
         description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
-        "apply scatters to a block of vectors (krylov; nystroem in one pass); auto chooses by the shape",
+        "apply scatters to a block of vectors (krylov); auto chooses by the shape",
     )
     oversampling: int = setting(
         10, ge=0, le=10_000, example=20, description="In passes: vectors of a block beyond the components asked for"
     )
-    passes: int = setting(4, ge=2, le=1_000, example=8, description="Passes over the rows, at most; nystroem makes one")
+    passes: int = setting(4, ge=2, le=1_000, example=8, description="Passes over the rows, at most")
     tolerance: float = setting(
         1e-4,
         ge=0,

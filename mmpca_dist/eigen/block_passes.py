@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS, Projected
-from mmpca_dist.eigen.certificate import is_contradicted, norm_bound, ritz_pairs
+from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.eigen.dense import Eigenpairs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
@@ -22,7 +22,7 @@ from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, refuse_vanished, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
+from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale, work_type
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians
@@ -61,7 +61,7 @@ def statistics_in_passes(
         operator.apply([])
         squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2
         operator.scale = standard_deviations(squares / counts.sum(), operator.mean)
-    start = leading_start(sample, operator.scale, size, kept_type(precision))
+    start = leading_start(sample, operator.scale, size, work_type(precision))
     passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, counts, sample))
     del sample, codes  # dense rows of many columns
     # Classes of equal size count the same by either weighting.
@@ -103,11 +103,6 @@ def _sums_type(dataset: Dataset, sample: NDArray, precision: str, standardize: b
         if 2.0**-SAFE_EXPONENT <= spread <= 2.0**SAFE_EXPONENT:
             return np.dtype(np.float32)
     return np.dtype(np.float64)
-
-
-def kept_type(precision: str) -> np.dtype:
-    """Return the type of the bases that are kept."""
-    return np.dtype(np.float32 if precision == "single" else np.float64)
 
 
 def leading_start(
@@ -154,8 +149,6 @@ class BlockIteration:
         The first block, and what the first pass makes of it and of the probes.
     others : array of shape (d, m)
         What is to join the basis.
-    epsilon : float
-        Relative rounding error of the image.
 
     Attributes
     ----------
@@ -166,12 +159,11 @@ class BlockIteration:
 
     def __init__(
         self, solver: SolverOptions, seed: int, start: NDArray, image: NDArray[np.float64],
-        probed: NDArray[np.float64], others: NDArray[np.float64], epsilon: float,
+        probed: NDArray[np.float64], others: NDArray[np.float64],
     ) -> None:  # fmt: skip
-        self._solver, self._seed, self._probed, self._epsilon = solver, seed, probed, epsilon
+        self._solver, self._seed, self._probed = solver, seed, probed
         self._history: list[dict[str, list[float]]] = []
-        kind = BLOCK_SOLVERS[solver.kind]
-        self.basis, self.done = kind.begin(start, image, others, epsilon, solver.passes), kind.one_pass
+        self.basis, self.done = BLOCK_SOLVERS[solver.kind].begin(start, image, others, solver.passes), False
 
     def follow(self, pairs: Eigenpairs) -> None:
         """Record the components after a pass: the iteration is done once all meet the tolerance."""
@@ -182,18 +174,9 @@ class BlockIteration:
         """Return the scatter in the basis, and what is known of the rest after so many passes."""
         with single_blas_thread():
             projected = self.basis.projected()
-            error = self._error(projected, trace) if projected.outside is None else None
         return projected, Approximation(
-            self._solver.kind, passes, trace, projected.outside, self._probed, error, self._history, seed=self._seed
+            self._solver.kind, passes, trace, projected.outside, self._probed, self._history, seed=self._seed
         )
-
-    def _error(self, projected: Projected, trace: float) -> float:
-        """Return a bound on the norm of the scatter less its sketch, which is positive semidefinite."""
-        probing = probes(len(projected.basis), self._seed)
-        approximate = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
-        bound = norm_bound(np.linalg.norm(self._probed - approximate, axis=0))
-        lacking = trace - float(np.trace(projected.inside))
-        return lacking if is_contradicted(bound, lacking, len(probing), self._epsilon * trace) else bound
 
 
 class _Group(BlockIteration):
@@ -221,12 +204,11 @@ class _Passes:
         both = np.concatenate([start, probes(len(start), self.seed).astype(start.dtype)], axis=1)
         images = operator.apply([Block(each, both) for each in weights])
         del both
-        epsilon = max(float(np.finfo(kind).eps) for kind in (operator.work, operator.sums))
         others, groups = self._others(), []
         for weighting, each in zip(weightings, weights, strict=True):
             image = images.pop(0)
             probed = np.ascontiguousarray(image[:, size:])
-            begun = (self.solver, self.seed, start, image[:, :size], probed, others, epsilon)
+            begun = (self.solver, self.seed, start, image[:, :size], probed, others)
             groups.append(_Group(weighting, each, *begun))
             del image, begun
         return groups
@@ -254,7 +236,8 @@ class _Passes:
         basis = orthonormal(unit_columns(others), others[:, :0])
         r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
         nothing = np.empty((len(basis), 0))
-        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, None, [], self.seed)
+        outside = np.empty((0, r))
+        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, outside, nothing, [], self.seed)
         return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
 
     def _others(self) -> NDArray[np.float64]:

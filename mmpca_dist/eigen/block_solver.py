@@ -21,13 +21,13 @@ class Projected:
     basis : array of shape (d, r)
     inside : array of shape (r, r)
         Q^T G Q.
-    outside : array of shape (s, r) or None
-        G Q - Q inside = N outside, with orthonormal columns N; None where it is not known.
+    outside : array of shape (s, r)
+        G Q - Q inside = N outside, with orthonormal columns N.
     """
 
     basis: NDArray
     inside: NDArray[np.float64]
-    outside: NDArray[np.float64] | None
+    outside: NDArray[np.float64]
 
 
 class Basis(Protocol):
@@ -58,30 +58,18 @@ class BlockSolver:
     description : str
         What it does, in words.
     begin : callable
-        Called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, the relative
-        rounding error of the image, and the limit on passes; returns a `Basis`.
+        Called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, and the limit on
+        passes; returns a `Basis`.
     basis_bytes : callable
         Called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
         bytes of the basis for each column of the table.
-    one_pass : bool
-        Whether it always makes one pass, and knows no residuals.
     """
 
     name: str
     description: str
-    begin: Callable[[NDArray, NDArray[np.float64], NDArray[np.float64], float, int], Basis]
+    begin: Callable[[NDArray, NDArray[np.float64], NDArray[np.float64], int], Basis]
     basis_bytes: Callable[[int, int, int], int]
-    one_pass: bool = False
-
-    def most_passes(self, passes: int) -> int:
-        """Return how many passes it makes at most, given the limit."""
-        return 1 if self.one_pass else passes
 
 
 BLOCK_SOLVERS = Registry(BlockSolver, "mmpca_dist.eigen.blocks", group="mmpca_dist.solvers")
 """All solvers in passes, by name."""
-
-
-def makes_one_pass(name: str) -> bool:
-    """Tell whether a solver makes one pass, and so knows no residuals."""
-    return name in BLOCK_SOLVERS and BLOCK_SOLVERS[name].one_pass

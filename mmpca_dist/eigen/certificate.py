@@ -17,7 +17,7 @@ from mmpca_dist.statistics.scatters import WeightedScatter
 def ritz_pairs(statistics: Statistics, scatter: WeightedScatter, n_components: int) -> Eigenpairs:
     """Return the leading eigenpairs of a margin scatter: exact, or those of its part in a basis with their residuals.
 
-    Residuals are those of the whole scatter; NaN where they are not known (``nystroem``).
+    Residuals are those of the whole scatter.
     """
     S = scatter.dense(statistics.moments)
     if not isinstance(statistics, SubspaceStatistics):
@@ -41,8 +41,6 @@ def approximate_eigenpairs(
         As for `dense.leading_eigenpairs`.
     """
     pairs = leading_eigenpairs(S, n_components, epsilon, total)
-    if approximation.outside is None:
-        return replace(pairs, residuals=np.full(len(pairs.values), np.nan))
     outside = share * np.linalg.norm(approximation.outside @ pairs.vectors, axis=0)
     return replace(pairs, residuals=np.hypot(pairs.residuals, outside))
 
@@ -86,38 +84,29 @@ def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs)
         not found, for m = ``within`` vectors; ``leading``: how many of the components are proved to be the leading
         ones; ``angle``: bound, in degrees, on the largest angle between their subspace and that of the leading
         eigenvectors, or None where none is proved; ``failure``: probability that (b) fails; ``residual``: the largest;
-        ``relative``: all residuals, each divided by its eigenvalue. For ``nystroem`` only ``error``: what the
-        eigenvalues may be off, from the probes.
+        ``relative``: all residuals, each divided by its eigenvalue.
 
     Source: Halko, Martinsson & Tropp 2011, lemma 4.1; Davis & Kahan 1970.
     """
     if not isinstance(statistics, SubspaceStatistics):
         return None
-    approximation, outside = statistics.approximation, statistics.approximation.outside
-    count, share = len(pairs.values), _share(statistics, scatter)
+    approximation, count = statistics.approximation, len(pairs.values)
     method = {"solver": approximation.solver, "passes": approximation.passes, "history": approximation.history}
-    if outside is None:
-        error = None if approximation.error is None else share * approximation.error
-        return {**method, "count": count, "error": error}
     # Rounding of the passes, and of sums and differences of means in double precision.
     floor = (statistics.epsilon + 8 * EPS) * pairs.total
     proved: dict[str, Any] = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
     proved |= {"failure": 0.0, "residual": 0.0, "relative": []}
     if count:
-        proved = _proved(statistics, outside, scatter, pairs, floor)
+        proved = _proved(statistics, scatter, pairs, floor)
     return {**method, "count": count, **proved}
 
 
 def _proved(
-    statistics: SubspaceStatistics,
-    outside: NDArray[np.float64],
-    scatter: WeightedScatter,
-    pairs: Eigenpairs,
-    floor: float,
+    statistics: SubspaceStatistics, scatter: WeightedScatter, pairs: Eigenpairs, floor: float
 ) -> dict[str, Any]:
     share, count = _share(statistics, scatter), len(pairs.values)
     values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
-    moved = share * (outside @ turn)
+    moved = share * (statistics.approximation.outside @ turn)
     sizes = _subspace_sizes(count, len(values))
     traces = [max(float(pairs.total - values[:m].sum()), 0.0) for m in sizes]
     bounds = _probe_bounds(statistics, scatter, turn, moved, sizes)

@@ -66,8 +66,7 @@ def passes_costs(
     between = n_classes * (1 + len(needs.medians))
     width = min(size + between, d)
     kind = BLOCK_SOLVERS[solver.kind]
-    n_passes = kind.most_passes(solver.passes)
-    vectors = [groups * (size + PROBES)] + [groups * width] * (n_passes - 1) if groups else [0]
+    vectors = [groups * (size + PROBES)] + [groups * width] * (solver.passes - 1) if groups else [0]
     if standardize and groups:
         vectors = [0, *vectors]
     basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item
@@ -118,7 +117,7 @@ def pair_passes_costs(
     kind = BLOCK_SOLVERS[solver.kind]
     others = len(needs.scatters) * (kind.basis_bytes(solver.passes, width, item) + PROBES * 8)
     basis = kind.basis_bytes(solver.passes, size, 8) + PROBES * 8
-    return [PROBES] + [size] * kind.most_passes(solver.passes), d * (others + basis) + growing_bytes(d, size, 8)
+    return [PROBES] + [size] * solver.passes, d * (others + basis) + growing_bytes(d, size, 8)
 
 
 def sparse_unit(dataset: Dataset, tasks: int) -> int:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, leading_generalized
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.approximation import PROBE_BASE
 from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
 
 
@@ -32,15 +31,12 @@ class _Within:
     trace : float
         Trace of the whole.
     outside : array of shape (s, r) or None
-        What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
-    error : float
-        Where that is not known: bound on the norm of what is lacking inside.
+        What it moves out of the basis, as in ``Approximation``; None where nothing is outside.
     """
 
     inside: NDArray[np.float64]
     trace: float
     outside: NDArray[np.float64] | None = None
-    error: float = 0.0
 
 
 def _within_classes(statistics: Statistics) -> _Within:
@@ -50,9 +46,7 @@ def _within_classes(statistics: Statistics) -> _Within:
     if not isinstance(statistics, SubspaceStatistics):
         return _Within(inside, float(np.trace(inside)))
     share = 1 / statistics.class_weights[0, 0] / moments.total
-    approximation = statistics.approximation
-    outside = None if approximation.outside is None else share * approximation.outside
-    return _Within(inside, share * approximation.trace, outside, share * (approximation.error or 0.0))
+    return _Within(inside, share * statistics.approximation.trace, share * statistics.approximation.outside)
 
 
 @dataclass(frozen=True)
@@ -92,14 +86,14 @@ def discriminants(
     Returns
     -------
     Eigenpairs
-        Residuals are ||L^-1 (B v - l W_g v)||, W_g = L L^T, or an upper bound; NaN where none is known.
+        Residuals are ||L^-1 (B v - l W_g v)||, W_g = L L^T, or an upper bound; NaN where nothing is proved.
     dict or None
         None where the scatter is known as a whole. Otherwise ``solver``, ``passes``, ``count`` of components;
         ``criterion``: share of the largest sum of Fisher's criterion over so many directions that they are proved to
         reach, at least; ``estimate``: the same, about, if what is outside the basis were spread evenly over all
         directions, which it cannot be with fewer rows than columns;
         ``angle``: bound, in degrees, on the largest angle to the exact directions, in units of the spread within
-        classes; ``failure``: probability that a bound fails. None where nothing is proved.
+        classes. None where nothing is proved.
 
     Raises
     ------
@@ -115,17 +109,13 @@ def discriminants(
     epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
     pairs = problem.solve(within.inside, n_components, epsilon)
     approximation = statistics.approximation
-    if approximation is None:
+    if approximation is None or within.outside is None:
         return pairs, None
-    proved: dict[str, Any] = {"criterion": None, "estimate": None, "angle": None, "failure": 0.0}
+    proved: dict[str, Any] = {"criterion": None, "estimate": None, "angle": None}
     residuals = np.full(len(pairs.values), np.nan)
     if len(pairs.values) and problem.ridge > 10 * len(within.inside) * EPS * within.trace:
-        if within.outside is not None:
-            residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
-        else:
-            bounds = _sketched(within, problem, pairs)
-            proved["failure"] = PROBE_BASE ** -approximation.probed.shape[1]
-        proved.update(_compared(bounds, epsilon + 8 * EPS))
+        residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
+        proved = _compared(bounds, epsilon + 8 * EPS)
     method = {"solver": approximation.solver, "passes": approximation.passes, "count": len(pairs.values)}
     return replace(pairs, residuals=residuals), {**method, **proved}
 
@@ -134,7 +124,7 @@ def discriminants(
 class _Bounds:
     """Bounds on the K leading values of Fisher's criterion.
 
-    ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``upper``, shape
+    ``reached`` is the sum that the components reach, and ``last`` a lower bound on value K; ``upper``, shape
     (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.
     """
 
@@ -177,15 +167,6 @@ def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: flo
     values, turn = values[kept], turn[:, kept]
     root = np.concatenate([turn * np.sqrt(values), (outside @ turn) / np.sqrt(values)])
     return root @ root.T
-
-
-def _sketched(within: _Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
-    """Return bounds from a Nystroem sketch, which is no larger than the scatter, and lacks no more than ``error``."""
-    count, lacking = len(pairs.values), (1 - problem.shrinkage) * within.error
-    divisor = np.eye(count) + lacking * pairs.vectors.T @ pairs.vectors
-    reached = float(np.trace(np.linalg.solve(divisor, np.diag(pairs.values))))
-    largest = replace(problem, ridge=problem.ridge + lacking)
-    return _Bounds(reached, largest.values(within.inside, count)[-1], problem.values(within.inside, count + 1))
 
 
 def _compared(bounds: _Bounds, epsilon: float) -> dict[str, Any]:

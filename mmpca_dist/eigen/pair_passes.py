@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.eigen.block_passes import BlockIteration, kept_type, leading_start
+from mmpca_dist.eigen.block_passes import BlockIteration, leading_start
 from mmpca_dist.eigen.certificate import approximate_eigenpairs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.neighbors.nearest import Neighbors
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, as_scatter, sum_pairs
 from mmpca_dist.statistics.approximation import probes
+from mmpca_dist.statistics.moments import work_type
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 
@@ -32,10 +33,9 @@ def pairs_in_passes(
     def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         return apply_pairs(neighbors, np.ascontiguousarray(vectors))
 
-    rounding = float(np.finfo(np.float64).eps)
-    iteration = BlockIteration(solver, seed, start, applied(start), first.scatter, start[:, :0], rounding)
+    iteration = BlockIteration(solver, seed, start, applied(start), first.scatter, start[:, :0])
     del start  # it lives on in the basis
-    epsilon, passes = float(np.finfo(kept_type(precision)).eps), 2
+    epsilon, passes = float(np.finfo(work_type(precision)).eps), 2
     while not iteration.done:
         with single_blas_thread():
             projected, approximation = iteration.approximation(0, first.trace)

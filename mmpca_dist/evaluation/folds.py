@@ -110,7 +110,7 @@ def moments_by_fold(
     """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
 
     The moments of the P parts of ``splits``, which is one split, are C P d^2 doubles, and so is what a task leaves; or
-    fewer, where scatters are ``pooled`` over the classes into what these ``weightings`` need (`scatters_of_parts`). Of
+    fewer, where scatters are ``pooled`` over the classes into what these ``weightings`` need (`scatters_of_parts`). For
     fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T, C), are
     sets of classes whose coordinate-wise medians to compute. Raises InputError for rows that are not finite.
     """

@@ -245,8 +245,8 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
     """Return why there are no margins, where there are none; and that columns before are divided but not centred."""
     if records and off_centre:
         return [
-            "For the margins in the original columns, sparse rows are divided by the deviations of the columns and not "
-            "less their means, as reduced rows are."
+            "For the margins in the original columns, sparse rows are divided by the deviations of the columns. Their "
+            "means are not subtracted, as they are from reduced rows."
         ]
     if records:
         return []

@@ -184,11 +184,8 @@ def has_margin_pca(rows: Iterable[Compared]) -> bool:
     return any(row.published.method.startswith("m-pca") for row in rows)
 
 
-def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
-    """Return how many of the PCA and M-PCA cells, or of all where there is no M-PCA, are within two combined errors.
-
-    With ``certain_only``, cells whose column in the paper is not certain do not count.
-    """
+def agreement(rows: Iterable[Compared]) -> Agreement:
+    """Return how many of the PCA and M-PCA cells, or of all where there is no M-PCA, are within two combined errors."""
     rows = list(rows)
     every = not has_margin_pca(rows)
     counted = [
@@ -196,7 +193,6 @@ def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement
         for row in rows
         if row.within is not None
         and (every or row.published.method == "pca" or row.published.method.startswith("m-pca"))
-        and (row.published.certain or not certain_only)
     ]
     return Agreement(sum(row.within is True for row in counted), len(counted), sum(row.is_open for row in counted))
 

@@ -28,6 +28,8 @@ class Evaluation:
     reference: str
     """The method that the others are tested against."""
     table: ErrorTable
+    baselines: list[float]
+    """For each split, percent of errors of always naming the largest class of the training rows."""
     margins: list[dict[str, Any]] = field(default_factory=list)
     """For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
     columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%), ``histogram``
@@ -38,8 +40,6 @@ class Evaluation:
     """Likewise."""
     published: str | None = None
     """Data set whose published figures the report shows next to the own ones."""
-    baselines: list[float] = field(default_factory=list)
-    """For each split, percent of errors of always naming the largest class of the training rows."""
     notes: list[str] = field(default_factory=list)
     """Warnings, shown at the top."""
     margin_rows: str = "the rows held out"
@@ -74,11 +74,8 @@ class Evaluation:
 
     @property
     def baseline(self) -> float:
-        """Percent of errors of always naming the largest class: of the rows held out, or without these of all rows."""
-        if self.baselines:
-            return sum(self.baselines) / len(self.baselines)
-        counts = self.dataset["counts"]
-        return 100 * (1 - max(counts) / sum(counts))
+        """Percent of errors of always naming the largest class, a mean over the splits."""
+        return sum(self.baselines) / len(self.baselines)
 
     @cached_property
     def distinct(self) -> list[Cell]:

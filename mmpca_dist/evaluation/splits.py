@@ -207,8 +207,8 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
     fewer rows than folds.
     """
     census = rows.census
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
-        raise InputError(f"There are {n_folds!r} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
+    if not 2 <= n_folds <= census.n_rows:
+        raise InputError(f"There are {n_folds} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
     sizes = PartSizes(counts=fold_sizes(census.counts, n_folds)[None], held_out=tuple(range(n_folds)))
     sizes.refuse_untrained(census.classes, f"{n_folds} folds", "Leave such classes out.")
     return _hashed(rows, sizes, n_splits, seed)

@@ -156,7 +156,7 @@ class CsvRows(Text):
         if names:
             self.feature_names = [names[i] or f"column {i}" for i in self.features]
         else:
-            self.notes.append(f"The first line of {uri} is taken for a row: it has no names of columns.")
+            self.notes.append(f"The first line of {uri} is read as a row, since it has no names of columns.")
         self._names = names
         if labelled:
             self.labels = self._called(self.beside[LABELS].position, guessed=label is None)

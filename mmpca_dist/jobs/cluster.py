@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -23,8 +22,6 @@ from mmpca_dist.stores import storage
 
 PAUSED = 0.8
 """Share of its memory limit from which on Dask gives a worker no work: Dask's default."""
-MOST_THREADS = 64
-"""Limit on a computer of up to 16 processors; with more, four each."""
 IGNORE_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """First code of local workers: Ctrl-C reaches them too, but their parent ends them."""
 
@@ -54,14 +51,6 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.memory_limit is {compute.memory_limit}, and a worker holds {WORKER_BASE >> 20} MiB before any "
             f"data; Dask gives no work to one that uses {PAUSED:.0%} of its limit. Give {least_mib}MiB at least, or "
             "use compute.cluster: threads."
-        )
-    limit = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
-    n_threads = max(compute.n_threads, *(size for size in compute.options.values() if type(size) is int), 0)
-    if (compute.cluster in ("threads", "local") or compute.cluster.endswith(".LocalCluster")) and n_threads > limit:
-        raise ConfigError(
-            f"compute.cluster: {compute.cluster} would run {n_threads:,} threads (compute.workers x "
-            f"compute.threads_per_worker, or compute.options), and {limit} is the most on this computer. Lower them, "
-            "or name a cluster of several."
         )
     tls = [compute.tls_ca_file, compute.tls_cert, compute.tls_key]
     if any(tls) and not (all(tls) and is_address):
@@ -140,20 +129,16 @@ def _class_of(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     try:
         cluster_class = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        package = module.partition(".")[0].replace("_", "-")
-        raise InputError(
-            f"compute.cluster: {name} cannot be imported here ({error}). Install it, such as with 'pip install "
-            f"{package}', or correct the name."
-        ) from error
-    except AttributeError as error:
-        raise InputError(f"compute.cluster: there is no {attribute} in {module}. Correct the name.") from error
-    if not (isinstance(cluster_class, type) and issubclass(cluster_class, AnyCluster)):
-        raise InputError(
-            f"compute.cluster: {name} is no class of Dask clusters. Name one, such as dask_jobqueue.SLURMCluster, or "
-            "use threads, local or the address of a scheduler."
-        )
-    return cluster_class
+        if issubclass(cluster_class, AnyCluster):
+            return cluster_class
+        reason = "it is another class"
+    except (ImportError, AttributeError, TypeError) as error:
+        reason = str(error).rstrip(".")
+    package = module.partition(".")[0].replace("_", "-")
+    raise InputError(
+        f"compute.cluster: {name} is no class of Dask clusters that can be imported here ({reason}). Install it, such "
+        f"as with 'pip install {package}', or correct the name."
+    )
 
 
 @contextmanager

@@ -45,26 +45,13 @@ EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Callbacks(Callback):
-    """Passes all events on to several callbacks; one that ``records`` also tells them to those added later."""
+    """Passes all events on to several callbacks."""
 
-    def __init__(self, callbacks: Iterable[Callback] = (), records: bool = False) -> None:
+    def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
         self._callbacks = list(callbacks)
-        self._records, self._events = records, list[tuple[str, tuple[Any, ...]]]()
         for name in EVENTS:
             setattr(self, name, partial(self._tell, name))
 
-    def add(self, callback: Callback) -> None:
-        """Add a callback for the recorded and all further events."""
-        for name, arguments in self._events:
-            getattr(callback, name)(*arguments)
-        self._callbacks.append(callback)
-
-    def remove(self, callback: Callback) -> None:
-        """Remove a callback."""
-        self._callbacks.remove(callback)
-
     def _tell(self, name: str, *arguments: Any) -> None:
-        if self._records:
-            self._events.append((name, arguments))
         for callback in self._callbacks:
             getattr(callback, name)(*arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,21 +38,6 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.formats import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
-
-if TYPE_CHECKING:
-    from mmpca_dist import (
-        LOL,
-        PLS,
-        AllColumns,
-        FisherDiscriminant,
-        FisherScore,
-        LassoSelection,
-        MarginPCA,
-        MaximumMarginCriterion,
-        RandomProjection,
-        RidgeDirections,
-        SupervisedPCA,
-    )
 
 STATISTICS = "statistics.zarr"
 
@@ -245,34 +230,6 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-@overload
-def load_model(
-    output: str, method: Literal["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"], n_components: int | None = None
-) -> MarginPCA: ...
-@overload
-def load_model(output: str, method: Literal["fisher"], n_components: int | None = None) -> FisherDiscriminant: ...
-@overload
-def load_model(output: str, method: Literal["lol"], n_components: int | None = None) -> LOL: ...
-@overload
-def load_model(output: str, method: Literal["mmc"], n_components: int | None = None) -> MaximumMarginCriterion: ...
-@overload
-def load_model(output: str, method: Literal["hsic"], n_components: int | None = None) -> SupervisedPCA: ...
-@overload
-def load_model(output: str, method: Literal["pls"], n_components: int | None = None) -> PLS: ...
-@overload
-def load_model(output: str, method: Literal["ridge"], n_components: int | None = None) -> RidgeDirections: ...
-@overload
-def load_model(output: str, method: Literal["fisher-score"], n_components: int | None = None) -> FisherScore: ...
-@overload
-def load_model(output: str, method: Literal["lasso"], n_components: int | None = None) -> LassoSelection: ...
-@overload
-def load_model(output: str, method: Literal["all-columns"], n_components: int | None = None) -> AllColumns: ...
-@overload
-def load_model(
-    output: str, method: Literal["random-projection"], n_components: int | None = None
-) -> RandomProjection: ...
-@overload
-def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer: ...
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
     """Return a fitted estimator from the folder of a finished run.
 
@@ -308,8 +265,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer = run.config.reducer(method, n_components or stored)
     if n_components is not None and n_components < stored and not reducer._nested:
         raise InputError(
-            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and those of fewer "
-            "are no part of these. Fit it anew for fewer."
+            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and a fit for "
+            "fewer has other ones. Run it with fewer."
         )
     with reading_own(run.path(group), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):

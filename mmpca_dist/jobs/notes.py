@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.eigen.block_solver import makes_one_pass
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results
 from mmpca_dist.jobs.searches import summaries
 from mmpca_dist.methods.base.reducer import MomentReducer
@@ -146,9 +145,6 @@ def _row(certificate: Certificate) -> tuple[str, str]:
     means = ""
     if "means" in certificate:
         means = f"{counted(certificate['means'], 'direction')} between means exact, then "
-    if "error" in certificate:
-        meaning = "single pass: no residuals; every eigenvalue is within this of one of the scatter's, by probes"
-        return f"{means}eigenvalues within {certificate['error']:.2g}", meaning
     leading, count = certificate["leading"], certificate["count"]
     share = "all" if leading == count else f"{leading} of {count}"
     meaning = (
@@ -160,17 +156,16 @@ def _row(certificate: Certificate) -> tuple[str, str]:
 
 
 def _criterion_row(certificate: Certificate) -> tuple[str, str]:
-    criterion, estimate, failure = certificate["criterion"], certificate.get("estimate"), certificate["failure"]
+    criterion, estimate = certificate["criterion"], certificate["estimate"]
     if criterion is None:
         return "nothing proved", "bounds need shrinkage above 0, and above rounding"
-    probing = f", from random probes, which fail with probability {failure:.0e}" if failure else ""
     about = "" if estimate is None else (
         f"; about {_percent(estimate)} by an estimate, as if what was not seen of the scatter within classes were "
         "spread evenly"
     )  # fmt: skip
     meaning = (
-        f"of the largest sum of Fisher's criterion over so many directions (passes: {certificate['passes']}){probing}"
-        f"{about}; angles are in units of the scatter within classes"
+        f"of the largest sum of Fisher's criterion over so many directions (passes: {certificate['passes']}){about}; "
+        "angles are in units of the scatter within classes"
     )
     return f"at least {_percent(criterion)} of the criterion{_turned(certificate)}", meaning
 
@@ -196,11 +191,6 @@ def _note(certificate: Certificate, tolerance: float) -> str:
     if "criterion" in certificate:
         return _criterion_note(certificate, tolerance)
     what = "directions of scatter within classes" if "means" in certificate else "components"
-    if "error" in certificate:
-        return (
-            f" comes from a single pass: its eigenvalues may be {certificate['error']:.2g} off. Use solver.kind: "
-            f"krylov for exact {what}."
-        )
     relative = np.asarray(certificate["relative"])
     n_beyond = int(np.sum(relative > tolerance))
     if not n_beyond:
@@ -212,7 +202,7 @@ def _note(certificate: Certificate, tolerance: float) -> str:
 
 
 def _criterion_note(certificate: Certificate, tolerance: float) -> str:
-    criterion, estimate = certificate["criterion"], certificate.get("estimate")
+    criterion, estimate = certificate["criterion"], certificate["estimate"]
     if not certificate["count"]:
         return ""
     if criterion is None:
@@ -220,5 +210,4 @@ def _criterion_note(certificate: Certificate, tolerance: float) -> str:
     if 1 - criterion <= tolerance:
         return ""
     about = "" if estimate is None else f" (about {_percent(estimate)} by an estimate)"
-    more = "Use solver.kind: krylov for more." if makes_one_pass(certificate["solver"]) else MORE
-    return f": components are proved to reach {_percent(criterion)}{about} of the criterion that is possible. {more}"
+    return f": components are proved to reach {_percent(criterion)}{about} of the criterion that is possible. {MORE}"

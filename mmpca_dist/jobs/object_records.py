@@ -17,11 +17,11 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import checksum, extended
 from mmpca_dist.stores.zarr_stores import block_of, chunks_of, reading_own, refuse_absent_chunks
 
-AGAIN = "Give the command that wrote it again, which does that part anew, or restore it from a copy."
+AGAIN = "Give the command that wrote it again, which does that part again, or restore it from a copy."
 CONTENT_BYTES = 1 << 30
 """Outputs up to this size are read whole before a stage counts as done; of larger ones metadata and sizes are."""
 GROUP = "/zarr.json"
-"""So end the names of outputs that are Zarr groups."""
+"""The end of the name of an output that is a Zarr group."""
 VALUES = "crc32c"
 """Attribute of an array: the checksum of all its values; projected rows have none."""
 

@@ -37,7 +37,7 @@ class SearchSummary:
         model = solved["models"].get(search.method.label) if solved else None
         of_model = (model and model["certificate"]) or {}
         self.search, self.title, self.certificate = search, search.method.title, record["certificate"]
-        self.in_memory, self.n_rows, self.n_features = record["in_memory"], count["n_rows"], count["n_features"]
+        self.n_rows = count["n_rows"]
         queries, recall = self.certificate["queries"], self.certificate["recall"]
         self.queries = f"{queries:,}" if queries >= self.n_rows else f"{queries:,} of {self.n_rows:,}"
         self.proved = _percent(self.certificate["proved_exact"])
@@ -76,7 +76,6 @@ class SearchSummary:
     def rows(self) -> list[Row]:
         """Return its certificate as (what, value, meaning)."""
         certificate, prefix = self.certificate, "" if self.search.alone else f"{self.title}: "
-        first, second = certificate["coordinates"]
         rows = [
             ("rows searched for", self.queries, "rows whose nearest row of another class was sought"),
             ("proved exact", self.proved, "share of them for which every row left out is proved to be farther away"),
@@ -91,22 +90,7 @@ class SearchSummary:
                 f"{certificate['refined_per_query']:,.1f} a row",
                 "those that might have been nearer, whose distance in all columns was computed",
             ),
-            (
-                "cells",
-                f"{certificate['cells']:,}",
-                "groups of rows that lie near to one another; far ones are left out as a whole",
-            ),
-            (
-                "coordinates",
-                f"{first}{f', then {second}' if second else ''}, of {self.n_features:,} columns",
-                "numbers by which rows are compared first: principal axes, and the length of what they miss",
-            ),
             ("bytes read", format_bytes(certificate["bytes_read"]), "of rows laid out by cell, all tasks together"),
-            (
-                "scratch",
-                f"{format_bytes(certificate['scratch_bytes'])}, {'in memory' if self.in_memory else 'on disk'}",
-                "rows laid out by cell, there twice while they were sorted; gone after the search",
-            ),
             *self._uncertainty_rows(),
         ]
         return [(prefix + what, value, meaning) for what, value, meaning in rows]

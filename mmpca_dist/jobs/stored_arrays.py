@@ -96,7 +96,6 @@ def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDAr
     """Return an approximation as arrays; its history as one of shape (passes, values and residuals, components)."""
     if approximation is None:
         return {}
-    error = np.nan if approximation.error is None else approximation.error
     history = [(entry["values"], entry["residuals"]) for entry in approximation.history]
     width = max((len(values) for values, _ in history), default=0)
     padded = np.full((len(history), 2, width), np.nan)
@@ -104,7 +103,7 @@ def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDAr
         padded[i, :, : len(entry[0])] = entry
     return {
         "solver": np.frombuffer(approximation.solver.encode(), np.uint8),
-        "numbers": np.asarray([approximation.passes, approximation.trace, error, approximation.seed], np.float64),
+        "numbers": np.asarray([approximation.passes, approximation.trace, approximation.seed], np.float64),
         "outside": approximation.outside,
         "probed": approximation.probed,
         "history": padded if padded.size else None,
@@ -115,15 +114,12 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
     if "solver" not in arrays:
         return None
     solver = bytes(arrays["solver"].astype(np.uint8)).decode()
-    passes, trace, error, seed = arrays["numbers"].tolist()
+    passes, trace, seed = arrays["numbers"].tolist()
     history = [
         {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
         for values, residuals in arrays.get("history", ())
     ]
-    return Approximation(
-        solver, int(passes), trace, arrays.get("outside"), arrays["probed"],
-        None if np.isnan(error) else error, history, int(seed),
-    )  # fmt: skip
+    return Approximation(solver, int(passes), trace, arrays["outside"], arrays["probed"], history, int(seed))
 
 
 @contextmanager

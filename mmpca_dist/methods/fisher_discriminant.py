@@ -37,7 +37,7 @@ class FisherDiscriminant(BlockReducer):
         Fisher's criterion.
     residuals_ : array of shape (K,)
         ||L^-1 (B v - l W_g v)||, W_g = L L^T: each eigenvalue has one of the problem within its residual. Upper bounds
-        where a solver in passes was used; NaN where none is known (``nystroem``).
+        where a solver in passes was used; NaN where it proves nothing.
     certificate_ : dict
         Where a solver in passes was used, what share of the criterion that is possible the components reach
         (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``solvers.discriminants``.

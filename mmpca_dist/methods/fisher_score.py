@@ -26,7 +26,7 @@ class FisherScore(ColumnSelection):
     n_components : int, optional
         By default all columns with a score above zero. Equal scores go by column order. A column that is the same in
         all rows has the score zero, and one that is constant in every class, but not between them, an infinite one.
-    solver : {"auto", "dense", "dual", "krylov", "nystroem"}
+    solver : {"auto", "dense", "dual", "krylov"}
         As in ``MarginPCA``; of many columns, one pass takes means and variances, which are all that is needed.
 
     Attributes

@@ -85,7 +85,7 @@ class MarginPCA(BlockReducer):
         Subtract the mean in ``transform``. The paper does not.
     precision : {"single", "double"}
         Precision of the products of rows; their sums are double either way.
-    solver : {"auto", "dense", "dual", "krylov", "nystroem"}
+    solver : {"auto", "dense", "dual", "krylov"}
         How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
         from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
     oversampling, passes, tolerance : int, int, float

@@ -23,7 +23,7 @@ class Search:
     mutual: str = "twice"  # how often a pair counts whose rows are each other's nearest
 
     def __post_init__(self) -> None:
-        for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
+        for name, allowed in (("mode", MODES), ("pairing", PAIRINGS), ("mutual", MUTUAL)):
             value = getattr(self, name)
             if value not in allowed:
                 hint = did_you_mean(str(value), allowed)
@@ -33,10 +33,6 @@ class Search:
         n = self.max_queries
         if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2):
             raise InputError(f"max_queries={n!r} must be a whole number of at least 2, or None for all.")
-        if self.mutual not in MUTUAL:
-            raise InputError(
-                f"mutual={self.mutual!r} must be 'twice' or 'once'.{did_you_mean(str(self.mutual), MUTUAL)}"
-            )
         if self.mutual == "once" and n is not None:
             raise InputError(
                 "mutual='once' needs the nearest row of every row, but max_queries searches for some only: use "

@@ -299,7 +299,7 @@ def needed_effort(queries: Queries, best: Best, layout: Layout) -> NDArray[np.fl
         beyond = np.einsum("ij,ij->i", offsets, offsets) - allowance[own]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             reach = (np.sqrt(squared[own]) * scale) ** 2
-            effort = np.where(beyond > 0, beyond / reach, np.where(reach > 0, beyond / reach, -np.inf))
+            effort = np.where((beyond > 0) | (reach > 0), beyond / reach, -np.inf)
         needed[own] = np.maximum(needed[own], effort)
     return needed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,6 @@ from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.units import read_codes
 from mmpca_dist.tables.dataset import spans_of
-
-
-class Folds(Protocol):
-    """Folds of labelled rows."""
-
-    @property
-    def n_folds(self) -> int: ...
-
-    def of_rows(self, codes: NDArray[np.intp], start: int) -> NDArray[np.int64]:
-        """Return the folds of rows from ``start``, where a chunk begins, given the positions of their classes."""
 
 
 def folds_of(rows: Rows, n_folds: int) -> Folds:
@@ -52,6 +42,7 @@ class GroupFolds:
     folds: NDArray[np.intp]
 
     def of_rows(self, codes: NDArray[np.intp], start: int) -> NDArray[np.intp]:
+        """Return the folds of rows from ``start``, where a chunk begins, given the positions of their classes."""
         return self.folds[start : start + len(codes)]
 
 
@@ -84,7 +75,12 @@ class ClassFolds:
         return cls(n_folds, np.asarray([unit[0] for unit in units], np.int64), np.cumsum(counts, axis=0) - counts)
 
     def of_rows(self, codes: NDArray[np.intp], start: int) -> NDArray[np.int64]:
+        """Return the folds of rows, as those of groups do."""
         return (numbers_within(codes) + self.before[np.searchsorted(self.edges, start)][codes]) % self.n_folds
+
+
+Folds = GroupFolds | ClassFolds
+"""Folds of labelled rows."""
 
 
 def numbers_within(codes: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -74,7 +74,7 @@ class Threads(Scheduler):
                 on_done(result)
 
         try:
-            if len(done) == 1:  # threads for one task cost more than a pass over few rows
+            if len(done) == 1 or self.n_threads == 1:  # a pool costs more than a pass over few rows
                 with Callback(posttask=posttask):
                     return dask.local.get_sync(graph, [root, *done])[0]
             # A pool of its own is waited for, be it after an error or an interrupt: no task writes or reads later.

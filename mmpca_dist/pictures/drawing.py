@@ -109,15 +109,6 @@ def named_lines(panel: Axes, names: Sequence[str]) -> None:
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
-def named_level(panel: Axes, level: float, name: str, dashes: str) -> None:
-    """Draw a horizontal line with its name above it, at the left."""
-    panel.axhline(level, color=INK, linewidth=1, linestyle=dashes)
-    panel.annotate(
-        name, (0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-        ha="left", va="bottom", fontsize=TICK_SIZE, color=INK,
-    )  # fmt: skip
-
-
 def few_numbers(panel: Axes) -> None:
     """Label the horizontal axis with few numbers, and those that are small or large by powers of ten."""
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.options import choose_solver
-from mmpca_dist.errors import some_names
 from mmpca_dist.evaluation.folds import scatters_of_parts
 from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.request import EvaluationRequest
@@ -37,7 +36,6 @@ from mmpca_dist.predictors.fits import fits_of
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
-from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
 
@@ -64,7 +62,6 @@ def plan_run(
     if evaluation is None:
         return fit
     choice = plan_evaluation(dataset, spans, request, evaluation)
-    advice = " Most of it is for the choice by n_components: auto; give them as numbers, or fewer evaluation.folds."
     return replace(
         fit,
         passes=[*(replace(each, name=CHOICE + each.name) for each in choice.passes), *fit.passes],
@@ -73,8 +70,7 @@ def plan_run(
         kept=max(choice.kept, fit.kept),
         search=sum_searches([search for search in (choice.search, fit.search) if search is not None]),
         fits=choice.fits,
-        remedy=(choice if choice.memory > fit.memory else fit).remedy,
-        advice=fit.advice + (advice if choice.memory > fit.memory else ""),
+        remedy="fewer evaluation.folds, n_components as numbers" if choice.memory > fit.memory else fit.remedy,
     )
 
 
@@ -90,7 +86,7 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
         plan,
         fits=evaluation.fits,
         classifier_fits=evaluation.n_models * fits * evaluation.fits,
-        remedy="fewer columns or fewer classes",
+        remedy="fewer columns, classes, folds or windows, no margins (evaluation.margins: false) or no qda",
     )
 
 
@@ -114,12 +110,10 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     if evaluation.classifiers.from_rows:  # LIBLINEAR, which one thread uses at a time
         columns = dataset.nnz // n + 1 if dataset.sparse else min(n, d)
         memory += liblinear_bytes(n, max(request.largest, columns if margins else 0))
-    advice = " Without margins (evaluation.margins: false) an evaluation needs less." if margins > fit_bytes else ""
     return plan_of_passes(
         rows,
         [rows.plan("rows", 0)],
         memory,
-        advice=advice,
         solver="split by split",
         search=sum_searches(_searches(replace(rows, resources=alone), own, evaluation, False)),
     )
@@ -173,14 +167,9 @@ def _model_bytes(evaluation: EvaluationRequest, specs: Sequence[ClassifierSectio
     scatters = 0
     if any(map(is_from_moments, specs)):
         scatters = max(scatter_bytes(n_classes, size) for size in sizes)
-        if evaluation.merged and _each_scatter(evaluation):
+        if evaluation.merged and any(spec.classifier.each_scatter for spec in evaluation.classifiers.specs):
             scatters = 8 * n_classes * max(sizes) ** 2
     return len(evaluation.methods) * models + 3 * scatters
-
-
-def _each_scatter(evaluation: EvaluationRequest) -> list[str]:
-    """Return the classifiers that need the scatter of each class."""
-    return [spec.label for spec in evaluation.classifiers.specs if spec.classifier.each_scatter]
 
 
 def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequest, rows: int) -> int:
@@ -232,24 +221,11 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         rows,
         (passes + score_passes) * n_splits,
         memory,
-        advice=_advice(evaluation, scatters == cells and use_pooled(cells, d)),
         more_passes=more_passes * n_splits,
         solver=f"dense, {d} x {d}, of merged parts",
         kept=kept * n_splits,
         search=sum_searches(searches, at_once=together),
     )
-
-
-def _advice(evaluation: EvaluationRequest, large: bool) -> str:
-    """Return how to need less; ``large`` is whether there are more scatters than are kept unless a classifier asks."""
-    advice = ""
-    if large and _each_scatter(evaluation):
-        names = some_names(_each_scatter(evaluation))
-        advice = f" The scatter of each class is for {names}: fisher and lda need no more than their sum."
-    if evaluation.n_held_out == 1:
-        return advice
-    what = "windows (evaluation.windows)" if evaluation.parts.forward else "folds (evaluation.folds)"
-    return f"{advice} Fewer {what} need less."
 
 
 def _score_passes(rows: RowPasses, evaluation: EvaluationRequest) -> list[PassPlan]:

@@ -54,7 +54,7 @@ class RowPasses:
         seconds = size / READ_RATES[dataset.kind] + counted / COUNT_RATE
         seconds += operations / (CSR_RATE if dataset.sparse else PRODUCT_RATES[resources.precision])
         seconds += written / WRITE_RATES[storage.is_local(resources.output)]
-        return PassPlan(name, size, operations, seconds / min(resources.busy_threads, len(self.spans)))
+        return PassPlan(name, size, seconds / min(resources.busy_threads, len(self.spans)))
 
     @property
     def _bracketing_rows(self) -> int:

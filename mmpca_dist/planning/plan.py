@@ -23,27 +23,19 @@ PROCESS_BASE = 384 << 20
 
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
-MOST_ALIKE = 4
-"""So many passes of one name, or more, are counted."""
 
 
-def counted_names(names: list[str]) -> list[str]:
-    """Return names of passes, with a number in place of many that are equal."""
-    counts, listed = Counter(names), list[str]()
-    for name in names:
-        shown = name if counts[name] < MOST_ALIKE else f"{counts[name]} x {name}"
-        if shown == name or shown not in listed:
-            listed.append(shown)
-    return listed
+def counted_names(names: list[str]) -> str:
+    """Return the names of passes, with their numbers where there are several of a name."""
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in Counter(names).items())
 
 
 @dataclass(frozen=True)
 class PassPlan:
-    """One pass over rows: bytes read, operations, and the expected seconds."""
+    """One pass over rows: bytes read, and the expected seconds."""
 
     name: str
     bytes: int
-    operations: float
     seconds: float
 
 
@@ -97,7 +89,7 @@ class Plan:
     search: SearchCosts | None = None
     choice: Choice | None = None  # the solver and its reason
     remedy: str = "smaller chunks or fewer columns"  # of what fewer would need less
-    advice: str = ""  # how else to need less
+    advice: str = ""  # on chunks that are too large
     kept: int = 0  # checkpoints, or states between sweeps, at the output, which are deleted when their stage is done
     fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
     classifier_fits: int = 0
@@ -122,10 +114,6 @@ class Plan:
         return sum(each.bytes for each in self.passes)
 
     @property
-    def operations(self) -> float:
-        return sum(each.operations for each in self.passes)
-
-    @property
     def memory_limit(self) -> int:
         """The limit of a worker, or of this process with threads."""
         return self.resources.memory_limit * (self.resources.workers if self.resources.in_process else 1)
@@ -140,7 +128,7 @@ class Plan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and formatted values, to be shown."""
-        count, passes = str(len(self.passes)), ", ".join(counted_names([each.name for each in self.passes]))
+        count, passes = str(len(self.passes)), counted_names([each.name for each in self.passes])
         if self.more_passes or self.more_sweeps:
             count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
         if self.more_passes:
@@ -152,7 +140,6 @@ class Plan:
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
-            ("operations", "" if self.fits else f"{self.operations:.2g}"),
             ("pairs to compare", "" if self.search is None or self.fits else f"{self._bound} {self.search.pairs:.2g}"),
             ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
             ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),

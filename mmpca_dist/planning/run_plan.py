@@ -169,7 +169,7 @@ def plan_projection(
     return plan_of_passes(rows, [rows.project(widths, formats)], rows.projecting(widths), output=output)
 
 
-def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, *, advice: str = "", **others: Any) -> Plan:
+def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, **others: Any) -> Plan:
     """Return the plan of passes; ``memory`` is what a process needs in addition to its memory before any data."""
     base = rows.resources.base + rows.dataset.resident_bytes
     return Plan(
@@ -179,7 +179,7 @@ def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, *, advi
         base=base,
         resources=rows.resources,
         free=_free_bytes(rows.resources.output),
-        advice=_advice(rows.dataset, rows.spans) + advice,
+        advice=_advice(rows.dataset, rows.spans),
         **others,
     )
 
@@ -202,7 +202,7 @@ def plan_moments(
         reducing = rows.reducing(n_own_classes, scatters=scatters)
         memory = max(memory, reducing + dataset.resident_bytes)
         passes.append(rows.plan("moments", 1.0 * dataset.nnz * d))
-    sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
+    sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "seconds"))
     return Plan(
         passes=[PassPlan("moments of the new rows", *sums)],
         spans=sum(len(spans) for _, spans, _ in parts),

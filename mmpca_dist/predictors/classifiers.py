@@ -14,9 +14,6 @@ from mmpca_dist.predictors.by_import_name import imported_classifier
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS, Classifier, Rule, check_names
 
-FORMS = (("bias", bool, "true or false"), ("options", dict, "keys and values"), ("label", str, "text"))
-"""What settings are, in words."""
-
 
 class ClassifierSection(BaseModel):
     """A classifier of an evaluation: its name alone, or a mapping like {name: svm, C: auto, label: SVM}."""
@@ -60,9 +57,6 @@ class ClassifierSection(BaseModel):
         name = section["name"]
         check_names(section, list(cls.model_fields), name, "key")
         present = {key: value for key, value in section.items() if value is not None}
-        for key, kind, words in FORMS:
-            if not isinstance(present.get(key, kind()), kind):
-                raise InputError(f"{key} of {name} must be {words} (found {present[key]!r}).")
         label = present.get("label") or (name if name in CLASSIFIERS else name.rpartition(".")[2])
         return {**present, "C": _penalty(name, section.get("C")), "label": label}
 

@@ -136,7 +136,7 @@ def linear_parts(fitted: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     Returns
     -------
     tuple of arrays or None
-        ``coef`` of shape (C, K) and ``intercept`` of shape (C,): the largest of ``coef @ z + intercept`` decides. Of
+        ``coef`` of shape (C, K) and ``intercept`` of shape (C,): the largest of ``coef @ z + intercept`` decides. For
         two classes (1, K) and (1,): the sign decides, positive for the second. None for other classifiers.
     """
     model = fitted.model if isinstance(fitted, FittedRows) else fitted

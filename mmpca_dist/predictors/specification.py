@@ -116,7 +116,7 @@ class Training:
 
 
 def refuse_nothing(*_: Any) -> None:
-    """Accept whatever comes."""
+    """Accept any options."""
 
 
 @dataclass(frozen=True)

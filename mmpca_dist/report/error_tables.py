@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dask.utils import format_bytes, format_time
 
@@ -15,7 +14,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell as Shown
 from mmpca_dist.pictures.frame import Column, Table
 from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread
-from mmpca_dist.report.pages import DASH, bars
+from mmpca_dist.report.pages import DASH
 
 WIDEST = 8
 """Up to so many pairs of a number of components and a classifier share one table."""
@@ -75,33 +74,24 @@ def _error(cell: Cell, least: float, decimals: int) -> Shown:
 
 
 def standings(evaluation: Evaluation) -> Table:
-    """Return a row for each method: its lowest mean error, and how it compares with the reference.
+    """Return a row for each method: its lowest mean error, and how often it differs from the reference significantly.
 
-    Among cells with a lower and a higher mean than the reference's with as many components under the same classifier,
-    those that repeat others, where both gave fewer components than were asked for, count once. The significant ones
-    differ by the corrected t-test after Holm's correction.
+    It is compared with the reference's mean with as many components under the same classifier, by the corrected t-test
+    after Holm's correction.
     """
     decimals, rows, reference = digits(evaluation), [], title_of(evaluation.reference)
     for method in evaluation.methods:
         cells = [cell for cell in evaluation.cells.values() if cell.method == method]
-        pairs: dict[tuple[Any, ...], tuple[Cell, float]] = {}
-        for cell in cells:
-            if cell.test is not None:
-                other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
-                pairs.setdefault((cell.models, other.models), (cell, cell.summary.mean - other.summary.mean))
-        counts = []
-        for sign in (-1, 1):
-            beyond = [cell for cell, difference in pairs.values() if sign * difference > 0]
-            counts += [f"{len(beyond)} of {len(pairs)}", str(sum(cell.differs for cell in beyond))]
+        tests = [cell.t_test for cell in cells if cell.t_test is not None]
+        counts = [sum(test.is_significant and sign * test.difference > 0 for test in tests) for sign in (-1, 1)]
         best = lowest(cells)
         with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
-        mean = f"{spread(best.summary, decimals)}%"
-        rows.append([title_of(method), mean, with_what, *(counts if pairs else [DASH] * len(counts))])
-    counted = (f"below {reference}", "significantly below", f"above {reference}", "significantly above")
+        compared = [f"{count} of {len(tests)}" if tests else DASH for count in counts]
+        rows.append([title_of(method), f"{spread(best.summary, decimals)}%", with_what, *compared])
     return Table(
         [
             Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
-            *(Column(heading, "number") for heading in counted),
+            *(Column(f"significantly {side} {reference}", "number") for side in ("below", "above")),
         ],
         rows,
         key="standings",
@@ -114,15 +104,13 @@ def costs(evaluation: Evaluation) -> Table:
     seconds, read = evaluation.seconds, evaluation.bytes_read
     names = list(dict.fromkeys([*evaluation.methods, *SHARED, *seconds, *read]))
     names = [name for name in names if name in seconds or name in read]
-    lengths = bars(seconds.get(name, 0) for name in names)
     rows = [
         (
             SHARED.get(name) or title_of(name),
             format_time(seconds[name]) if name in seconds else DASH,
-            length,
             format_bytes(read[name]) if name in read else DASH,
         )
-        for name, length in zip(names, lengths, strict=True)
+        for name in names
     ]
-    columns = [Column("what"), Column("time", "number"), Column("", "bar"), Column("read", "number")]
+    columns = [Column("what"), Column("time", "number"), Column("read", "number")]
     return Table(columns, rows, key="costs", about="Time and bytes read")

@@ -48,10 +48,9 @@ def _verdict(evaluation: Evaluation) -> Part:
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
         f"{'; '.join(evaluation.classifiers.values())}.",
-        f"Mean and standard deviation over the splits. Below and above {reference}: pairs of a number of components "
-        "and a classifier in which the method's mean is lower, or higher. Significant are those whose difference has p "
-        f"at most 0.05 by the corrected resampled t-test after Holm's correction for {tests} (methods times numbers of "
-        f"components times classifiers){'' if evaluation.n_tests else ': of a single split none is possible'}.",
+        f"Mean and standard deviation over the splits, and for how many numbers of components and classifiers the mean "
+        f"is significantly below or above that of {reference}: p is at most 0.05 by the corrected resampled t-test "
+        f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}.",
     ]
     return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
 

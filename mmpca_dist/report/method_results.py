@@ -153,10 +153,7 @@ class MethodResult:
 def note_of_models(methods: Sequence[MethodResult], what: str) -> str:
     """Return the sentence on methods with a model for each class that ends a caption, or nothing."""
     titles = [method.title for method in methods if method.models]
-    if not titles:
-        return ""
-    have = "has" if len(titles) == 1 else "have"
-    return f" {', '.join(titles)} {have} a model for each class against the rest: {what}."
+    return f" {', '.join(titles)}: a model for each class against the rest; {what}." if titles else ""
 
 
 def note_of_switched_off(methods: Sequence[MethodResult]) -> str:

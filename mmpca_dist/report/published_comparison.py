@@ -52,7 +52,7 @@ def _signed(value: float) -> str:
 
 def published_words(evaluation: Evaluation) -> str:
     """Return in words how many means, of PCA and M-PCA where there are such, agree with the published ones."""
-    all_means, certain = agreement(evaluation.compared), agreement(evaluation.compared, certain_only=True)
+    all_means = agreement(evaluation.compared)
     source = sources_of(evaluation.published)
     opening = f"Own figures, of {evaluation.dataset['uri']}, next to those of {source} for {evaluation.published}. "
     if not evaluation.compared:
@@ -65,7 +65,7 @@ def published_words(evaluation: Evaluation) -> str:
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
         f"{opening}Of the {all_means.compared} means{about}, {all_means.within} ({all_means.share:.0%}) are "
-        f"within two combined standard errors{undecided}. Among the {certain.compared} in columns that are certain, "
-        f"{certain.within} are. {len(missed)} of all {len(evaluation.compared)} cells miss by more, {unknown} of them "
-        "for no reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
+        f"within two combined standard errors{undecided}. {len(missed)} of all {len(evaluation.compared)} cells miss "
+        f"by more, {unknown} of them for no reason that was measured on this data set. Published figures are rounded "
+        "to a tenth of a percent."
     )

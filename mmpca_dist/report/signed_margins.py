@@ -15,7 +15,7 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Cell, Column, Figure, Part, Table
 from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label
 from mmpca_dist.report.pages import DASH
@@ -141,11 +141,6 @@ def _picture(
     for i, (panel, (method, margins)) in enumerate(zip(panels, after.items(), strict=True)):
         if method in own_units:
             _outlines(panel, margins, _edges(margins, None), sizes)
-            panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
-            panel.text(
-                0.98, 0.97, "own units", transform=panel.transAxes, ha="right", va="top", color=FAINT,
-                fontsize=drawing.TICK_SIZE,
-            )  # fmt: skip
         else:
             panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
             _outlines(panel, margins, edges, sizes)

@@ -25,12 +25,10 @@ class Approximation:
         Over the rows that it took.
     trace : float
         Trace of G.
-    outside : array of shape (s, r) or None
-        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N; None where it is not known.
+    outside : array of shape (s, r)
+        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N.
     probed : array of shape (d, p)
         G applied to ``probes(d, seed, p)``, which the basis knows nothing of.
-    error : float or None
-        Where ``outside`` is not known: bound on the norm of G less its approximation, from the probes.
     history : list of dict
         ``values`` and ``residuals`` of the leading components after every pass.
     seed : int
@@ -40,9 +38,8 @@ class Approximation:
     solver: str
     passes: int
     trace: float
-    outside: NDArray[np.float64] | None
+    outside: NDArray[np.float64]
     probed: NDArray[np.float64]
-    error: float | None
     history: list[dict[str, list[float]]]
     seed: int
 

@@ -24,7 +24,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
+from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, work_type
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 EPS = float(np.finfo(np.float64).eps)
@@ -89,7 +89,7 @@ class _WorkingStatistics(ABC):
     @property
     def unit(self) -> float:
         """Relative rounding error of a product of the pass."""
-        return float(np.finfo(np.float32 if self.precision == "single" else np.float64).eps)
+        return float(np.finfo(work_type(self.precision)).eps)
 
     @property
     def means_error(self) -> float:

@@ -128,7 +128,7 @@ class ClassMoments:
         if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=0):
             raise InputError(
                 "These moments pool the scatters of the classes, and what they keep does not determine this method: "
-                "m-pca0 needs moments of all rows from one pass. Take the moments anew."
+                "m-pca0 needs moments of all rows from one pass. Take the moments of all rows at once."
             )
         return np.asarray(mix)
 

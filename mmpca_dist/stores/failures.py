@@ -57,6 +57,7 @@ UNREACHABLE = "the host cannot be reached. Check the address and the network"
 UNKNOWN_HOST = "the host's name is not known. Check the address and the network"
 TIMED_OUT = "no answer came in time. Check the address and the network, and try again"
 ABSENT = "it does not exist"
+NO_FOLDER = "its folder cannot be made. Create it, or choose another place"
 NO_BUCKET = "its bucket or container does not exist. Create it, or correct the address"
 OTHER_REGION = "the bucket is in another region. Set AWS_REGION to the one it is in"
 UNREADABLE_ANSWER = "the store's answer cannot be read. Try again later, or check that the address is that of a store"
@@ -195,7 +196,7 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
         hidden = error.__cause__ and reason(error.__cause__, path, writing)
         if isinstance(hidden, str) and hidden != ABSENT:
             return hidden
-        return _no_folder(path) if writing else ABSENT
+        return (NO_BUCKET if path is None else NO_FOLDER) if writing else ABSENT
     if isinstance(error, NotADirectoryError | FileExistsError):
         return _file_in_the_way(path)
     text = next((text for kind, text in REASONS_OF_TYPE.items() if isinstance(error, kind)), None)
@@ -247,18 +248,6 @@ def _package(error: BaseException) -> str | None:
 def _lacks_credentials(error: BaseException) -> bool:
     """Tell whether a client of an object store sought credentials in vain."""
     return _is_obstore(error) and any(server in str(error) for server in METADATA_SERVERS)
-
-
-def _no_folder(path: str | None) -> str:
-    """Say why nothing can be written to an address whose folder does not exist."""
-    if path is None:
-        return NO_BUCKET
-    missing = Path(path)
-    while not missing.parent.exists():
-        missing = missing.parent
-    if missing == Path(path):
-        return f"it cannot be made in {missing.parent}. Choose another place"
-    return f"the folder {missing} does not exist and cannot be made. Create it, or choose another place"
 
 
 def _file_in_the_way(path: str | None) -> str:

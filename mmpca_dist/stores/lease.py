@@ -56,19 +56,9 @@ class Owner:
         now, pid = time.time(), os.getpid()
         return cls(uuid.uuid4().hex, socket.gethostname(), _machine(), pid, _started(pid), now, now)
 
-    @classmethod
-    def unreadable(cls, content: bytes) -> Owner:
-        """Return the unknown owner of a lease that is half-written or of another version."""
-        return cls(storage.digest(content.hex()), "", "", 0, 0.0, 0.0, 0.0)
-
-    @property
-    def is_unreadable(self) -> bool:
-        """Whether nobody knows who this is."""
-        return not self.machine
-
     def __str__(self) -> str:
-        if self.is_unreadable:
-            return "a process whose lease is half-written or of another version"
+        if not self.machine:
+            return "a process whose lease cannot be read"
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"process {self.pid} on {self.host}, since {since}"
 
@@ -190,7 +180,7 @@ def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
         lease = Lease(uri, number + 1, Owner.here())
         _ours.add(lease.owner.token)
         try:
-            if not _create(lease):
+            if not storage.create_bytes(_uri_of(uri, lease.number), to_json(asdict(lease.owner))):
                 _ours.discard(lease.owner.token)
                 continue  # another run was faster: see who
             if previous is not None:
@@ -204,14 +194,6 @@ def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
         return lease
 
 
-def _create(lease: Lease) -> bool:
-    """Create a lease. After a lost answer a client tries again, and is refused by its own lease: look whose it is."""
-    if storage.create_bytes(_uri_of(lease.uri, lease.number), to_json(asdict(lease.owner))):
-        return True
-    _, newest = _newest(lease.uri)
-    return newest is not None and newest.token == lease.owner.token
-
-
 def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> None:
     if _seems_alive(owner):
         ago = max(time.time() - owner.beat, 0)
@@ -221,7 +203,7 @@ def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> 
         )
     if owner.machine == _machine():
         return
-    pause = LIMITS.lease_expiry if owner.is_unreadable else 1.5 * LIMITS.lease_beat
+    pause = 1.5 * LIMITS.lease_beat
     on_note(f"{uri} was in use by {owner}; waiting {pause:.0f} s to see whether that has ended.")
     time.sleep(pause)
     _, newest = _newest(uri)  # clocks may differ, beats tell
@@ -272,4 +254,5 @@ def _newest(uri: str) -> tuple[int, Owner | None]:
             return _newest(uri)
         if isinstance(error, AccessError) and not isinstance(error.__cause__, ValueError):
             raise  # it is out of reach
-        return number, Owner.unreadable(storage.read_bytes(lease_uri))
+        # Half-written, when the power went say: the digest of its content tells whether somebody renews it.
+        return number, Owner(storage.digest(storage.read_bytes(lease_uri).hex()), "", "", 0, 0.0, 0.0, 0.0)

@@ -32,8 +32,6 @@ SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "MMPCA_STORAGE
 """Environment variables that a client depends on begin with these."""
 GCS_KEYS = ("client_email", "private_key", "private_key_id")
 """What the key of a service account must have, even one that signs nothing."""
-PATTERNS = frozenset(["cat", "copy", "cp", "delete", "expand_path", "get", "glob", "move", "mv", "put", "rm"])
-"""Operations of fsspec that take names for patterns, which may match the objects of others."""
 
 
 @dataclass(frozen=True)
@@ -283,8 +281,6 @@ class PatientFileSystem:
         self._fs, self._protocol = fs, protocol
 
     def __getattr__(self, name: str) -> Any:
-        if name in PATTERNS:
-            raise AttributeError(f"{name} expands patterns in names; see mmpca_dist.stores.storage.remove")
         attribute = getattr(self._fs, name)
         return functools.partial(self._patiently, name, attribute) if callable(attribute) else attribute
 

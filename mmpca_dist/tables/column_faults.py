@@ -55,7 +55,7 @@ def refusal(
         lines.append(f"Leave out columns that are no features with: {_leaving_out(features, options, dropped)}")
     if texts and options:
         kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MAX_LISTED])
-        lines.append(f"Names that evaluations go by, such as a patient's, are stored with the rows by --keep: {kept}")
+        lines.append(f"To split evaluations by a column of names, such as a patient's, store it with the rows: {kept}")
     if texts:
         lines.append("Text that is a feature must become numbers first, such as one column of 0 and 1 for each value.")
     if any(fault.kind == "gap" for fault in features):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -287,11 +286,11 @@ def readable(what: str) -> Iterator[None]:
         ) from error
 
 
-def fill(file: Any, out: NDArray, most: int = sys.maxsize) -> None:
-    """Read a whole array, at most ``most`` bytes at a time; raise an ``EOFError`` where the file ends before."""
+def fill(file: Any, out: NDArray) -> None:
+    """Read a whole array; raise an ``EOFError`` where the file ends before."""
     target, done = out.reshape(-1).view(np.uint8).data, 0
     while done < len(target):
-        size = file.readinto(target[done : done + most])
+        size = file.readinto(target[done:])
         if not size:
             raise EOFError("it ends early")
         done += size

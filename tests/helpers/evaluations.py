@@ -90,6 +90,7 @@ def evaluation(
         classifiers=labels,
         reference="pca",
         table=ErrorTable.of(found, 351),
+        baselines=[100 * (1 - 1 / classes)],
         margins=[{**one, "split": record["split"]} for record in found for one in record["margins"]],
         seconds={method: sum(record["seconds"][method] for record in found) for method in methods},
         bytes_read={method: 4 * 351 * 40 * (m + 1) for m, method in enumerate(methods)},

@@ -9,10 +9,8 @@ from helpers.samples import even_edges
 from mmpca_dist.eigen.block_passes import statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
-from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.moments import provisional_centre
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
@@ -28,14 +26,10 @@ def make_operator(X, y, precision="double", *, edges=None, threads=1, dataset=No
     """Return the operator of rows, or of a data set of these rows, whose reading units begin at ``edges``."""
     dataset = dataset or ArrayDataset(np.asarray(X), np.asarray(y))
     spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
-    census = take_census(dataset, spans, Tasks(scheduler=Threads(threads)))
-    centres = np.stack([provisional_centre(np.asarray(X), np.flatnonzero(y == label)) for label in census.classes])
-    centres = centres.astype(centre_type(dataset.dtype, WORK[precision]))
+    rows = Rows.of(dataset, Threads(threads), spans=spans)
+    centres = np.stack([provisional_centre(np.asarray(X), np.flatnonzero(y == label)) for label in rows.census.classes])
     return ScatterOperator(
-        Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(threads)),
-        centres,
-        WORK[precision],
-        **options,
+        rows, centres.astype(centre_type(dataset.dtype, WORK[precision])), WORK[precision], **options
     )
 
 
@@ -78,14 +72,13 @@ def assert_applied(operator, X, y, blocks):
 URI = "synthetic:clusters?n=4000&d=30&k=6&classes=3&seed=7"
 
 
-def bits(scheduler, dataset=None, kind="krylov", precision="single", **options):
+def bits(scheduler, dataset=None, precision="single", **options):
     """Return the bytes of all that passes leave."""
     dataset, spans = dataset or open_dataset(URI), spans_of(even_edges(4000, 211))
-    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
     found = statistics_in_passes(
-        Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler),
+        Rows.of(dataset, scheduler, spans=spans),
         Needs(frozenset(ClassWeighting), n_components=4),
-        SolverOptions(kind, tolerance=0),
+        SolverOptions("krylov", tolerance=0),
         precision=precision,
         **options,
     )
@@ -93,4 +86,4 @@ def bits(scheduler, dataset=None, kind="krylov", precision="single", **options):
     for each in (found, found.weighted):
         known = each.approximation
         arrays += [each.basis, each.moments.means, each.moments.scatters, known.outside, known.probed]
-    return b"".join(a.tobytes() for a in arrays if a is not None)
+    return b"".join(a.tobytes() for a in arrays)

@@ -78,7 +78,7 @@ def evidence_of(title: str, classes: list[str], k: int = 4, sweeps: int = 20, of
     switched_off[:, k - off :] = True
     squares[switched_off] = 1e-12
     bounds = -50 - 30 / np.arange(1, sweeps + 1)[:, None] ** 2 * np.linspace(1, 2, m)
-    return Evidence(title, classes, bounds, 1e-3, squares, np.linspace(0.5, 0.4, m), switched_off)
+    return Evidence(title, classes, bounds, squares, np.linspace(0.5, 0.4, m), switched_off)
 
 
 def report_contents(

@@ -12,7 +12,7 @@ import zarr
 
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.passes.census import Census, count_labels, take_census
+from mmpca_dist.passes.census import Census, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
@@ -60,12 +60,8 @@ def lay_out_rows(X, y=None, *, edges=None, scratch=None, scheduler=None, deviati
     """Return (layout, scratch, census) of rows, or of a data set, whose reading units begin at ``edges``."""
     dataset = ArrayDataset(np.asarray(X), np.asarray(y)) if y is not None else X
     spans = spans_of(np.asarray([0, dataset.n_rows] if edges is None else edges))
-    scratch, scheduler = scratch or MemoryScratch(), scheduler or Threads(1)
-    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
-    layout = make_layout(
-        Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler), scratch, deviations=deviations
-    )
-    return layout, scratch, census
+    scratch, rows = scratch or MemoryScratch(), Rows.of(dataset, scheduler or Threads(1), spans=spans)
+    return make_layout(rows, scratch, deviations=deviations), scratch, rows.census
 
 
 def find(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None, **search):

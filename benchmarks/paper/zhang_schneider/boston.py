@@ -30,7 +30,7 @@ from .table import Array, Table
 
 TRAINING = 50
 SHAPE = (506, 13)
-"""Of the Boston housing data."""
+"""Rows and columns of the Boston housing data."""
 COMPONENTS = {"PCR": 11, "PLS": 11, "Proj-PCR": 4, "Proj-PLS": 1}
 Model = Callable[[float], Any]
 """A function of alpha that returns an estimator."""

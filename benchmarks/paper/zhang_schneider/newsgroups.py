@@ -1,6 +1,6 @@
 """Tables 2 to 4 of Zhang & Schneider 2010: projection penalties on pairs of 20 Newsgroups.
 
-Of each group 60% are training documents. Vocabulary (1,433 words; the paper: 1,443) and topics are learned from all
+In each group 60% are training documents. Vocabulary (1,433 words; the paper: 1,443) and topics are learned from all
 9,561 of them, of all groups, without labels of the tasks. A task tells two groups apart by 2%, 5% or 10% of their
 training documents. Models are logistic regressions on words ("L2-LGR"), on topics ("LGR-Topic"), and on both with a
 projection penalty ("Proj-Topic"). All choose their alpha by stratified 5-fold cross-validation; of alphas that err
@@ -40,7 +40,7 @@ class Documents(NamedTuple):
     Attributes
     ----------
     rows : sparse array of shape (n, p)
-        Of the words of the vocabulary, as the configuration says.
+        Weights of the words of the vocabulary, as the configuration says.
     topics : array of shape (n, TOPICS)
         Shares of the topics, which add up to 1.
     y : array of shape (n,)

@@ -67,7 +67,7 @@ class Table(Section):
     """Settings of the tables of one data set. A configuration has all of them: there are no defaults."""
 
     NUMBERS: ClassVar[tuple[int, ...]]
-    """Of the tables in the paper."""
+    """Numbers of the tables in the paper."""
     TRAINING: ClassVar[str]
     """What training rows are counted in: the heading of a column."""
     FULL: ClassVar[int]

@@ -1,6 +1,6 @@
 """Tables 5 to 7 of Zhang & Schneider 2010: projection penalties on pairs of Yale faces.
 
-Of every subject 3, 5 or 7 images are training rows. The reductions are learned on those of all 15 subjects, the
+From every subject 3, 5 or 7 images are training rows. The reductions are learned on those of all 15 subjects, the
 classifiers on each of the 105 pairs. Models are a machine with the kernel (x^T y + 1)^2 ("SVM-Kernel"), a linear one on
 reduced features ("SVM"), and one with a projection penalty ("Proj"). Every machine chooses its alpha by stratified
 cross-validation, of as many folds as there are images a subject, at most 5. Of alphas that err equally, it takes the

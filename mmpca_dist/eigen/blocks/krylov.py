@@ -107,9 +107,7 @@ def _power_of_two(columns: NDArray) -> float:
     return float(np.ldexp(1.0, int(np.clip(exponent, -1000, 1000))))
 
 
-def _begin(
-    start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], epsilon: float, passes: int
-) -> KrylovBasis:
+def _begin(start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], passes: int) -> KrylovBasis:
     basis = KrylovBasis(start, (start.shape[1] + others.shape[1]) * passes)
     basis.absorb(image)
     return basis

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from mmpca_dist.methods.base.reducer import MomentReducer
 
 FULL_RANK, BETWEEN_CLASSES = "min(d, n - 1)", "classes - 1"
-FAMILIES = ("margins", "bayesian", "classes", "regressions", "columns", "baselines")
+GROUPS = ("margins", "bayesian", "classes", "regressions", "columns", "baselines")
 """In the order in which methods are listed."""
 
 
 OF_COMPONENTS = (
-    "choice", "projection", "margins", "spectrum", "convergence", "components", "reconstructions", "agreement",
+    "choice", "projection", "margins", "spectrum", "convergence", "components", "reconstructions",
 )  # fmt: skip
 """The sections of a report on components of rows."""
 
@@ -49,8 +49,8 @@ class Method:
         In configurations.
     title : str
         In reports.
-    family : str
-        One of ``FAMILIES``.
+    group : str
+        One of ``GROUPS``.
     keeps, limit : str
         In words: what its components keep, and how many there are at most of n rows with d features.
     estimator : type of MomentReducer
@@ -82,7 +82,7 @@ class Method:
 
     name: str
     title: str
-    family: str
+    group: str
     keeps: str
     limit: str
     estimator: type[MomentReducer]
@@ -132,7 +132,7 @@ METHODS = Registry(
     Method,
     "mmpca_dist.methods",
     "mmpca_dist.models",
-    order=lambda method: (*FAMILIES, method.family).index(method.family),
+    order=lambda method: (*GROUPS, method.group).index(method.group),
 )
 
 

@@ -28,7 +28,7 @@ from mmpca_dist.statistics.working_rows import WorkingRows
 EXPECTED = 15
 """Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
 LARGEST_C = 1e9
-"""Beyond it squares of C leave nothing of other terms."""
+"""The squares of a larger C leave no digits of the other terms."""
 MOST_STEPS = 6
 """Values of C, at most, that are tried beyond the first ones."""
 ARRAYS = 12

@@ -13,15 +13,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, PAGE_WIDTH, plain
+from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
 
-FEW_SWEEPS = 30
-"""Beyond so many sweeps their axis is logarithmic: most of the bound is gained in the first few."""
 MOST_PANELS = 12
 """Models that have a panel each, the first ones."""
 LEAST = 1e-3
 """Squared lengths below this share of the noise variance are drawn at it."""
+MOST_NAMED = len(FEW_COLOURS) - 1
+"""Models whose lines have names: black is the mean."""
 BEHIND = "#9ecae1"
 """Colour of lines behind their mean."""
 
@@ -35,8 +35,6 @@ class Evidence:
     """The m names of the models; empty where there is one model."""
     bounds: NDArray[np.float64]
     """Shape (sweeps, m): the evidence lower bound after each sweep, in nats a row."""
-    tolerance: float
-    """Nats a row: sweeps end when the mean bound rises by no more."""
     squares: NDArray[np.float64]
     """Shape (m, k): squared lengths of the loadings, decreasing for each model."""
     noise: NDArray[np.float64]
@@ -53,16 +51,10 @@ class Evidence:
             title=title,
             classes=[str(label) for label in model.classes_] if m > 1 else [],
             bounds=model.bounds_ / n_rows,
-            tolerance=model.tol,
             squares=np.einsum("mkd,mkd->mk", components, components),
             noise=1 / model.noise_,
             switched_off=model.switched_off_.reshape(m, -1),
         )
-
-    @property
-    def gains(self) -> NDArray[np.float64]:
-        """Nats a row that each sweep from the second on added, shape (sweeps - 1, m)."""
-        return np.diff(self.bounds, axis=0)
 
     @property
     def names(self) -> list[str]:
@@ -80,86 +72,46 @@ def evidence(_: Sequence[Any], fitted: Sequence[Evidence], __: Mapping[str, Any]
 
 
 def _bounds(fitted: Sequence[Evidence]) -> Figure:
-    sheet = drawing.sheet(PAGE_WIDTH, 2.9 * len(fitted))
-    rows = sheet.subplots(len(fitted), 2, squeeze=False)
-    for (level, gain), method in zip(rows, fitted, strict=True):
-        sweeps = np.arange(1, len(method.bounds) + 1)
-        _lines(level, method, sweeps, method.bounds)
-        _lines(gain, method, sweeps[1:], method.gains)
-        level.yaxis.set_major_locator(MaxNLocator(nbins=5))
-        _gain_axis(gain, method)
-        for panel in (level, gain):
-            _sweep_axis(panel, len(sweeps))
-        drawing.dress(level, plain(method.title), "sweep", "evidence bound, nats a row")
-        drawing.dress(gain, "What each sweep gained", "sweep", "gain, nats a row")
-    several = next((level for (level, _), method in zip(rows, fitted, strict=True) if method.classes), None)
+    sheet, panels = drawing.panel_grid(len(fitted), 2.9)
+    for panel, method in zip(panels, fitted, strict=True):
+        _lines(panel, method)
+        panel.set_xscale("log")  # most of the bound is gained in the first few sweeps
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=5))
+        _plain_numbers(panel.xaxis)
+        drawing.dress(panel, plain(method.title), "sweep", "evidence bound, nats a row")
+    several = next((panel for panel, method in zip(panels, fitted, strict=True) if method.classes), None)
     if several is not None:  # all methods of a run are of the same classes
         handles, labels = several.get_legend_handles_labels()
         drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(labels), 7))
     caption = (
         "The fit maximizes a lower bound on the log evidence of the rows, which no sweep over them lowers; here it is "
-        "divided by the number of rows. Left: the bound after each sweep; where the curve is flat, more sweeps would "
-        "change little. Right: what each sweep gained, on a logarithmic axis, which also shows what the left panel "
-        "cannot: how far the fit has converged. A late bump is often a component that is being switched off. Sweeps "
-        "end below the dotted line, the tolerance, or when there were as many as allowed (max_iter)."
+        "divided by the number of rows. Where the curve is flat, more sweeps would change little. A late bump is often "
+        "a component that is being switched off."
     )
     if any(method.classes for method in fitted):
-        caption += " Each class has a model against the rest; the tolerance applies to their mean, in black."
-    if any((method.gains <= 0).any() for method in fitted):
-        caption += " Lines have gaps where a sweep gained nothing beyond rounding."
-    stopped = [m.title for m in fitted if len(m.bounds) > 1 and m.gains[-1].mean() > m.tolerance]
-    if stopped:
-        caption += f" {', '.join(stopped)}: the last sweep still gained more than the tolerance."
+        caption += " Each class has a model against the rest; their mean is black."
     return drawing.figure("evidence", "How the evidence rose with every sweep", caption, sheet)
 
 
-def _lines(panel: Axes, method: Evidence, sweeps: NDArray, values: NDArray[np.float64]) -> None:
-    """Draw a line a model, and their mean where there are several; of many, thin ones without names."""
-    names, many = method.names or [""], len(method.classes) > len(FEW_COLOURS) - 1
-    look: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(sweeps) <= FEW_SWEEPS else {}
+def _lines(panel: Axes, method: Evidence) -> None:
+    """Draw the bounds of each model, and their mean where there are several; of many, thin lines without names."""
+    sweeps, names, many = np.arange(1, len(method.bounds) + 1), method.names or [""], len(method.classes) > MOST_NAMED
     for i, name in enumerate(names):
         colour, label = FEW_COLOURS[i % len(FEW_COLOURS)], name
         if many:
             colour, label = BEHIND, "a class against the rest" if i == 0 else ""
         panel.plot(
-            sweeps, values[:, i], color=colour, linewidth=0.7 if many else 1.5, label=label or None,
-            **({} if many else look),
+            sweeps, method.bounds[:, i], color=colour, linewidth=0.7 if many else 1.5, label=label or None,
+            marker="" if many else ".",
         )  # fmt: skip
     if method.classes:
-        width, dashes = (1.6, "-") if many else (1.1, "--")
-        panel.plot(sweeps, values.mean(axis=1), color=INK, linewidth=width, linestyle=dashes, label="mean", **look)
-
-
-def _sweep_axis(panel: Axes, last: int) -> None:
-    if last > FEW_SWEEPS:
-        panel.set_xscale("log")
-        panel.set_xlim(0.9, 1.1 * last)
-        _plain_numbers(panel.xaxis)
-    else:
-        drawing.whole_numbers(panel, last)
+        panel.plot(sweeps, method.bounds.mean(axis=1), color=INK, linewidth=1.4, label="mean", marker=".")
 
 
 def _plain_numbers(axis: Axis) -> None:
     """Label the powers of ten of a logarithmic axis, without formulas."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _gain_axis(panel: Axes, method: Evidence) -> None:
-    """Let the gains have a logarithmic axis with the tolerance."""
-    gains = method.gains[method.gains > 0]
-    if not len(gains):
-        panel.set_yticks([])
-        panel.text(0.5, 0.5, "no gain", transform=panel.transAxes, ha="center", fontsize=drawing.LABEL_SIZE, color=INK)
-        return
-    low, high = gains.min(), gains.max()
-    if method.tolerance > 0:
-        low, high = min(low, method.tolerance), max(high, method.tolerance)
-        drawing.named_level(panel, method.tolerance, "tolerance", ":")
-    panel.set_yscale("log", nonpositive="mask")
-    panel.set_ylim(low / 2, 2 * high)
-    panel.yaxis.set_major_locator(LogLocator(numticks=7))
-    _plain_numbers(panel.yaxis)
 
 
 def _relevance(fitted: Sequence[Evidence]) -> Figure:
@@ -184,14 +136,8 @@ def _relevance(fitted: Sequence[Evidence]) -> Figure:
 
 def _in_words(method: Evidence) -> str:
     """Return how many components of a method are switched off."""
-    each, k = np.count_nonzero(method.switched_off, axis=1), method.switched_off.shape[1]
-    if not each.any():
-        return f"{method.title} has switched none off."
-    total = f"{method.title} has switched off {each.sum()} of {method.switched_off.size} components"
-    if not method.classes:
-        return f"{total}."
-    spread = str(each.min()) if each.min() == each.max() else f"{each.min()} to {each.max()}"
-    return f"{total}, {spread} of the {k} in the model of each class."
+    off = np.count_nonzero(method.switched_off)
+    return f"{method.title} has switched off {off} of {method.switched_off.size} components."
 
 
 def _squares(panel: Axes, method: Evidence, model: int) -> None:
@@ -204,7 +150,7 @@ def _squares(panel: Axes, method: Evidence, model: int) -> None:
             numbers[chosen], levels[model][chosen], "o", markersize=5 if len(numbers) <= 20 else 3,
             markerfacecolor=face, markeredgecolor=FEW_COLOURS[0],
         )  # fmt: skip
-    drawing.named_level(panel, method.noise[model], "noise", "--")
+    panel.axhline(method.noise[model], color=INK, linewidth=1, linestyle="--")
     panel.set_yscale("log")
     panel.set_ylim(min(ends) / 2, 2 * max(ends))
     panel.yaxis.set_major_locator(LogLocator(numticks=6))

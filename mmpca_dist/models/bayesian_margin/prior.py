@@ -70,4 +70,4 @@ class Prior:
 
 
 PRIOR = Prior()
-"""That of the paper."""
+"""The prior of the paper."""

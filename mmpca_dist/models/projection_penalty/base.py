@@ -27,7 +27,7 @@ from mmpca_dist.statistics.coordinates import Statistics
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""
 LARGEST_ALPHA = 1e12
-"""Beyond it nothing of the losses is left in sums."""
+"""A larger alpha leaves no digits of the losses in sums."""
 WIDE_SPREAD = 1e6
 """Columns whose scales differ by more leave few digits of the smaller ones in sums of products."""
 

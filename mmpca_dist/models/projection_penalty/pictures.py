@@ -32,29 +32,21 @@ class PenaltyParts:
     classes : list of str
         That of each model.
     inside, outside : arrays of shape (m, d)
-    alpha : str
-        That in use, and how it was chosen.
+    alpha : float
     """
 
     title: str
     classes: list[str]
     inside: NDArray[np.float64]
     outside: NDArray[np.float64]
-    alpha: str = ""
+    alpha: float
 
     @classmethod
     def of(cls, title: str, model: Any) -> PenaltyParts:
         """Return the parts of a fitted ``ProjectionPenaltyClassifier``."""
         inside, outside = np.split(model.components_, 2)
         labels = [str(label) for label in model.classes_]
-        alpha, errors = model.alpha_, model.candidate_errors_
-        words = f"Alpha is {alpha:g}"
-        if len(errors):
-            least, most = int(errors.min()), int(errors.max())
-            words += (
-                f", chosen among {len(errors)} values: {least:,} rows held out were wrong, of the worst value {most:,}"
-            )
-        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside, words + ".")
+        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside, model.alpha_)
 
 
 def _data(run: ReportedRun, methods: Sequence[Any]) -> list[PenaltyParts]:
@@ -84,8 +76,7 @@ def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Fig
         )
     if n_models > MOST_MODELS:
         caption += f" The first {MOST_MODELS} of {n_models} classes are shown."
-    if parts.alpha:
-        caption += f" {parts.alpha}"
+    caption += f" Alpha is {parts.alpha:g}."
     title = f"{plain(parts.title)}: inside and outside of the subspace"
     return drawing.figure(f"penalty-{number}", title, caption, sheet, palette=not shape)
 

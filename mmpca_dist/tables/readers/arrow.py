@@ -19,9 +19,9 @@ from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
-MAGIC, STREAM, FEATHER_1 = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+MAGIC = b"ARROW1"
 MAX_WIDTH = 1 << 30
-"""Of columns without a fixed width in bits."""
+"""The width, in bits, that stands for columns without a fixed one."""
 SMALLER = "Write it again with smaller record batches"
 
 
@@ -114,13 +114,11 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batc
     file.seek(max(file.size() - len(MAGIC), 0))
     end = bytes(file.read(len(MAGIC)))
     file.seek(0)
-    if begin.startswith((FEATHER_1, STREAM)):
-        what = "a Feather file of version 1" if begin.startswith(FEATHER_1) else "an Arrow stream"
-        raise InputError(
-            f"{uri} is {what}, which cannot be read piece by piece. Write it as an Arrow file (Feather 2)."
-        )
     if not (begin.startswith(MAGIC) and end == MAGIC):
-        raise InputError(f"{uri} is not an Arrow file, or it is cut short: it does not begin and end with ARROW1.")
+        raise InputError(
+            f"{uri} is not an Arrow file, or it is cut short: it does not begin and end with ARROW1. Streams and "
+            "Feather 1 cannot be read piece by piece: write them as Arrow files (Feather 2)."
+        )
     reader = pa.ipc.open_file(file)
     schema = reader.schema
     _ = schema.names  # raises where one is no text

@@ -18,7 +18,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, grain_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
@@ -137,9 +137,11 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
         try:
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
-                members = npz_members(names, features, label, label_required, uri)
+                members = _npz_members(names, features, label, label_required, uri)
                 _refuse_oversized(archive.zip, [name for name in (*members, "format") if name in names], uri)
                 y = archive[label] if label in members else None
+                if y is not None:
+                    check_label_type(y.dtype, y.size, f"{label!r} of {uri}")
                 if features in members:
                     return ArrayDataset(archive[features], y, uri)
                 return _csr_of(archive, y, uri)
@@ -155,12 +157,12 @@ def _refuse_oversized(archive: zipfile.ZipFile, members: Collection[str], uri: s
     for name in members:
         info = archive.getinfo(f"{name}.npy")
         total += info.file_size
-        refuse_larger(total, uri, f"Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr")
+        refuse_larger(total, uri, "Save its arrays as .npy files, which are read piece by piece")
         with archive.open(info) as stream:
             NpyHeader.read(stream, f"{name!r} of {uri}").refuse_longer_than(info.file_size, f"{name!r} of {uri}")
 
 
-def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
+def _npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
     """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels."""
     rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
     members = (*rows, label) if label_required or label in names else rows
@@ -172,12 +174,9 @@ def npz_members(names: list[str], features: str, label: str, label_required: boo
     return members
 
 
-def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
-    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
-    try:
-        form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
-    except (ValueError, SystemError) as error:  # several texts, or numbers of no characters
-        raise InputError(f"The array 'format' of {uri} is no text; it must be 'csr'.") from error
+def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
+    form = str(archive["format"].astype(str)) if "format" in archive.files else "csr"
     if form != "csr":
         raise InputError(
             f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "
@@ -185,12 +184,7 @@ def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int,
         )
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
-    return int(shape[0]), int(shape[1])
-
-
-def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
-    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
-    size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    size = int(shape[0]), int(shape[1])
     check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
     check_index_type(indices.dtype, uri)
     check_row_ends(indptr, size[0], len(data), len(indices), uri)

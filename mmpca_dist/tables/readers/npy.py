@@ -100,12 +100,10 @@ class NpyDataset(Dataset):
         if rows.by_column and not local:
             raise InputError(
                 f"{uri} is stored column by column, so that its rows cannot be read from object storage piece by "
-                f"piece. Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr"
+                "piece. Copy it to a local disk, or save it row by row: np.ascontiguousarray(X)."
             )
         kind = "local" if local else "remote"
         self.facts = Facts(uri, rows.shape[0], rows.shape[1], rows.dtype, has_labels=label is not None, kind=kind)
-        for file in self.addresses if local else ():
-            _map(file, self._token)  # so that a file that replaces it meanwhile is not read by this one's header
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -158,10 +156,7 @@ def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
 def _map(path: str, token: str) -> NDArray:
     header = _header(path, token)
     with storage.explained(path):
-        try:
-            return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
-        except ValueError as error:  # cut short since its header was read
-            raise InputError(f"{path} is not a readable .npy file: {error}.") from error
+        return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
 
 
 @functools.lru_cache(maxsize=8)

@@ -208,17 +208,9 @@ class StoredChunks:
     @property
     def first_missing(self) -> tuple[int, ...]:
         """The first one that is not stored, in C order; there must be one."""
-        return next(
-            index for number in range(len(self.stored) + 1) if (index := self._index(number)) not in self.stored
-        )
-
-    def _index(self, number: int) -> tuple[int, ...]:
-        """Return a position in the grid, whose size may exceed NumPy's integers."""
-        index = []
-        for size in reversed(self.grid):
-            number, within = divmod(number, size)
-            index.append(within)
-        return tuple(reversed(index))
+        numbers = np.arange(len(self.stored) + 1)
+        positions = np.stack(np.unravel_index(numbers, self.grid), axis=1).tolist()
+        return next(index for index in map(tuple, positions) if index not in self.stored)
 
 
 @dataclass(frozen=True)

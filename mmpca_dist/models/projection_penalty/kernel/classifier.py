@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,37 +114,10 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         self.reduction, self.alpha, self.epsilon = reduction, alpha, epsilon
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to labelled rows.
-
-        Parameters
-        ----------
-        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
-            In memory.
-        y : array-like of shape (n_samples,)
-            Labels of at least two classes.
-
-        Raises
-        ------
-        InputError
-            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
-            the memory holds kernel matrices of, fewer than two classes, a reduction that does not fit the rows, a
-            kernel that is not positive semidefinite, and where Clarabel is needed and not installed.
-
-        Warns
-        -----
-        ConvergenceWarning
-            Where a gap stays above ``tol``.
-        UserWarning
-            Where rounding errors of the kernel count.
-        """
-        self._check_options()
-        rows, self.classes_, codes = self._labelled_rows(X, y)
-        self.X_fit_ = rows
+    def _fit_rows(self, X: Any, y: Any, codes: NDArray[np.intp]) -> None:
         self.reduction_ = self._fitted_reduction(X, labels_of(y, X))
         with single_blas_thread():
-            self._fit_machines(self._centred_kernel(rows)[0], self._reduced(X, rows), codes)
-        return self
+            self._fit_machines(self._centred_kernel(self.X_fit_)[0], self._reduced(X, self.X_fit_), codes)
 
     @property
     def _own_solver(self) -> str:
@@ -236,7 +209,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tol:g}: put "
             f"the columns on one scale, {instead}.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def decision_parts(self, X: Any) -> tuple[Array, Array]:

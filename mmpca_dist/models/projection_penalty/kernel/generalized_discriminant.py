@@ -33,14 +33,8 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     ----------
     n_components : int, optional
         At most the number of classes less one, which is the default.
-    kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable
-        By name as in scikit-learn's ``pairwise_kernels``, or a function that returns the kernel matrix (n, m) of rows
-        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
-        of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
-    gamma : float, "scale" or "auto"
-        Parameter of rbf, poly and laplacian, as in ``SVC``.
-    degree, coef0 : int, float
-        Parameters of poly: (gamma x^T y + coef0)^degree.
+    kernel, gamma, degree, coef0
+        As in ``KernelProjectionPenaltyClassifier``.
     shrinkage : float
         g, from 0 to 1. With 0, the default of the paper, as many rows as the rank of their images plus one are
         separated perfectly: every class is projected onto one point.

@@ -92,6 +92,44 @@ class KernelEstimator(BaseEstimator):
     def __init__(self, *, kernel: KernelName, gamma: Gamma, degree: int, coef0: float) -> None:
         self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
 
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
+            In memory.
+        y : array-like of shape (n_samples,)
+            Labels of at least two classes.
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
+            the memory holds kernel matrices of, fewer than two classes, rows whose images are all equal, a kernel that
+            is not positive semidefinite, more components than there are, a reduction that does not fit the rows, and
+            where Clarabel is needed and not installed.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where a gap stays above ``tol``.
+        UserWarning
+            Where rounding errors of the kernel count.
+        """
+        self._check_options()
+        self.X_fit_, self.classes_, codes = self._labelled_rows(X, y)
+        self._fit_rows(X, y, codes)
+        return self
+
+    def _fit_rows(self, X: Any, y: Any, codes: NDArray[np.intp]) -> None:
+        """Fit to rows with codes of classes, whose kernel is kept."""
+        raise NotImplementedError
+
+    def _check_options(self) -> None:
+        """Refuse parameters out of their bounds."""
+        raise NotImplementedError
+
     def _labelled_rows(self, X: Any, y: Any) -> tuple[Any, NDArray, NDArray[np.intp]]:
         """Return rows (n, d), the classes (C,), and the class of each row (n,); keep the kernel."""
         self._check_kernel()
@@ -122,7 +160,7 @@ class KernelEstimator(BaseEstimator):
                 f"{type(self).__name__}: kernel values reach {largest:.3g}, and images less their mean have the mean "
                 f"squared length {size:.3g}, so rounding errors count. Subtract the means of the columns first, as "
                 "StandardScaler does.",
-                stacklevel=3,
+                stacklevel=4,
             )
         return centred, rounding
 
@@ -200,34 +238,13 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         """Return the directions as combinations (K, n) of the centred images."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to labelled rows.
-
-        Parameters
-        ----------
-        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
-            In memory.
-        y : array-like of shape (n_samples,)
-            Labels of at least two classes.
-
-        Raises
-        ------
-        InputError
-            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
-            the memory holds kernel matrices of, fewer than two classes, rows whose images are all equal, a kernel that
-            is not positive semidefinite, and more components than there are.
-
-        Warns
-        -----
-        UserWarning
-            Where rounding errors of the kernel count.
-        """
-        check_number("tol", self.tol, {"ge": 0, "lt": 1}, integral=False)
-        self.X_fit_, self.classes_, codes = self._labelled_rows(X, y)
+    def _fit_rows(self, X: Any, y: Any, codes: NDArray[np.intp]) -> None:
         with single_blas_thread():
             images = principal_images(*self._centred_kernel(self.X_fit_), self.tol)
             self.dual_coef_ = self._directions(images, codes)
-        return self
+
+    def _check_options(self) -> None:
+        check_number("tol", self.tol, {"ge": 0, "lt": 1}, integral=False)
 
     def transform(self, X: Any) -> Array:
         """Project the images of rows, less the mean image of the rows of ``fit``, onto the directions.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
 from mmpca_dist.eigen.dense import fix_signs
-from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import check_choice, check_number
+from mmpca_dist.methods.base.parameters import check_number
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import (
     Array,
     Gamma,
@@ -21,7 +16,6 @@ from mmpca_dist.models.projection_penalty.kernel.kernel_functions import (
     PrincipalImages,
 )
 
-WEIGHTS = ("uniform", "heat", "cosine")
 TIE = 1e-9
 """Ratios that differ by no more than this share of the average ratio are equal."""
 ROUNDING = 1e-14
@@ -31,21 +25,16 @@ ROUNDING = 1e-14
 class OrthogonalLaplacianProjection(KernelReducer):
     """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
 
-    Rows of a class are neighbours with weights S_ij; D has the sums of S on its diagonal, and L = D - S. For rows in
-    their principal coordinates Z, every a_k minimises a^T Z^T L Z a / a^T Z^T D Z a among the directions orthogonal to
-    those before it. With another kernel than ``linear`` the coordinates are those of kernel PCA.
+    Rows of a class are neighbours, with weights S_ij = 1. D has the sums of S on its diagonal, and L = D - S. For
+    rows in their principal coordinates Z, every a_k minimises a^T Z^T L Z a / a^T Z^T D Z a among the directions
+    orthogonal to those before it. With another kernel than ``linear`` the coordinates are those of kernel PCA.
 
     Parameters
     ----------
     n_components : int, optional
         At most the rank of the images; by default the number of classes less one.
     kernel, gamma, degree, coef0
-        As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
-    weights : {"uniform", "heat", "cosine"}
-        Between neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows where positive.
-        They are computed from the rows themselves, whatever the kernel.
-    width : float, optional
-        Width of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
+        As in ``KernelProjectionPenaltyClassifier``, but ``linear`` by default.
     variance_share : float
         The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
     tol : float
@@ -86,23 +75,20 @@ class OrthogonalLaplacianProjection(KernelReducer):
 
     def __init__(
         self, n_components: int | None = None, *, kernel: KernelName = "linear", gamma: Gamma = "scale",
-        degree: int = 3, coef0: float = 0.0,
-        weights: Literal["uniform", "heat", "cosine"] = "uniform", width: float | None = None,
-        variance_share: float = 1.0, tol: float = 1e-10,
+        degree: int = 3, coef0: float = 0.0, variance_share: float = 1.0, tol: float = 1e-10,
     ) -> None:  # fmt: skip
         super().__init__(n_components, tol=tol, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
-        self.weights, self.width, self.variance_share = weights, width, variance_share
+        self.variance_share = variance_share
 
     def _matrices(self) -> int:
         return 14
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
-        self._check_options()
         kept = _leading(images.coordinates, self.variance_share)
         Z = images.coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
         count = self._refuse_more_than(count, f"the principal coordinates that are kept, {kept}")
-        graph = self._graph(codes)
+        graph = (codes[:, None] == codes).astype(np.float64)
         sums = graph.sum(axis=1)
         spread, apart = Z.T @ (sums[:, None] * Z), Z.T @ ((np.diag(sums) - graph) @ Z)
         self.eigenvalues_, vectors = orthogonal_minimisers(apart, spread, Z.T @ Z, count)
@@ -114,30 +100,8 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return dual
 
     def _check_options(self) -> None:
-        check_choice("weights", self.weights, WEIGHTS)
-        if self.weights != "uniform" and self.kernel == "precomputed":
-            raise InputError(
-                f"weights={self.weights!r} compares rows, and kernel='precomputed' knows their kernel alone: leave "
-                "weights out."
-            )
-        if self.width is not None:
-            check_number("width", self.width, {"gt": 0}, integral=False)
+        super()._check_options()
         check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
-
-    def _graph(self, codes: NDArray[np.intp]) -> Array:
-        """Return the weights of neighbours, shape (n, n)."""
-        neighbours = codes[:, None] == codes
-        if self.weights == "uniform":
-            return neighbours.astype(np.float64)
-        if self.weights == "cosine":
-            return np.where(neighbours, np.maximum(cosine_similarity(self.X_fit_), 0.0), 0.0)
-        rows = self.X_fit_ if issparse(self.X_fit_) else self.X_fit_ - self.X_fit_.mean(axis=0)
-        squared = euclidean_distances(rows, squared=True)
-        width = self.width
-        if width is None:
-            others = neighbours & ~np.eye(len(codes), dtype=bool)
-            width = float(squared[others].mean()) if others.any() else 1.0
-        return np.where(neighbours, np.exp(-squared / (width or 1.0)), 0.0)
 
 
 def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
