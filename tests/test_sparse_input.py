@@ -227,7 +227,7 @@ def test_missing_chunks_of_categories_are_the_first_one(tmp_path):
     from mmpca_dist.tables.dataset import make_spans
 
     census = take_census(dataset, make_spans(dataset), Tasks(scheduler=Threads(1)))
-    assert census.counts[0] == 20 + np.sum(np.delete(Y, np.s_[20:40]) == 0)
+    assert census.sizes[0] == 20 + np.sum(np.delete(Y, np.s_[20:40]) == 0)
 
 
 @pytest.mark.parametrize("strings", ["object", "str"])

@@ -53,7 +53,7 @@ def statistics_in_passes(
     sample, codes = draw_sample(rows, max(2 * size, LIMITS.start_rows), LIMITS.start_class_rows)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
     centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
-    sums = _sums_type(dataset, sample, precision, standardize)
+    sums = _sums_type(dataset, sample, precision, standardize or rows.census.totals is not None)
     operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums)
     sets = median_sets(len(counts), *needs.medians)
     medians = by_pairing(None if sets is None else take_medians(rows, sets), needs.medians)
@@ -62,7 +62,7 @@ def statistics_in_passes(
         squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2
         operator.scale = standard_deviations(squares / counts.sum(), operator.mean)
     start = leading_start(sample, operator.scale, size, work_type(precision))
-    passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, counts, sample))
+    passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, rows.census.sizes, sample))
     del sample, codes  # dense rows of many columns
     # Classes of equal size count the same by either weighting.
     alike = len(set(counts.tolist())) == 1
@@ -95,9 +95,9 @@ def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np
     return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
 
 
-def _sums_type(dataset: Dataset, sample: NDArray, precision: str, standardize: bool) -> np.dtype:
+def _sums_type(dataset: Dataset, sample: NDArray, precision: str, scaled: bool) -> np.dtype:
     """Return the type of sums of products: single for sparse rows, unless sums of squares might overflow or vanish."""
-    if dataset.sparse and precision == "single" and not standardize:
+    if dataset.sparse and precision == "single" and not scaled:
         with np.errstate(over="ignore"):
             spread = float(np.ptp(sample, axis=0).max())
         if 2.0**-SAFE_EXPONENT <= spread <= 2.0**SAFE_EXPONENT:
@@ -234,7 +234,7 @@ class _Passes:
             self.operator.apply([])
         others = self._others()
         basis = orthonormal(unit_columns(others), others[:, :0])
-        r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
+        r, n_classes = basis.shape[1], len(self.operator.rows.census.sizes)
         nothing = np.empty((len(basis), 0))
         outside = np.empty((0, r))
         approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, outside, nothing, [], self.seed)
@@ -262,8 +262,8 @@ class _Passes:
         return SubspaceStatistics(
             moments=ClassMoments(
                 census.classes,
-                census.counts.astype(np.float64),
                 census.counts,
+                census.sizes,
                 along(self.operator.means),
                 scatters,
                 weights,

@@ -45,7 +45,7 @@ class LabelledRows:
 
 def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
-    X, y = collect_rows(dataset, make_spans(dataset), tasks)
+    X, y, _ = collect_rows(dataset, make_spans(dataset), tasks)
     return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)))
 
 

@@ -190,11 +190,11 @@ def share_splits(
     Source: Luo & Durrant 2017, section 5: 50 splits, four fifths to train.
     """
     census, exact = rows.census, as_fraction(share)
-    counts = census.counts.tolist()
+    counts = census.sizes.tolist()
     training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
     if training.sum() == census.n_rows:
         raise InputError(f"A share of {share} of the rows of each class leaves none to hold out: lower it.")
-    sizes = PartSizes(counts=np.stack([training, census.counts - training], axis=1)[None], held_out=(1,))
+    sizes = PartSizes(counts=np.stack([training, census.sizes - training], axis=1)[None], held_out=(1,))
     sizes.refuse_untrained(census.classes, f"a share of {share}", "Raise the share, or leave the class out.")
     return _hashed(rows, sizes, n_splits, seed)
 
@@ -209,7 +209,7 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
     census = rows.census
     if not 2 <= n_folds <= census.n_rows:
         raise InputError(f"There are {n_folds} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
-    sizes = PartSizes(counts=fold_sizes(census.counts, n_folds)[None], held_out=tuple(range(n_folds)))
+    sizes = PartSizes(counts=fold_sizes(census.sizes, n_folds)[None], held_out=tuple(range(n_folds)))
     sizes.refuse_untrained(census.classes, f"{n_folds} folds", "Leave such classes out.")
     return _hashed(rows, sizes, n_splits, seed)
 

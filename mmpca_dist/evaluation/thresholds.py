@@ -90,7 +90,7 @@ def find_thresholds(rows: Rows, numbers: NumbersOfRows, sizes: NDArray[np.int64]
     """
     census, shape = rows.census, (len(numbers), *sizes.shape)
     rank = np.broadcast_to(sizes, shape).copy()
-    settled = (rank == 0) | (rank == census.counts[:, None])
+    settled = (rank == 0) | (rank == census.sizes[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
     low, bits = np.zeros(shape, np.uint64), 64
     largest_step = _step(int(np.prod(shape)), census.n_rows)

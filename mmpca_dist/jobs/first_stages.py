@@ -28,7 +28,7 @@ def _count(job: Job) -> CountRecord:
         "dtype": str(dataset.dtype),
         "classes": census.classes.tolist(),
         "class_type": census.classes.dtype.str,
-        "counts": census.counts.tolist(),
+        "counts": census.sizes.tolist(),
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
         "image_shape": job.config.dataset.image_shape or dataset.image_shape,
@@ -62,12 +62,12 @@ def request_of(job: Job) -> Request:
         for section in config.methods
     }
     return Request(
-        counts=census.counts,
+        counts=census.sizes,
         needs=needs,
         n_methods=sum(blocks.values()),
         n_projected=sum(blocks[label] for label in config.projected),
         formats=len(set(config.project.format)),
-        median_rows=median_rows(census.counts, needs.medians),
+        median_rows=median_rows(census.sizes, needs.medians),
         resources=resources_of(config, config.output),
         standardize=config.standardize,
         solver=config.solver.options(),

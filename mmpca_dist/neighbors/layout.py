@@ -44,6 +44,7 @@ class Layout:
     tail_radii: NDArray[np.float64]  # (p,)
     segments: NDArray[np.int64]  # (s + 1,): pieces where segments begin
     row_bytes: int  # of a row in its segment's table, ``segment-0`` and so on
+    weighted: bool = False  # whether these tables have a column of weights
 
     @property
     def n_rows(self) -> int:
@@ -146,6 +147,9 @@ class _SortUnits:
         order = np.argsort(keys, kind="stable")
         if len(X):
             table: dict[str, NDArray] = {"z": z, "tail": tail, "rows": numbers, **columns}
+            weights = self.dataset.read_weights(start, start + len(labels))
+            if weights is not None:
+                table["weights"] = weights[kept]
             table = {name: array[order] for name, array in table.items()}
             self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table}, copied=False)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
@@ -251,7 +255,9 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     count = runs.count[order]
     entries = np.stack([runs.unit[order], runs.start[order], count, np.cumsum(count) - count])
     sizes = np.bincount(runs.key, runs.count, len(cells.centres) * len(labels)).astype(np.int64)
-    numbers = 4 * (frame.width + frame.tail_width) + 4 + 8  # coordinates, half of their square, and the row number
+    weighted = rows.census.totals is not None
+    # Coordinates, half of their square, the row number, and the weight.
+    numbers = 4 * (frame.width + frame.tail_width) + 4 + 8 + 8 * weighted
     row_bytes = frame.rows(np.zeros((1, dataset.n_features), dataset.dtype)).nbytes + numbers + members.row_bytes
     cell, starts, classes = _pieces(sizes.reshape(-1, len(labels)), piece_rows(row_bytes))
     segments = _segments(starts, row_bytes)
@@ -259,14 +265,15 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     scratch.put("entries", {"columns": np.concatenate(parts)}, copied=False)  # too much to send along with every task
     edges = np.cumsum([0, *(len(part) for part in parts)])
     piece_starts = [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)]
-    fill = _FillSegment(scratch, edges, piece_starts, ("x", "z", "tail", "rows", *members.columns))
+    names = ("x", "z", "tail", "rows", *members.columns, *["weights"] * weighted)
+    fill = _FillSegment(scratch, edges, piece_starts, names)
     rows.begins("segments")
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     radii = filling.run(fill, tasks, _side_by_side, "segments", kept)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")
-    return Layout(scratch, cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes)
+    return Layout(scratch, cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes, weighted)
 
 
 def _side_by_side(left: NDArray, right: NDArray) -> NDArray:

@@ -75,13 +75,16 @@ def block_rows(n_features: int) -> int:
 
 
 def _slot_pairs(tables: Tables, mutual: str, span: Span) -> Iterator[_SlotPairs]:
-    """Yield the pairs of a task, slot by slot; two rows that are each other's nearest weigh a half, or 1 ("twice")."""
+    """Yield the pairs of a task, slot by slot; each weighs as its query.
+
+    Two rows that are each other's nearest weigh a half, or 1 ("twice").
+    """
     layout = tables.layout
     queries = queries_of(layout, span.start, span.stop, tables.chosen)
     all_squared, all_positions = tables.get(span.index, "squared", "positions")
     for squared, positions in zip(all_squared.T, all_positions.T, strict=True):
         numbers = np.flatnonzero(positions >= 0)
-        weights = np.ones(len(numbers))
+        weights = layout.at("weights", queries.positions[numbers]) if layout.weighted else np.ones(len(numbers))
         if mutual == "once":
             weights[_are_mutual(tables, queries, numbers, positions[numbers])] = 0.5
         yield _SlotPairs(queries.x, numbers, squared[numbers], weights, layout.at("x", positions[numbers]))

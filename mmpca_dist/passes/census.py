@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,16 +19,32 @@ from mmpca_dist.tables.labels import refuse_made_up, warn_of_missing_labels
 @storable
 @dataclass(frozen=True)
 class Census:
-    """Sorted classes, shape (C,), their counts, shape (C,), and which classes each reading unit holds."""
+    """Sorted classes, shape (C,), how many rows each has, shape (C,), and which classes each reading unit holds."""
 
     classes: NDArray
-    counts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     units: tuple[tuple[int, int, NDArray, NDArray], ...]
-    """(first row, end row, classes, counts) of every unit."""
+    """(first row, end row, classes, sizes) of every unit."""
+    totals: NDArray[np.float64] | None = None
+    """Sums of the weights of the rows of each class; None where every row counts once."""
 
     @property
     def n_rows(self) -> int:
-        return int(self.counts.sum())
+        return int(self.sizes.sum())
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """Sums of the weights of each class: numbers of rows, where these have no weights."""
+        return self.sizes.astype(np.float64) if self.totals is None else self.totals
+
+    def over(self, classes: NDArray) -> Census:
+        """Return the same census over a larger set of sorted classes; the new ones have no rows."""
+        at, sizes = np.searchsorted(classes, self.classes), np.zeros(len(classes), np.int64)
+        sizes[at] = self.sizes
+        totals = None if self.totals is None else np.zeros(len(classes))
+        if totals is not None:
+            totals[at] = self.counts
+        return Census(classes, sizes, self.units, totals)
 
 
 @dataclass(frozen=True)
@@ -41,9 +57,13 @@ class _CountLabels:
         y = self.dataset.read_labels(span.start, span.stop)
         units = []
         for start, stop in span.units:
-            classes, counts = _unique(y[start - span.start : stop - span.start])
-            units.append((start, stop, classes, counts))
-        return _union(units, self.kind)
+            classes, sizes = _unique(y[start - span.start : stop - span.start])
+            units.append((start, stop, classes, sizes))
+        census, weights = _union(units, self.kind), self.dataset.read_weights(span.start, span.stop)
+        if weights is None:
+            return census
+        totals = np.bincount(np.searchsorted(census.classes, y), weights, len(census.classes))
+        return replace(census, totals=totals.astype(np.float64))
 
 
 def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
@@ -64,13 +84,16 @@ def _union(units: list[tuple[int, int, NDArray, NDArray]], kind: str = "classes"
     if len(classes) > most:
         what = "The column of groups takes" if kind == "groups" else "The labels take"
         raise InputError(f"{what} more than {most} values: they look like measurements, not {kind}.")
-    counts = np.zeros(len(classes), np.int64)
-    np.add.at(counts, inverse, np.concatenate([unit[3] for unit in units]))
-    return Census(classes, counts, tuple(units))
+    sizes = np.zeros(len(classes), np.int64)
+    np.add.at(sizes, inverse, np.concatenate([unit[3] for unit in units]))
+    return Census(classes, sizes, tuple(units))
 
 
 def _merge(left: Census, right: Census, kind: str) -> Census:
-    return _union([*left.units, *right.units], kind)
+    census = _union([*left.units, *right.units], kind)
+    if left.totals is None or right.totals is None:
+        return census
+    return replace(census, totals=left.over(census.classes).counts + right.over(census.classes).counts)
 
 
 def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks, kind: str = "classes") -> Census:
@@ -104,5 +127,5 @@ def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArra
     Zarr may leave out chunks that hold only the fill value.
     """
     if dataset.missing_labels is not None:
-        filled = int(census.counts[census.classes == dataset.missing_labels.fill].sum())
+        filled = int(census.sizes[census.classes == dataset.missing_labels.fill].sum())
         refuse_made_up(dataset, filled, other_classes)

@@ -37,6 +37,7 @@ from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, value_type
 from mmpca_dist.tables.readers.memory import SparseArray
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
+from mmpca_dist.tables.weights import as_weights, weighted
 
 NAME = "the Dask array"
 STORED = "mmpca-stored-rows"
@@ -66,13 +67,20 @@ class _TaskRows(Dataset):
     """Rows of one task under their row numbers in the whole array, with labels or targets from blocks."""
 
     def __init__(self, y: NDArray, start: int) -> None:
-        self._y, self._start = y, start
+        has_weights = y.dtype.names is not None
+        self._y, self._start = y["labels"] if has_weights else y, start
+        self._weights = y["weights"] if has_weights else None
 
     def fingerprint(self) -> str:
         return ""
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return normalize_labels(self._y[start - self._start : stop - self._start], NAME)
+
+    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        if self._weights is None:
+            return None
+        return as_weights(self._weights[start - self._start : stop - self._start], stop - start, NAME, start)
 
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return continuous targets, shape (stop - start, q)."""
@@ -194,8 +202,8 @@ def _joined(blocks: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else joined(*arrays)
 
 
-def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
-    """Return a ``Dataset``, or a Dask array, with its labels as a data set, and who reads it.
+def lazy_rows(rows: Any, y: Any, weights: Any = None) -> tuple[Dataset, Scheduler]:
+    """Return a ``Dataset``, or a Dask array, with its labels and weights as a data set, and who reads it.
 
     Parameters
     ----------
@@ -203,11 +211,16 @@ def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
     y : array or Dask array of shape (n,) or (n, q)
         Labels or targets; None for those of a ``Dataset``, which is read on the cluster of Dask's default client where
         there is one.
+    weights : array or Dask array of shape (n,), optional
+        By default every row counts once.
     """
     if not isinstance(rows, Dataset):
-        return dask_rows(rows, y)
+        return dask_rows(rows, y, weights)
     configured = Configured()
-    return rows if y is None else GivenLabels(rows, y), Threads() if configured.in_process else configured
+    dataset = rows if y is None else GivenLabels(rows, y)
+    if weights is not None:
+        dataset = weighted(dataset, as_weights(weights, rows.n_rows, "sample_weight"))
+    return dataset, Threads() if configured.in_process else configured
 
 
 def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None = None) -> tuple[Rows, Rows]:
@@ -225,8 +238,10 @@ def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None 
     return rows, replace(rows, dataset=plain, scheduler=plain_scheduler)
 
 
-def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:
+def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockScheduler]:
     """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
+
+    ``weights`` are of shape (n,), if there are any.
 
     Raises
     ------
@@ -248,6 +263,14 @@ def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:
         y = label_array(y, NAME)
         y = da.from_array(y, (X.chunks[0], *y.shape[1:]))
     y = y.rechunk((X.chunks[0], *y.shape[1:]))
+    if weights is not None:
+        weights = as_weights(np.asarray(weights), X.shape[0], "sample_weight")
+        if not weights.any():
+            raise InputError(f"No row of {NAME} is left: all have weight 0.")
+        if not weights.all():
+            X, y, weights, stored = X[weights > 0], y[weights > 0], weights[weights > 0], None
+        weights = da.from_array(weights, X.chunks[:1])
+        y = da.map_blocks(_with_weights, y, weights, dtype=_weighted_type(y.dtype))
     dataset = DaskRows(X)
     if dataset.dtype.kind not in "fiub":
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
@@ -258,6 +281,16 @@ def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:
         graph=graph, row_blocks=rows, label_blocks=labels, edges=_block_edges(X), sparse=dataset.sparse, stored=stored
     )
     return cast(Dataset, dataset), scheduler  # every task has rows that it can read in place of it
+
+
+def _weighted_type(labels: np.dtype) -> np.dtype:
+    return np.dtype([("labels", labels), ("weights", np.float64)])
+
+
+def _with_weights(y: NDArray, weights: NDArray) -> NDArray:
+    both = np.empty(len(y), _weighted_type(y.dtype))
+    both["labels"], both["weights"] = y, weights
+    return both
 
 
 def _graph_of(*arrays: da.Array) -> Graph:

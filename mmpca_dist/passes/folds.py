@@ -24,7 +24,7 @@ def folds_of(rows: Rows, n_folds: int) -> Folds:
 
 def most_folds(rows: Rows) -> NDArray[np.int64]:
     """Return of how many folds rows of each class can be in, shape (C,): its rows, or groups."""
-    return rows.census.counts if rows.groups is None else groups_of_classes(table_of_groups(rows))
+    return rows.census.sizes if rows.groups is None else groups_of_classes(table_of_groups(rows))
 
 
 def table_of_groups(rows: Rows) -> csr_array:

@@ -79,7 +79,7 @@ def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> 
         Least number of rows of every class, if it has as many.
     """
     dataset, census = rows.dataset, rows.census
-    n_rows = np.minimum(census.counts, np.maximum(count * census.counts // census.n_rows, class_rows))
+    n_rows = np.minimum(census.sizes, np.maximum(count * census.sizes // census.n_rows, class_rows))
     units = _sample_units(census)
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, n_rows))
@@ -123,13 +123,14 @@ def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict
 
 def collect_rows(
     dataset: Dataset, spans: Sequence[Span], tasks: Tasks, *, targets: bool = False
-) -> tuple[Any, NDArray]:
-    """Return all rows, dense or in CSR form as they are stored, and their labels, or their targets.
+) -> tuple[Any, NDArray, NDArray[np.float64] | None]:
+    """Return all rows, dense or in CSR form as they are stored, their labels, or targets, and their weights, if any.
 
     Raises InputError for rows that are not finite.
     """
     task = _ReadSpan(dataset, targets)
-    return tasks.run(task, spans, concatenated, "rows", kept=False)  # too large for a checkpoint
+    X, y, *weights = tasks.run(task, spans, concatenated, "rows", kept=False)  # too large for a checkpoint
+    return X, y, weights[0] if weights else None
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,11 @@ class _ReadSpan:
     dataset: Dataset
     targets: bool
 
-    def __call__(self, span: Span) -> tuple[Any, NDArray]:
+    def __call__(self, span: Span) -> tuple[Any, ...]:
         read = self.dataset.read_targets if self.targets else self.dataset.read_labels  # type: ignore[attr-defined]
-        return read_finite(self.dataset, span), read(span.start, span.stop)
+        weights = self.dataset.read_weights(span.start, span.stop)
+        own = () if weights is None else (weights,)
+        return read_finite(self.dataset, span), read(span.start, span.stop), *own
 
 
 @dataclass(frozen=True)

@@ -109,16 +109,16 @@ def choice_request(job: Job) -> EvaluationRequest | None:
 def _stratified(job: Job) -> PartSizes:
     """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
     census, folds = job.counted(), job.config.evaluation.folds
-    few = census.counts < folds
+    few = census.sizes < folds
     if few.any():
         names = [str(label) for label in census.classes[few]]
-        least = int(np.min(census.counts))
+        least = int(np.min(census.sizes))
         lower = f"set evaluation.folds to {least}, " if least > 1 else "leave out classes of one row, "
         raise InputError(
             f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
             f"{some_names(names)}: {lower}or {NUMBERS}."
         )
-    return PartSizes(counts=fold_sizes(census.counts, folds)[None], held_out=tuple(range(folds)))
+    return PartSizes(counts=fold_sizes(census.sizes, folds)[None], held_out=tuple(range(folds)))
 
 
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

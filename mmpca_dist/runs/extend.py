@@ -169,7 +169,7 @@ def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]
     classes = np.union1d(old_classes, census.classes)
     counts = np.zeros(len(classes), np.int64)
     counts[np.searchsorted(classes, old_classes)] = count["counts"]
-    counts[np.searchsorted(classes, census.classes)] += census.counts
+    counts[np.searchsorted(classes, census.classes)] += census.sizes
     n_more = len(data_sets) - 1
     merged: CountRecord = {
         **count,

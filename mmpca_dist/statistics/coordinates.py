@@ -316,6 +316,7 @@ def wide_statistics(
     standardize: bool = False,
     columns: bool = False,
     weights: NDArray[np.float64] | None = None,
+    row_weights: NDArray[np.float64] | None = None,
 ) -> SpanStatistics:
     """Return statistics of few rows of many columns, in double precision.
 
@@ -330,14 +331,18 @@ def wide_statistics(
         Whether means and sums of squares of every column are wanted.
     weights : array of shape (k, C), optional
         Keep k weighted sums of the class scatters in place of every one.
+    row_weights : array of shape (n,), optional
+        Positive; by default every row counts once.
     """
     X = np.asarray(X, dtype=np.float64)
-    mean = X.mean(axis=0)
+    mean = np.average(X, axis=0, weights=row_weights)
     rows = X - mean
     refuse_vanished(rows, 0.0, "double")
     scale = None
     if standardize:
-        scale = standard_deviations(np.einsum("ij,ij->j", rows, rows) / len(X), mean)
+        scale = standard_deviations(
+            _squares(rows, row_weights) / (len(X) if row_weights is None else row_weights.sum()), mean
+        )
         rows /= scale
     sets, extra = median_sets(len(classes), *pairings), np.empty((0, X.shape[1]))
     if sets is not None:
@@ -346,7 +351,7 @@ def wide_statistics(
         basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
         coordinates = np.ascontiguousarray(triangle.T)
         adder = ChunkAdder(len(classes), basis.shape[1], np.dtype(np.float64), "double", weights)
-        adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
+        adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.", row_weights)
         moments = adder.moments().over(np.arange(len(classes)), weights)
     return SpanStatistics(
         moments=replace(moments, classes=classes),
@@ -355,21 +360,28 @@ def wide_statistics(
         scale=scale,
         precision="double",
         basis=basis,
-        columns=column_sums(X, codes, len(classes)) if columns else None,
+        columns=column_sums(X, codes, len(classes), row_weights) if columns else None,
     )
 
 
-def column_sums(X: NDArray[np.float64], codes: NDArray[np.intp], n_classes: int) -> ColumnSums:
+def column_sums(
+    X: NDArray[np.float64], codes: NDArray[np.intp], n_classes: int, row_weights: NDArray[np.float64] | None = None
+) -> ColumnSums:
     """Return the sums of rows in memory; a column that is constant in a class has no squares at all."""
     means, squares = np.zeros((n_classes, X.shape[1])), np.zeros((n_classes, X.shape[1]))
     for label in np.unique(codes):
-        rows = X[codes == label]
+        rows, weights = X[codes == label], None if row_weights is None else row_weights[codes == label]
         centre = provisional_centre(rows)
         rows -= centre
-        offset = rows.mean(axis=0)
+        offset = np.average(rows, axis=0, weights=weights)
         rows -= offset
-        means[label], squares[label] = centre + offset, np.einsum("ij,ij->j", rows, rows)
+        means[label], squares[label] = centre + offset, _squares(rows, weights)
     return ColumnSums(means, squares)
+
+
+def _squares(rows: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the weighted sums of squares of the columns."""
+    return np.asarray(np.einsum("ij,ij->j", rows, rows if weights is None else rows * weights[:, None]))
 
 
 def refuse_vanished(differences: NDArray[np.float64], variance: float, precision: str) -> None:

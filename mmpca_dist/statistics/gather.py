@@ -27,6 +27,7 @@ from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.labels import encode, label_array, normalize_labels, warn_of_missing_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.weights import as_weights, weighted
 
 
 def moments_of(
@@ -48,15 +49,15 @@ def moments_of(
     if classes is not None:
         all_classes = np.unique(normalize_labels(classes, "classes"))
         encode(census.classes, all_classes, dataset.uri)
-        counts = np.zeros(len(all_classes), np.int64)
-        counts[np.searchsorted(all_classes, census.classes)] = census.counts
-        census = Census(all_classes, counts, census.units)
+        census = census.over(all_classes)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     moments, _ = take_moments(rows, precision=precision, weights=weights_of(census, dataset.n_features, weightings))
     return moments
 
 
-def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: Any = None) -> ClassMoments:
+def class_moments(
+    X: Any, y: Any = None, *, precision: str = "single", classes: Any = None, sample_weight: Any = None
+) -> ClassMoments:
     """Return count, mean and centred scatter of every class, from one pass over the rows.
 
     Parameters
@@ -68,6 +69,8 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
         Precision of the products of rows; their sums are double either way.
     classes : array-like, optional
         All classes, where more may come than are found here.
+    sample_weight : array or Dask array of shape (n,), optional
+        How often each row counts; rows of weight 0 are left out.
 
     Returns
     -------
@@ -92,12 +95,14 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     if precision not in ("single", "double"):
         raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     scheduler: Scheduler = Threads()
-    y, X = labels_of(y, X), as_table(X)
+    y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight)
     if isinstance(X, ForeignTable) and X.lazy:
-        dataset, scheduler = lazy_rows(X.rows, y)
+        dataset, scheduler = lazy_rows(X.rows, y, weights)
     else:
         X = X.rows if isinstance(X, ForeignTable) else X
         dataset = rows_in_memory(X, label_array(y, "y"), "the array in memory")
+        if weights is not None:
+            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 
 
@@ -150,13 +155,14 @@ def gather_statistics(
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
-        X, labels = _rows_in_memory(rows)
+        X, labels, row_weights = _rows_in_memory(rows)
         codes = encode(labels, census.classes, dataset.uri)
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
         return wide_statistics(
-            X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights
-        )
+            X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights,
+            row_weights=row_weights,
+        )  # fmt: skip
     moments, medians = take_moments(
         rows,
         precision=precision,
@@ -166,12 +172,14 @@ def gather_statistics(
     return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
 
 
-def _rows_in_memory(rows: Rows, *, targets: bool = False) -> tuple[NDArray[np.float64], NDArray]:
-    """Return all rows, dense and in double precision, and their labels, or their ``targets``, in a pass."""
+def _rows_in_memory(
+    rows: Rows, *, targets: bool = False
+) -> tuple[NDArray[np.float64], NDArray, NDArray[np.float64] | None]:
+    """Return all rows, dense and in double precision, their labels or ``targets``, and weights, if any, in a pass."""
     dataset = rows.dataset
     rows.begins("rows", dataset.n_bytes)
-    X, labels = collect_rows(dataset, rows.spans, rows, targets=targets)
-    return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels
+    X, labels, weights = collect_rows(dataset, rows.spans, rows, targets=targets)
+    return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels, weights
 
 
 def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targets: bool = False) -> Rows:
@@ -179,7 +187,7 @@ def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targ
 
     They have their labels, or their ``targets``.
     """
-    X, labels = _rows_in_memory(rows, targets=targets)
+    X, labels, _ = _rows_in_memory(rows, targets=targets)
     X = X - statistics.mean
     if statistics.scale is not None:
         X /= statistics.scale

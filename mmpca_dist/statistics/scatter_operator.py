@@ -91,6 +91,7 @@ class _ApplySpan:
     powers: NDArray | None
     blocks: tuple[Block, ...]
     with_moments: bool
+    unit: float
 
     def __call__(self, span: Span) -> Sums:
         d, n_classes = self.dataset.n_features, len(self.classes)
@@ -104,15 +105,19 @@ class _ApplySpan:
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
         for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             codes = read_codes(self.dataset, self.classes, start, start + X.shape[0])
-            add(self, sums, X, codes, locator(self.dataset, start))
+            row_weights = self.dataset.read_weights(start, start + X.shape[0])
+            if row_weights is not None:
+                row_weights = row_weights / self.unit
+            add(self, sums, X, codes, row_weights, locator(self.dataset, start))
         if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
             raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
         return sums
 
 
 def _add_dense(
-    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], vectors: NDArray
-) -> None:
+    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, row_weights: NDArray | None,
+    locate: Callable[[int, int, float], str], vectors: NDArray,
+) -> None:  # fmt: skip
     work, centres = task.work, task.centres
     X = X.view(np.uint8) if X.dtype == bool else X
     size = min(panel_rows(X.shape[1], work, centres.dtype), len(X))
@@ -130,7 +135,7 @@ def _add_dense(
                 part *= task.powers
             along = part @ vectors
             if task.with_moments:
-                _add_moments(sums, part, classes)
+                _add_moments(sums, part, classes, None if row_weights is None else row_weights[some])
             finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
         if not finite:
             raise InputError(explain_not_finite(X, np.arange(some.start, some.stop), work, locate))
@@ -138,33 +143,39 @@ def _add_dense(
         for image, block in zip(partial, task.blocks, strict=True):
             width = image.shape[1]
             with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-                weighted = along[:, column : column + width] * block.weights[classes, None].astype(work)
+                factors = block.weights[classes] if row_weights is None else block.weights[classes] * row_weights[some]
+                weighted = along[:, column : column + width] * factors[:, None].astype(work)
                 image += np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
             column += width
     for total, image in zip(sums.images, partial, strict=True):
         total += image
 
 
-def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
+def _add_moments(sums: Sums, part: NDArray, codes: NDArray, row_weights: NDArray | None) -> None:
     assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-    members = _members(codes, len(sums.totals), part.dtype)
+    members = _members(codes, len(sums.totals), part.dtype, row_weights)
     sums.totals[...] += members @ part
     sums.squares[...] += members @ np.square(part)
 
 
-def _members(codes: NDArray, n_classes: int, dtype: np.dtype) -> Any:
+def _members(codes: NDArray, n_classes: int, dtype: np.dtype, row_weights: NDArray | None = None) -> Any:
     """Return the membership of rows in classes, shape (C, n): its product with rows sums them by class, in order."""
-    ones = (np.ones(len(codes), dtype), codes, np.arange(len(codes) + 1))
-    return scipy.sparse.csc_array(ones, shape=(n_classes, len(codes)))
+    values = np.ones(len(codes), dtype) if row_weights is None else row_weights.astype(dtype)
+    return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(n_classes, len(codes)))
 
 
-def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callable[[int, int, float], str]) -> None:
+def _add_sparse(
+    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None,
+    _: Callable[[int, int, float], str],
+) -> None:  # fmt: skip
     n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-        X, rest = _centre_sparse(task, sums, X, codes)
+        X, rest = _centre_sparse(task, sums, X, codes, row_weights)
         both = scipy.sparse.vstack([X, -rest], format="csr")  # one product of each kind for rows and centres
         for image, block in zip(sums.images, task.blocks, strict=True):
             weights = block.weights[codes, None]
+            if row_weights is not None:
+                weights = weights * row_weights[:, None]
             for start in range(0, image.shape[1], SPARSE_COLUMNS):
                 some = slice(start, start + SPARSE_COLUMNS)
                 vectors = np.ascontiguousarray(block.vectors[:, some], np.float64)
@@ -175,7 +186,9 @@ def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callabl
                 image[:, some] += (both.T @ along).astype(image.dtype, copy=False)
 
 
-def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tuple[Any, Any]:
+def _centre_sparse(
+    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None
+) -> tuple[Any, Any]:
     """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
 
     Adds up the rows less their centres, and squares, if asked for.
@@ -190,11 +203,16 @@ def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tupl
     near = np.empty_like(values)
     if sums.totals is not None and sums.squares is not None:
         np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
-        sums.totals[...] += np.bincount(cells, near, n_cells).reshape(shape)
-        sums.totals[...] -= absent * rest
+        of_values, lacking = np.ones(1), absent
+        if row_weights is not None:
+            of_values = np.repeat(row_weights, np.diff(X.indptr))
+            stored = np.bincount(cells, of_values, n_cells).reshape(shape)
+            lacking = np.where(absent, np.bincount(codes, row_weights, shape[0])[:, None] - stored, 0.0)
+        sums.totals[...] += np.bincount(cells, near * of_values, n_cells).reshape(shape)
+        sums.totals[...] -= lacking * rest
         np.square(near, out=near)
-        sums.squares[...] += np.bincount(cells, near, n_cells).reshape(shape)
-        sums.squares[...] += absent * np.square(rest)
+        sums.squares[...] += np.bincount(cells, near * of_values, n_cells).reshape(shape)
+        sums.squares[...] += lacking * np.square(rest)
     values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
     rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
     return rows, scipy.sparse.csr_array(rest)
@@ -262,6 +280,12 @@ class ScatterOperator:
         counts = self.rows.census.counts
         return counts @ self.means / counts.sum()
 
+    @property
+    def _unit(self) -> float:
+        """A power of two near the mean weight of a row: weights over it leave sums in the range of single precision."""
+        census = self.rows.census
+        return 1.0 if census.totals is None else float(2.0 ** np.round(np.log2(census.counts.sum() / census.n_rows)))
+
     def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
         """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
 
@@ -277,16 +301,18 @@ class ScatterOperator:
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
         scaled = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
+        unit = self._unit
         task = _ApplySpan(
-            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first
+            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first, unit
         )
         spans = sparse_spans(dataset, self.rows.spans) if dataset.sparse else self.rows.spans
         sums = self.rows.run(task, spans, operator.add, "apply")
+        counts = counts / unit
         self.passes += 1
         if first:
             assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-            offsets = sums.totals / np.maximum(counts, 1)[:, None]
-            self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) / powers**2
+            offsets = sums.totals / np.where(counts > 0, counts, 1)[:, None]
+            self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
             self.offsets = offsets / powers
         offsets, images = self.offsets * powers, []
         for image, block in zip(sums.images, scaled, strict=True):
@@ -294,6 +320,8 @@ class ScatterOperator:
 
             def correct(rows: slice, image: NDArray = image, shares: NDArray = shares) -> None:
                 image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
+                if unit != 1:
+                    image[rows] *= unit
                 if not plain:
                     image[rows] /= units[rows].astype(image.dtype)
 

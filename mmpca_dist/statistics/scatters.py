@@ -55,7 +55,7 @@ class ClassWeighting(Enum):
     OTHERS = "others"
     """By the share of rows of the other classes: M-PCA0."""
 
-    def weights(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weight of each class, shape (C,)."""
         if self is ClassWeighting.EQUAL:
             return np.ones(len(counts))

@@ -49,13 +49,20 @@ def sparse_moments(
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
     whole = np.ones(dataset.n_features, bool)
     every = codes_of(dataset, span.start, span.stop)
-    sums.sizes[:] = sums.counts[:] = np.bincount(every, minlength=n_classes)
+    row_weights = dataset.read_weights(span.start, span.stop)
+    sums.sizes[:] = np.bincount(every, minlength=n_classes)
+    sums.counts[:] = sums.sizes if row_weights is None else np.bincount(every, row_weights, n_classes)
+    if row_weights is not None and np.any(row_weights != np.rint(row_weights)):
+        whole[:] = False
     for start, X in read_units(dataset, span, sparse=True):
         whole[X.indices[X.data != np.rint(X.data)]] = False
-        codes = every[start - span.start : start - span.start + X.shape[0]]
+        within = slice(start - span.start, start - span.start + X.shape[0])
+        codes, weighted = every[within], X.data
         with np.errstate(over="ignore", invalid="ignore"):
-            add_rows(X.data, X.indices, X.indptr, codes, sums.means)
-            _add_products(sums, X, X.data, codes)
+            if row_weights is not None:
+                weighted = X.data * np.repeat(row_weights[within], np.diff(X.indptr))
+            add_rows(weighted, X.indices, X.indptr, codes, sums.means)
+            _add_products(sums, X, weighted, codes)
     return _centred(sums, whole, LEFT[precision])
 
 
@@ -67,7 +74,7 @@ def _add_products(sums: ClassMoments, rows: csr_array, others: NDArray, codes: N
     from mmpca_dist.statistics.sparse_products import add_products
 
     places = (others, rows.indices, rows.indptr)
-    counting = sums.counts[codes] > 1
+    counting = sums.sizes[codes] > 1
     if sums.weights is None:
         for label, chosen in class_groups(codes):
             add_products(rows.data, *places, chosen[counting[chosen]], sums.scatters[label])
@@ -93,7 +100,7 @@ def _centred(sums: ClassMoments, whole: NDArray[np.bool_], left: float) -> Class
         sums.means[block] = means = totals / counts
         # Products of totals and means are exact for a column with one integer in each class, whose scatter is zero.
         if sums.weights is not None and np.count_nonzero(totals) > DENSITY * totals.size:
-            totals[counts[:, 0] == 1] = 0
+            totals[sums.sizes[block] == 1] = 0
             for scatter, weights in zip(sums.scatters, sums.weights[:, block], strict=True):
                 counting = weights != 0
                 scatter -= (totals[counting] * weights[counting, None]).T @ means[counting]

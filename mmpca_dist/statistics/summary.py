@@ -93,7 +93,7 @@ class ReadMoments:
         for start, X in read_units(dataset, span):
             codes = self.codes_of(dataset, start, start + len(X))
             if adder is not None:
-                adder.add(X, codes, locator(dataset, start))
+                adder.add(X, codes, locator(dataset, start), dataset.read_weights(start, start + len(X)))
             if counter is not None:
                 counter.add(X, codes)
         moments = None if adder is None else adder.moments()
@@ -135,11 +135,11 @@ def _first_brackets(rows: Rows, medians_of: NDArray[np.bool_]) -> Brackets:
     """Bracket the medians from a sample; small data is kept whole and needs none."""
     dataset, census = rows.dataset, rows.census
     entry = key_type(len(medians_of), dataset.n_features).itemsize + dataset.dtype.itemsize
-    everything = int(_sizes(medians_of, census.counts).sum()) * dataset.n_features * entry
+    everything = int(_sizes(medians_of, census.sizes).sum()) * dataset.n_features * entry
     if everything <= LIMITS.kept_bytes:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
     sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
-    return brackets_from_sample(sample, codes, census.counts, medians_of)
+    return brackets_from_sample(sample, codes, census.sizes, medians_of)
 
 
 def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -155,7 +155,7 @@ def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
 
 def _settled(rows: Rows, brackets: Brackets, counts: MedianCounts | None) -> NDArray[np.float64]:
     """Return all medians, from what was counted and from as many more passes as it takes."""
-    totals = _sizes(brackets.members, rows.census.counts)
+    totals = _sizes(brackets.members, rows.census.sizes)
     medians = np.full(brackets.low.shape, np.nan)
     following: Brackets | None = brackets
     while following is not None:

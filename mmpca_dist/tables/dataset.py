@@ -187,6 +187,10 @@ class Dataset(RowReader, Table):
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
 
+    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""
+        return None
+
     def read_times(self, start: int, stop: int) -> NDArray:
         """Return the labels of rows ``start`` to ``stop`` as times, shape ``(stop - start,)``; see `as_times`."""
         return as_times(self.read_labels(start, stop), self.uri, start)
@@ -246,6 +250,9 @@ class DatasetProxy(Dataset):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._rows.read_labels(start, stop)
+
+    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        return self._rows.read_weights(start, stop)
 
     def describe_chunk(self, row: int) -> str:
         return self._rows.describe_chunk(row)

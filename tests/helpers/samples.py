@@ -12,7 +12,7 @@ import zarr
 
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.passes.census import Census, count_labels
+from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
@@ -49,9 +49,7 @@ def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pa
     spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
     census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
     if classes is not None:
-        counts = np.zeros(len(classes), np.int64)
-        counts[np.searchsorted(classes, census.classes)] = census.counts
-        census = Census(np.asarray(classes), counts, census.units)
+        census = census.over(np.asarray(classes))
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(threads), on_pass=on_pass)
     return take_moments(rows, precision=precision, **options)
 

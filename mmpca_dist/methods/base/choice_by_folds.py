@@ -256,7 +256,7 @@ def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Stati
 
 
 def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics]:
-    X, y = collect_rows(rows.dataset, rows.spans, rows)
+    X, y, _ = collect_rows(rows.dataset, rows.spans, rows)
     folds = folds_of(rows, n_folds).of_rows(encode(y, rows.census.classes, rows.dataset.uri), 0)
     for fold in range(n_folds):
         part = rows_in_memory(X[folds != fold], y[folds != fold], rows.dataset.uri)

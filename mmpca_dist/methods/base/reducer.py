@@ -33,6 +33,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.weights import as_weights, weighted
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
@@ -98,7 +99,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to labelled rows.
 
         Parameters
@@ -110,6 +111,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         y : array-like or Dask array of shape (n_samples,)
             Labels of at least two classes: integers or strings. For an ``AnnData`` object also the name of a column of
             ``obs``. Left out, those of a ``Dataset``.
+        sample_weight : array-like or Dask array of shape (n_samples,), optional
+            How often each row counts: a row of weight 2 is that row twice, one of weight 0 is left out first. By
+            default every row counts once.
 
         Returns
         -------
@@ -127,7 +131,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """
         self._check_parameters()
         self._kept = None
-        self._fit_rows(*self._rows(X, y, reset=True))
+        self._fit_rows(*self._rows(X, y, reset=True, sample_weight=sample_weight))
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=2)
@@ -137,7 +141,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return self.fit_statistics(self._statistics(dataset, scheduler))
 
     @Mergeable
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
 
         Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
@@ -145,7 +149,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
 
         Parameters
         ----------
-        X, y : as in ``fit``
+        X, y, sample_weight : as in ``fit``
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
@@ -160,7 +164,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """
         self._check_parameters()
         stored = self._extendable()
-        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
+        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
         weightings = self._needs().scatters
         arrived = moments_of(
             dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
@@ -362,13 +366,18 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)
 
-    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+    def _rows(
+        self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
+    ) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
-        y, X = labels_of(y, X), as_table(X)
+        y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
-            return lazy_rows(self._prepared(X.rows, y), y)
-        return self._check_rows(X, y, reset, least), Threads()
+            return lazy_rows(self._prepared(X.rows, y), y, weights)
+        dataset = self._check_rows(X, y, reset, least)
+        if weights is not None:
+            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
+        return dataset, Threads()
 
     def _prepared(self, X: Any, y: Any) -> Any:
         """Return rows, in memory or not, as the fit is to see them."""

@@ -11,6 +11,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.block_passes import statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, choose_solver
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.rows import Rows
@@ -22,12 +23,24 @@ from mmpca_dist.statistics.gather import gather_statistics
 
 def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool) -> Statistics:
     """Return what methods need of the rows, by the solver that fits their shape."""
+    if rows.census.totals is not None:
+        refuse_weights(needs)
     statistics = class_statistics(rows, needs, solver, precision=precision, standardize=standardize)
     for search in needs.searches:
         statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
     for need in needs.swept:
         statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1])
     return statistics
+
+
+def refuse_weights(needs: Needs) -> None:
+    """Raise InputError for needs that rows with weights do not meet."""
+    if needs.medians:
+        raise InputError("Medians, and so m-pca1b, take no weights of rows: choose m-pca1a, or repeat the rows.")
+    if needs.swept:
+        raise InputError("Methods that pass over their rows until they converge take no weights: repeat the rows.")
+    if any(search.mutual == "once" for search in needs.searches):
+        raise InputError("mutual='once' takes no weights of rows: leave it out, or repeat the rows.")
 
 
 def class_statistics(

@@ -44,6 +44,16 @@ class SweptReducer(MomentReducer):
         super().__init__(n_components, **shared)
         self.tol, self.max_iter, self.scratch = tol, max_iter, scratch
 
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Self:  # type: ignore[override]
+        """Fit to labelled rows, as the reducers from moments are fitted.
+
+        ``sample_weight`` is taken where moments suffice for the fit, as for squared losses; sweeps refuse it.
+        """
+        weights = others.pop("sample_weight", None)
+        if others:
+            raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {min(others)!r}")
+        return super().fit(X, y, weights)
+
     @abstractmethod
     def _fit(self) -> SweptNeed:
         """Return the need that the parameters make."""

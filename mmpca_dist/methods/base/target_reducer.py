@@ -40,10 +40,10 @@ class TakesTargets(MomentReducer):
         return bool(cross.target_squares.any())
 
     @Mergeable
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to these rows together with all earlier ones; exact."""
         if not self._continuous:
-            return super().partial_fit(X, y, classes)
+            return super().partial_fit(X, y, classes, sample_weight)
         self._check_parameters()
         if classes is not None:
             raise InputError("There are no classes where the target is continuous.")
@@ -52,10 +52,14 @@ class TakesTargets(MomentReducer):
         self._kept = arrived if stored is None else stored.merge(arrived)
         return self._fit_cross(self._kept, at_most=True) if self._solvable(self._kept) else self
 
-    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+    def _rows(
+        self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
+    ) -> tuple[Dataset, Scheduler]:
+        if self._continuous and sample_weight is not None:
+            raise InputError("Weights of rows with continuous targets are not taken yet.")
         if self._continuous and y is None and isinstance(X, Dataset):
             raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
-        return super()._rows(X, y, reset, least)
+        return super()._rows(X, y, reset, least, sample_weight)
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         if not self._continuous:

@@ -116,7 +116,7 @@ class MarginFit(SweptNeed):
         else:
             positive, unlabelled = self._classes(rows)
             n_variants = len(positive)
-            n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
+            n_unlabelled = int(rows.census.sizes[unlabelled]) if unlabelled >= 0 else 0
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
             if self.C == "auto":
                 errors = self._errors(working, start, positive, unlabelled)

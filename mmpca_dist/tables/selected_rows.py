@@ -1,0 +1,88 @@
+"""Some of the rows of a data set: without those that have no weight or no label."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy
+
+Keep = Callable[[int, int], NDArray[np.bool_]]
+"""Tells which of the rows from one number to another are taken."""
+
+
+class SelectedRows(DatasetProxy):
+    """The rows of a data set that ``keep`` tells, in their order; they are numbered anew.
+
+    Chunks stay as they are, less what is left out, so that each is read once.
+    """
+
+    def __init__(self, rows: Dataset, keep: Keep) -> None:
+        edges = rows.chunk_edges.tolist()
+        sizes = np.asarray([np.count_nonzero(keep(start, stop)) for start, stop in itertools.pairwise(edges)])
+        filled = np.flatnonzero(sizes)
+        if not len(filled):
+            raise InputError(f"No row of {rows.uri} is left: all have weight 0, or no label.")
+        super().__init__(rows, n_rows=int(sizes.sum()))
+        self._source, self._keep = rows, keep
+        self._edges = np.append(0, np.cumsum(sizes[filled]))
+        self._starts, self._stops = np.asarray(edges)[filled], np.asarray(edges)[filled + 1]
+        self._most = float(np.max((self._stops - self._starts) / sizes[filled]))
+
+    @property
+    def _rows(self) -> Dataset:
+        return self._source
+
+    def fingerprint(self) -> str:
+        return self._source.fingerprint()
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._edges
+
+    def _within(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
+        """Return the stretch of the source that holds these rows, and their places in it."""
+        first, last = np.searchsorted(self._edges, start, side="right") - 1, np.searchsorted(self._edges, stop) - 1
+        begin, end = int(self._starts[first]), int(self._stops[last])
+        skipped = start - int(self._edges[first])
+        return begin, end, np.flatnonzero(self._keep(begin, end))[skipped : skipped + stop - start]
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        begin, end, places = self._within(start, stop)
+        return np.take(self._source.read_rows(begin, end), places, axis=0, out=out, mode="clip")
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        begin, end, places = self._within(start, stop)
+        return self._source.read_sparse(begin, end)[places]
+
+    def _read(self, read: Callable[[int, int], Any], start: int, stop: int) -> Any:
+        begin, end, places = self._within(start, stop)
+        return read(begin, end)[places]
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return np.asarray(self._read(self._source.read_labels, start, stop))
+
+    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        begin, end, places = self._within(start, stop)
+        weights = self._source.read_weights(begin, end)
+        return None if weights is None else weights[places]
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the targets of rows ``start`` to ``stop``, of a source that has them."""
+        return np.asarray(self._read(self._source.read_targets, start, stop))  # type: ignore[attr-defined]
+
+    def describe_chunk(self, row: int) -> str:
+        begin, _, places = self._within(row, row + 1)
+        return self._source.describe_chunk(begin + int(places[0]))
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._source.reading_bytes(int(np.ceil(n_rows * self._most))) + n_rows * self.row_bytes
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return 2 * self._source.sparse_bytes(int(np.ceil(n_rows * self._most)))

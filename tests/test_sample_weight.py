@@ -1,0 +1,151 @@
+"""``sample_weight``: whole weights are repeated rows, in every form that rows come in."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse
+from helpers.samples import labelled, largest_angle
+from helpers.table_files import write_zarr
+
+from mmpca_dist import (
+    LOL,
+    PLS,
+    AllColumns,
+    BayesianMarginPCA,
+    FisherDiscriminant,
+    FisherScore,
+    LassoSelection,
+    MarginPCA,
+    MaximumMarginCriterion,
+    ProjectionPenaltyClassifier,
+    RidgeDirections,
+    SupervisedPCA,
+    class_moments,
+    open_dataset,
+)
+from mmpca_dist.errors import InputError
+
+METHODS = {
+    **{variant: lambda variant=variant: MarginPCA(2, variant=variant) for variant in ("pca", "m-pca0", "m-pca1a")},
+    "m-pca2": lambda: MarginPCA(2, variant="m-pca2"),
+    "one-vs-one": lambda: MarginPCA(2, variant="m-pca1a", pairing="one-vs-one"),
+    "fisher": lambda: FisherDiscriminant(2),
+    "hsic": lambda: SupervisedPCA(2),
+    "mmc": lambda: MaximumMarginCriterion(1),
+    "lol": lambda: LOL(3),
+    "pls": lambda: PLS(2),
+    "ridge": lambda: RidgeDirections(2),
+    "lasso": lambda: LassoSelection(2),
+    "fisher score": lambda: FisherScore(3),
+    "all columns": lambda: AllColumns(),
+}
+
+
+def rows(n, d, seed=1):
+    """Return rows, labels, and weights from 0 to 4, of which two in each class are 1."""
+    X, y = labelled(n, d, 3, seed=seed)
+    y[:6] = [0, 1, 2, 0, 1, 2]
+    w = np.random.default_rng(seed).integers(0, 5, n)
+    w[:6] = 1
+    return X, y, w
+
+
+def in_every_form(X, y, w, path):
+    """Yield the same rows as arrays, CSR rows, Dask arrays and a data set."""
+    write_zarr(path / "rows.zarr", X, y, chunks=(5, X.shape[1]))
+    yield "array", X, y, w
+    yield "list", X.tolist(), y.tolist(), w.tolist()
+    yield "csr", scipy.sparse.csr_array(X), y, w
+    yield "dask", da.from_array(X, (7, 3)), da.from_array(y, 5), da.from_array(w, 9)
+    yield "dask rows, other arrays", da.from_array(X, (7, -1)), y, w
+    yield "data set", open_dataset(str(path / "rows.zarr")), None, w
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(("n", "d"), [(90, 6), (20, 40)])
+def test_whole_weights_are_repeated_rows(n, d, method, tmp_path):
+    X, y, w = rows(n, d)
+    for precision, degrees in (("double", 1e-7), ("single", 1e-3)):
+        for standardize in (False, True):
+            settings = {"precision": precision, "standardize": standardize}
+            expected = METHODS[method]().set_params(**settings).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+            for form, *given in in_every_form(X, y, w, tmp_path):
+                found = METHODS[method]().set_params(**settings).fit(given[0], given[1], sample_weight=given[2])
+                assert found.components_.shape == expected.components_.shape, form
+                angle = largest_angle(found.components_, expected.components_.T)
+                assert np.degrees(angle) < degrees, (form, settings)
+                np.testing.assert_allclose(found.mean_, expected.mean_, rtol=1e-6, err_msg=form)
+                values = found.eigenvalues_, expected.eigenvalues_
+                np.testing.assert_allclose(*values, rtol=1e-9 if precision == "double" else 1e-5, err_msg=form)
+
+
+@pytest.mark.parametrize("variant", ["pca", "m-pca0", "m-pca2"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_solvers_in_passes(variant, is_sparse):
+    X, y, w = rows(60, 90)
+    given = scipy.sparse.csr_array(np.where(X > 3, X, 0)) if is_sparse else X
+    dense = given.toarray() if is_sparse else X
+    settings = {"solver": "krylov", "precision": "double", "passes": 8, "tolerance": 1e-9}
+    found = MarginPCA(2, variant=variant, **settings).fit(given, y, sample_weight=w)
+    expected = MarginPCA(2, variant=variant, precision="double").fit(np.repeat(dense, w, axis=0), np.repeat(y, w))
+    assert np.degrees(largest_angle(found.components_, expected.components_.T)) < 1e-5
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+
+
+def test_parts_are_the_whole():
+    X, y, w = rows(90, 6)
+    whole = MarginPCA(2, variant="m-pca0", precision="double").fit(X, y, sample_weight=w)
+    parts = MarginPCA(2, variant="m-pca0", precision="double")
+    for some in np.array_split(np.arange(len(X)), 4):
+        parts.partial_fit(X[some], y[some], classes=[0, 1, 2], sample_weight=w[some])
+    assert np.degrees(largest_angle(parts.components_, whole.components_.T)) < 1e-7
+    moments = class_moments(X, y, precision="double", sample_weight=w)
+    np.testing.assert_allclose(parts.moments_.scatters, moments.scatters, rtol=1e-10)
+    np.testing.assert_array_equal(moments.sizes, np.bincount(y[w > 0]))
+    np.testing.assert_array_equal(moments.counts, np.bincount(y, w))
+
+
+def test_squared_losses_take_weights_and_sweeps_refuse_them():
+    X, y, w = rows(90, 6)
+    settings = {"loss": "squared", "precision": "double", "alpha": 0.1}
+    found = ProjectionPenaltyClassifier(MarginPCA(2), **settings).fit(X, y, sample_weight=w)
+    repeated = ProjectionPenaltyClassifier(MarginPCA(2), **settings).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    np.testing.assert_allclose(found.coef_, repeated.coef_, rtol=1e-6, atol=1e-9)
+    for estimator in (BayesianMarginPCA(2), ProjectionPenaltyClassifier(MarginPCA(2), loss="logistic")):
+        with pytest.raises(InputError, match="take no weights: repeat the rows"):
+            estimator.fit(X, y, sample_weight=w)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+            estimator.fit(X, y, weights=w)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"variant": "m-pca1b"}, "m-pca1b, take no weights of rows"),
+        ({"variant": "m-pca2", "mutual": "once"}, "mutual='once' takes no weights"),
+    ],
+)
+def test_where_weights_do_not_apply(settings, message):
+    X, y, w = rows(90, 6)
+    with pytest.raises(InputError, match=message):
+        MarginPCA(2, **settings).fit(X, y, sample_weight=w)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: np.where(np.arange(len(w)) == 11, -1, w), "weight of row 11 in sample_weight is -1.0"),
+        (lambda w: np.where(np.arange(len(w)) == 12, np.nan, w), "weight of row 12 in sample_weight is nan"),
+        (lambda w: np.where(np.arange(len(w)) == 13, np.inf, w), "weight of row 13 in sample_weight is inf"),
+        (lambda w: w[:-1], r"have shape \(89,\); there must be one for each of 90 rows"),
+        (lambda w: np.full(len(w), "a"), "have type <U1; they must be numbers"),
+        (lambda w: 0 * w, "No row of .* is left: all have weight 0"),
+    ],
+)
+def test_bad_weights_are_refused(change, message):
+    X, y, w = rows(90, 6)
+    for given in (X, da.from_array(X, (7, -1))):
+        with pytest.raises(InputError, match=message):
+            MarginPCA(2).fit(given, y, sample_weight=change(w.astype(float)))
