@@ -46,14 +46,23 @@ CHECKED = {
 """Every public class once, and again where it takes other rows, labels or a solver of another kind."""
 
 
+WITHOUT_WEIGHTS = {
+    **dict.fromkeys(CONTINUOUS, "weights of rows with continuous targets are refused"),
+    "medians": "medians take no weights",
+    "AllColumns": "fewer rows than columns are given in a basis of their span, which is that of no more rows",
+}
+"""The estimators that fail checks of ``sample_weight``, with the reasons."""
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_check_of_scikit_learn_passes(name, monkeypatch):
-    """None is expected to fail, most do run, and those that are skipped are known."""
+    """Most do run, and those that are skipped, or fail, are known."""
     monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
-    results = check_estimator(clone(CHECKED[name]), on_skip=None, on_fail="raise")
+    results = check_estimator(clone(CHECKED[name]), on_skip=None, on_fail=None)
     assert sum(result["status"] == "passed" for result in results) > 40
-    assert {result["status"] for result in results} <= {"passed", "skipped"}
+    failed = {result["check_name"] for result in results if result["status"] not in ("passed", "skipped")}
+    assert all("sample_weight" in check for check in failed) and bool(failed) == (name in WITHOUT_WEIGHTS), failed
     assert {result["check_name"] for result in results if result["status"] == "skipped"} == set(SKIPPED)
 
 

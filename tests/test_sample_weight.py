@@ -66,6 +66,8 @@ def in_every_form(X, y, w, path):
 @pytest.mark.parametrize("method", list(METHODS))
 @pytest.mark.parametrize(("n", "d"), [(90, 6), (20, 40)])
 def test_whole_weights_are_repeated_rows(n, d, method, tmp_path):
+    if method == "all columns" and n < d:
+        pytest.skip("as many components as rows, and repeated rows are more")
     X, y, w = rows(n, d)
     for precision, degrees in (("double", 1e-7), ("single", 1e-3)):
         for standardize in (False, True):
@@ -141,7 +143,7 @@ def test_where_weights_do_not_apply(settings, message):
         (lambda w: np.where(np.arange(len(w)) == 13, np.inf, w), "weight of row 13 in sample_weight is inf"),
         (lambda w: w[:-1], r"have shape \(89,\); there must be one for each of 90 rows"),
         (lambda w: np.full(len(w), "a"), "have type <U1; they must be numbers"),
-        (lambda w: 0 * w, "No row of .* is left: all have weight 0"),
+        (lambda w: 0 * w, "No row of .* is left: all have weight zero"),
     ],
 )
 def test_bad_weights_are_refused(change, message):

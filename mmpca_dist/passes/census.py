@@ -112,8 +112,9 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     """
     census = count_labels(dataset, spans, tasks)
     if len(census.classes) < 2:
+        weighted = "" if census.totals is None else " whose weight (sample_weight) is not zero"
         raise InputError(
-            f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows have the label "
+            f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows{weighted} have the label "
             f"{census.classes[0]!s}. There must be at least two."
         )
     check_missing_labels(dataset, census)

@@ -266,7 +266,7 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
     if weights is not None:
         weights = as_weights(np.asarray(weights), X.shape[0], "sample_weight")
         if not weights.any():
-            raise InputError(f"No row of {NAME} is left: all have weight 0.")
+            raise InputError(f"No row of {NAME} is left: all have weight zero.")
         if not weights.all():
             X, y, weights, stored = X[weights > 0], y[weights > 0], weights[weights > 0], None
         weights = da.from_array(weights, X.chunks[:1])

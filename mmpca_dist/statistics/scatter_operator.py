@@ -91,7 +91,7 @@ class _ApplySpan:
     powers: NDArray | None
     blocks: tuple[Block, ...]
     with_moments: bool
-    unit: float
+    unit: float = 1.0
 
     def __call__(self, span: Span) -> Sums:
         d, n_classes = self.dataset.n_features, len(self.classes)

@@ -28,7 +28,7 @@ class SelectedRows(DatasetProxy):
         sizes = np.asarray([np.count_nonzero(keep(start, stop)) for start, stop in itertools.pairwise(edges)])
         filled = np.flatnonzero(sizes)
         if not len(filled):
-            raise InputError(f"No row of {rows.uri} is left: all have weight 0, or no label.")
+            raise InputError(f"No row of {rows.uri} is left: all have weight zero.")
         super().__init__(rows, n_rows=int(sizes.sum()))
         self._source, self._keep = rows, keep
         self._edges = np.append(0, np.cumsum(sizes[filled]))
