@@ -313,7 +313,7 @@ def load_moments(output: str) -> ClassMoments:
     ...     settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": output}
     ...     _ = run(settings)
     ...     moments = load_moments(output)
-    >>> moments.counts.tolist()
+    >>> moments.sizes.tolist()
     [50, 50, 50]
     >>> MarginPCA.from_moments(moments, "m-pca0", 2).components_.shape
     (2, 4)

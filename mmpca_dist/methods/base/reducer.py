@@ -129,12 +129,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
         for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
         """
+        return self._fit_anew(X, y, sample_weight)
+
+    def _fit_anew(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
         self._check_parameters()
         self._kept = None
         self._fit_rows(*self._rows(X, y, reset=True, sample_weight=sample_weight))
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
-                warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=2)
+                warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
         return self
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:

@@ -52,7 +52,7 @@ class SweptReducer(MomentReducer):
         weights = others.pop("sample_weight", None)
         if others:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {min(others)!r}")
-        return super().fit(X, y, weights)
+        return self._fit_anew(X, y, weights)
 
     @abstractmethod
     def _fit(self) -> SweptNeed:
