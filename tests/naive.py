@@ -12,41 +12,20 @@ from fractions import Fraction
 import numpy as np
 
 
-def exact_class_moments(X, y, classes):
-    """Return counts, means and centred scatters of the classes, rounded once from exact rational arithmetic."""
-    rows = [[Fraction(value.item()) for value in row] for row in np.asarray(X)]
-    d = np.asarray(X).shape[1]
-    counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
-    rows_of = {label: [] for label in np.asarray(classes).tolist()}
-    for row, label in zip(rows, np.asarray(y).tolist(), strict=True):
-        rows_of[label].append(row)
-    for c, members in enumerate(rows_of.values()):
-        counts.append(len(members))
-        if not members:
-            continue
-        mean = [sum(row[j] for row in members) / len(members) for j in range(d)]
-        centred = [[row[j] - mean[j] for j in range(d)] for row in members]
-        for i in range(d):
-            means[c, i] = float(mean[i])
-            for j in range(i + 1):
-                scatters[c, i, j] = scatters[c, j, i] = float(sum(row[i] * row[j] for row in centred))
-    return np.asarray(counts), means, scatters
+def exact_class_moments(X, y, classes, w=None):
+    """Return counts, means and centred scatters of the classes, rounded once from exact rational arithmetic.
 
-
-def exact_weighted_moments(X, y, w, classes):
-    """Return sums of weights, means and centred scatters, the sums over w (x - m) (x - m)^T, as `exact_class_moments`.
-
-    A row of weight 2 is that row twice: each product is counted with its weight, in rational arithmetic.
+    A row of weight w is counted w times, also where w is no whole number.
     """
-    d = np.asarray(X).shape[1]
-    counts, means, scatters = np.zeros(len(classes)), np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
-    for c, label in enumerate(classes):
-        members = np.flatnonzero(np.asarray(y) == label)
+    X, y, d = np.asarray(X), np.asarray(y), np.asarray(X).shape[1]
+    counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
+    for c, label in enumerate(np.asarray(classes).tolist()):
+        members = [i for i, own in enumerate(y.tolist()) if own == label]
         rows = [[Fraction(value.item()) for value in X[i]] for i in members]
-        weights = [Fraction(float(w[i])) for i in members]
+        weights = [Fraction(1 if w is None else float(w[i])) for i in members]
         total = sum(weights)
-        counts[c] = float(total)
-        if not members.size:
+        counts.append(float(total))
+        if not members:
             continue
         mean = [sum(weight * row[j] for weight, row in zip(weights, rows, strict=True)) / total for j in range(d)]
         centred = [[row[j] - mean[j] for j in range(d)] for row in rows]
@@ -55,7 +34,7 @@ def exact_weighted_moments(X, y, w, classes):
             for j in range(i + 1):
                 products = (weight * row[i] * row[j] for weight, row in zip(weights, centred, strict=True))
                 scatters[c, i, j] = scatters[c, j, i] = float(sum(products))
-    return counts, means, scatters
+    return np.asarray(counts), means, scatters
 
 
 def pca_rows(X, y, pairing=None):

@@ -73,7 +73,8 @@ def test_whole_weights_are_repeated_rows(n, d, method, tmp_path):
         for standardize in (False, True):
             settings = {"precision": precision, "standardize": standardize}
             expected = METHODS[method]().set_params(**settings).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
-            for form, *given in in_every_form(X, y, w, tmp_path):
+            plain = precision == "double" and not standardize
+            for form, *given in in_every_form(X, y, w, tmp_path) if plain else [("array", X, y, w)]:
                 found = METHODS[method]().set_params(**settings).fit(given[0], given[1], sample_weight=given[2])
                 assert found.components_.shape == expected.components_.shape, form
                 angle = largest_angle(found.components_, expected.components_.T)
@@ -151,3 +152,17 @@ def test_bad_weights_are_refused(change, message):
     for given in (X, da.from_array(X, (7, -1))):
         with pytest.raises(InputError, match=message):
             MarginPCA(2).fit(given, y, sample_weight=change(w.astype(float)))
+
+
+def test_errors_name_the_row_that_was_given(tmp_path):
+    """Rows of weight zero before it are left out, and counted all the same; a bad row of weight zero is not read."""
+    X, y, w = rows(90, 6)
+    w[[20, 30, 31]] = 0
+    X[30], X[40, 2] = np.nan, np.nan
+    w[40] = 1
+    write_zarr(tmp_path / "rows.zarr", X, y, chunks=(5, 6))
+    dataset = open_dataset(str(tmp_path / "rows.zarr"))
+    with pytest.raises(InputError, match=r"Found nan in row 40, column 2, in chunk 8 \(rows 40 to 44\)"):
+        MarginPCA(2).fit(dataset, sample_weight=w)
+    w[40] = 0
+    assert MarginPCA(2).fit(dataset, sample_weight=w).components_.shape == (2, 6)

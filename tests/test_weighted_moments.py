@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from naive import exact_class_moments, exact_weighted_moments
+from naive import exact_class_moments
 
 from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
@@ -60,7 +60,7 @@ def test_weighted_moments_are_those_of_the_definition(precision, kind):
         for is_pooled in (False, True):
             X, y = rows(mean=mean, dtype="float32" if precision == "single" else "float64")
             w = WEIGHTS[kind](np.random.default_rng(2), len(X))
-            counts, means, scatters = exact_weighted_moments(X, y, w, range(3))
+            counts, means, scatters = exact_class_moments(X, y, range(3), w)
             pooled = pooled_weights(counts) if is_pooled else None
             found = add(X, y, w, precision, pooled=pooled)
             np.testing.assert_array_equal(found.sizes, np.bincount(y))
@@ -110,7 +110,7 @@ def test_reweighted_classes():
     moments = class_moments(X, y, precision="double")
     found = moments.reweighted(factors)
     kept = y != 1
-    counts, means, scatters = exact_weighted_moments(X[kept], y[kept], factors[y[kept]], range(3))
+    counts, means, scatters = exact_class_moments(X[kept], y[kept], range(3), factors[y[kept]])
     assert_close(found, counts, means, scatters, "double")
     np.testing.assert_array_equal(found.sizes, np.bincount(y) * (factors > 0))
     # Pooled moments of these weights are as good; what was pooled with a class cannot do without it.
@@ -137,11 +137,11 @@ def test_cells_selected_and_merged(is_pooled):
             continue
         found = moments.select(chosen).merged(np.tile(classes, len(kept)), classes)
         among = np.isin(group, kept)
-        counts, means, scatters = exact_weighted_moments(X[among], y[among], w[among], classes)
+        counts, means, scatters = exact_class_moments(X[among], y[among], classes, w[among])
         assert_close(found, counts, means, scatters.sum(axis=0)[None] if is_pooled else scatters, "double", 3.0)
         np.testing.assert_array_equal(found.sizes, np.bincount(y[among]))
     merged = moments.summed().merged(np.tile(classes, 4), classes)
-    counts, means, scatters = exact_weighted_moments(X, y, w, classes)
+    counts, means, scatters = exact_class_moments(X, y, classes, w)
     assert_close(merged, counts, means, scatters.sum(axis=0)[None], "double", 3.0)
     if is_pooled:
         with pytest.raises(InputError, match="none can be taken alone"):

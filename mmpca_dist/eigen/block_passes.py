@@ -22,7 +22,8 @@ from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, refuse_vanished, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale, work_type
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.precision import SAFE_EXPONENT, provisional_centre, safe_scale, work_type
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians

@@ -14,8 +14,8 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.neighbors.nearest import Neighbors
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, as_scatter, sum_pairs
 from mmpca_dist.statistics.approximation import probes
-from mmpca_dist.statistics.moments import work_type
 from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.precision import work_type
 
 
 def pairs_in_passes(

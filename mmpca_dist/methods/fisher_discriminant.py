@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from mmpca_dist.eigen.discriminants import discriminants
+from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.parameters import Option
-from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.statistics.coordinates import Statistics

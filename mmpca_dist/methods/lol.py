@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.certificate import certify, ritz_pairs
 from mmpca_dist.eigen.dense import Eigenpairs
-from mmpca_dist.methods.base.reducer import BlockReducer
+from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, rank_limit
 from mmpca_dist.statistics.coordinates import Statistics

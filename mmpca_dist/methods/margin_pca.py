@@ -31,8 +31,8 @@ from mmpca_dist.eigen.certificate import certify, ritz_pairs
 from mmpca_dist.eigen.dense import leading_eigenpairs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.parameters import Option
-from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.neighbors.options import Search

@@ -264,13 +264,9 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         y = da.from_array(y, (X.chunks[0], *y.shape[1:]))
     y = y.rechunk((X.chunks[0], *y.shape[1:]))
     if weights is not None:
-        weights = as_weights(np.asarray(weights), X.shape[0], "sample_weight")
-        if not weights.any():
-            raise InputError(f"No row of {NAME} is left: all have weight zero.")
-        if not weights.all():
-            X, y, weights, stored = X[weights > 0], y[weights > 0], weights[weights > 0], None
-        weights = da.from_array(weights, X.chunks[:1])
-        y = da.map_blocks(_with_weights, y, weights, dtype=_weighted_type(y.dtype))
+        n_before = X.shape[0]
+        X, y = _weighted_blocks(X, y, weights)
+        stored = stored if X.shape[0] == n_before else None
     dataset = DaskRows(X)
     if dataset.dtype.kind not in "fiub":
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
@@ -281,6 +277,23 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         graph=graph, row_blocks=rows, label_blocks=labels, edges=_block_edges(X), sparse=dataset.sparse, stored=stored
     )
     return cast(Dataset, dataset), scheduler  # every task has rows that it can read in place of it
+
+
+def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, da.Array]:
+    """Return rows, and labels with their weights, without the rows of weight zero; tasks refuse bad weights."""
+    if not dask.is_dask_collection(weights):
+        weights = as_weights(weights, X.shape[0], "sample_weight")
+    weights = da.asarray(weights)
+    if weights.shape != X.shape[:1]:
+        raise InputError(f"Weights in sample_weight have shape {weights.shape}; X has {X.shape[0]} rows.")
+    weights = weights.rechunk(X.chunks[:1])
+    if bool((weights == 0).any().compute()):
+        kept = weights != 0
+        X, y, weights = X[kept], y[kept], weights[kept].compute_chunk_sizes()
+        X._chunks, y._chunks = (weights.chunks[0], X.chunks[1]), weights.chunks
+    if not weights.shape[0]:
+        raise InputError(f"No row of {NAME} is left: all have weight zero.")
+    return X, da.map_blocks(_with_weights, y, weights, dtype=_weighted_type(y.dtype))
 
 
 def _weighted_type(labels: np.dtype) -> np.dtype:

@@ -35,7 +35,7 @@ from mmpca_dist.predictors.costs import liblinear_bytes, linear_bytes, scoring_b
 from mmpca_dist.predictors.fits import fits_of
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
-from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
+from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
 

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.moments import (
+from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
+from mmpca_dist.statistics.precision import (
     BLOCK_ROWS,
     CENTRE_ROWS,
     DOUBLE,
-    ClassMoments,
-    add_outer_products,
-    class_blocks,
     explain_not_finite,
     refuse_too_large,
     safe_scale,

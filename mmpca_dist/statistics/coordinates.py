@@ -24,8 +24,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, work_type
+from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.precision import provisional_centre, work_type
 
 EPS = float(np.finfo(np.float64).eps)
 

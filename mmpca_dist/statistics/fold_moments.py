@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.moments import (
-    DOUBLE,
-    ClassMoments,
-    add_outer_products,
-    class_blocks,
-    pooled_weights,
-)
+from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks, pooled_weights
+from mmpca_dist.statistics.precision import DOUBLE
 from mmpca_dist.statistics.summary import FoldCodes, PassResult, ReadMoments
 
 

@@ -5,7 +5,7 @@ Source: Chan, Golub & LeVeque 1983, "Algorithms for computing the sample varianc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,24 +14,12 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, refuse_too_large
 from mmpca_dist.tables.labels import unite
-
-BLOCK_ROWS = 2048
-"""Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
-
-CENTRE_ROWS = 64
-"""Rows of a class, evenly spaced, whose mean is subtracted from all before any product: their mean is within an eighth
-of a standard deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
 
 CLASS_ROWS = 16
 """Rows of a class in a span, about, where scatters are pooled: what a span leaves of a class, and its merge, take as
 long as several rows."""
-
-DOUBLE = np.dtype(np.float64)
-
-SAFE_EXPONENT = 20
-"""Columns beyond 2^20 or below 2^-20 are scaled by a power of two, or their single-precision squares would overflow or
-vanish."""
 
 
 @storable
@@ -396,56 +384,3 @@ def class_blocks(positions: NDArray[np.intp], moments: ClassMoments) -> Iterator
     """Cut positions of classes so that a row, or the scatter, of each class of a block fits the panel of a pass."""
     size = BLOCK_ROWS if moments.pooled else max(BLOCK_ROWS // max(moments.n_features, 1), 1)
     return (positions[start : start + size] for start in range(0, len(positions), size))
-
-
-def work_type(precision: str) -> np.dtype:
-    """Return the type of products: of "single" or "double" precision."""
-    return np.dtype(np.float32 if precision == "single" else np.float64)
-
-
-def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:
-    """Raise InputError for scatters (k, d, d) that overflowed."""
-    if not np.isfinite(np.einsum("kii->k", scatters)).all():
-        raise InputError(too_large(work))
-
-
-def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:
-    """Return column means of a few rows; for a constant column exactly its value, so that its scatter is zero."""
-    sample = X[_few(np.arange(len(X)) if rows is None else rows)]
-    with np.errstate(invalid="ignore"):
-        mean = sample.mean(axis=0, dtype=np.float64)
-    return np.where((sample == sample[0]).all(axis=0), sample[0], mean)
-
-
-def _few(rows: NDArray) -> NDArray:
-    return rows[:: -(-len(rows) // CENTRE_ROWS)]
-
-
-def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
-    """Return powers of two, by column, that bring squares into the range of single precision; None if not needed."""
-    if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
-        return None
-    sample = X[_few(np.arange(len(X)))].astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
-    _, exponent = np.frexp(spread)
-    unsafe = (np.abs(exponent) > SAFE_EXPONENT) & np.isfinite(spread)
-    # Powers of two that single precision can hold; what lies beyond them is refused as too large, or is zero.
-    return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
-
-
-def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
-    """Return a message that names the first value that is not finite, or says that products overflowed."""
-    for start in range(0, len(rows), BLOCK_ROWS):
-        some = np.sort(rows)[start : start + BLOCK_ROWS]
-        bad = ~np.isfinite(X[some])
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            return locate(int(some[row]), int(column), float(X[some[row], column]))
-    return too_large(work)
-
-
-def too_large(work: np.dtype) -> str:
-    if work == np.float32:
-        return "The rows hold values whose squares are too large for single precision; set precision: double."
-    return "The rows hold values whose squares are too large even for double precision; scale them down."

@@ -27,7 +27,7 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
-from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
+from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset, Span
 
 SPARSE_TASKS = 32

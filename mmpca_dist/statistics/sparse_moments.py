@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.passes.rows import class_groups
 from mmpca_dist.passes.units import read_units
-from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, class_blocks, refuse_too_large
+from mmpca_dist.statistics.moments import ClassMoments, class_blocks
+from mmpca_dist.statistics.precision import DOUBLE, refuse_too_large
 from mmpca_dist.tables.dataset import Dataset, Span
 
 DENSITY = 0.05

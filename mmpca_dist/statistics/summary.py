@@ -16,7 +16,8 @@ from mmpca_dist.passes.units import locator, read_codes, read_units
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
-from mmpca_dist.statistics.moments import DOUBLE, ClassMoments, join_moments, work_type
+from mmpca_dist.statistics.moments import ClassMoments, join_moments
+from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.tables.dataset import Dataset, Span
 

@@ -201,6 +201,10 @@ class Dataset(RowReader, Table):
         number = int(np.searchsorted(edges, row, side="right")) - 1
         return number, int(edges[number]), int(edges[number + 1])
 
+    def source_row(self, row: int) -> int:
+        """Return the number of a row in what the user gave, for messages."""
+        return row
+
     def describe_chunk(self, row: int) -> str:
         """Say where a row is stored, for messages."""
         _, start, stop = self.chunk_of(row)
@@ -253,6 +257,9 @@ class DatasetProxy(Dataset):
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         return self._rows.read_weights(start, stop)
+
+    def source_row(self, row: int) -> int:
+        return self._rows.source_row(row)
 
     def describe_chunk(self, row: int) -> str:
         return self._rows.describe_chunk(row)
@@ -317,8 +324,8 @@ def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
     """Return the message for a value that is not finite."""
     name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
     return (
-        f"Found {value} in row {row}, column {column}{name}, in {dataset.describe_chunk(row)}. Rows must be finite: "
-        "fill or drop such values."
+        f"Found {value} in row {dataset.source_row(row)}, column {column}{name}, in {dataset.describe_chunk(row)}. "
+        "Rows must be finite: fill or drop such values."
     )
 
 

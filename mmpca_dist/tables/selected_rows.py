@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,21 +60,18 @@ class SelectedRows(DatasetProxy):
         begin, end, places = self._within(start, stop)
         return self._source.read_sparse(begin, end)[places]
 
-    def _read(self, read: Callable[[int, int], Any], start: int, stop: int) -> Any:
-        begin, end, places = self._within(start, stop)
-        return read(begin, end)[places]
-
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return np.asarray(self._read(self._source.read_labels, start, stop))
+        begin, end, places = self._within(start, stop)
+        return self._source.read_labels(begin, end)[places]
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         begin, end, places = self._within(start, stop)
         weights = self._source.read_weights(begin, end)
         return None if weights is None else weights[places]
 
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the targets of rows ``start`` to ``stop``, of a source that has them."""
-        return np.asarray(self._read(self._source.read_targets, start, stop))  # type: ignore[attr-defined]
+    def source_row(self, row: int) -> int:
+        begin, _, places = self._within(row, row + 1)
+        return self._source.source_row(begin + int(places[0]))
 
     def describe_chunk(self, row: int) -> str:
         begin, _, places = self._within(row, row + 1)

@@ -12,7 +12,7 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import scatter_operator as operators
-from mmpca_dist.statistics.moments import provisional_centre
+from mmpca_dist.statistics.precision import provisional_centre
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import spans_of
