@@ -15,18 +15,19 @@ from sklearn.model_selection import StratifiedGroupKFold
 from test_splits import split
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, group_splits, time_splits
+from mmpca_dist.evaluation.column_splits import group_splits, time_splits
 from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.times import order_keys
 
 
 def of_groups(y, names, **options):
-    return split(group_splits, y, as_column(np.asarray(names), "the groups"), **options)
+    return split(group_splits, y, column_in_memory(np.asarray(names), "the groups"), **options)
 
 
 def of_times(y, times, **options):
-    return split(time_splits, y, TimesInMemory(np.asarray(times), "the times"), **options)
+    return split(time_splits, y, column_in_memory(np.asarray(times), "the times"), **options)
 
 
 def patients(n=3000, n_groups=60, n_classes=3, seed=0):

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, time_splits
+from mmpca_dist.evaluation.column_splits import given_splits, time_splits
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.passes.census import take_census
@@ -26,6 +26,7 @@ from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import make_spans, spans_of
+from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.readers.memory import ArrayDataset, rows_in_memory
 
 
@@ -77,7 +78,7 @@ def test_a_fold_that_holds_nearly_all_of_a_class(precision):
     X[200:397] = 1e6 + 1e5 * rng.standard_normal((197, 3))
     X[397:] = 1e-3 * X[397:] + 5
     names = np.where((np.arange(400) >= 200) & (np.arange(400) < 397), 0, np.arange(400) % 3)
-    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, as_column(names, "names"), precision=precision)
+    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, column_in_memory(names, "names"), precision=precision)
     training = next(training_moments(parts))
     assert training.counts[1] == 2
     keep = names != 0
@@ -117,8 +118,12 @@ def test_medians_of_one_part_held_out():
     X, y = labelled(90, 2, 2, seed=5)
     names = np.where(np.arange(90) % 3, "train", "test")
     _, medians, _ = take_folds(
-        ArrayDataset(X, y), given_splits, as_column(names, "names"), "test", medians_of=median_sets(2, "one-vs-rest")
-    )
+        ArrayDataset(X, y),
+        given_splits,
+        column_in_memory(names, "names"),
+        "test",
+        medians_of=median_sets(2, "one-vs-rest"),
+    )  # fmt: skip
     assert medians.shape == (1, 2, 2)
     for c in range(2):
         np.testing.assert_array_equal(medians[0, c], coordinatewise_median(X[(names == "train") & (y != c)]))
@@ -183,11 +188,11 @@ def splitting(kind, y, seed):
     if kind == "windows":
         times = rng.integers(1, 40, n)
         times[np.unique(y, return_index=True)[1]] = 0  # every class trains in the first window
-        return lambda rows: time_splits(rows, TimesInMemory(times, "times"), windows=3)
+        return lambda rows: time_splits(rows, column_in_memory(times, "times"), windows=3)
     names = np.where(rng.random(n) < 0.9 * y / y.max(), 0, rng.integers(1, 4, n))
     for part in (1, 2):  # no part holds all rows of a class
         names[[np.flatnonzero(y == label)[part] for label in np.unique(y)]] = part
-    return lambda rows: given_splits(rows, as_column(names, "names"))
+    return lambda rows: given_splits(rows, column_in_memory(names, "names"))
 
 
 @pytest.mark.parametrize("weightings", [(), (ClassWeighting.OTHERS,)])

@@ -96,7 +96,7 @@ def test_parts_that_are_no_column(parts, tmp_path):
     with pytest.raises(InputError) as caught:
         evaluate(given(tmp_path, uri, column))
     assert str(caught.value) == (
-        f"The parts in {column} have shape {parts.shape}; there must be one name or number a row."
+        f"The values in {column} have shape {parts.shape}; there must be one name or number a row."
     )
     assert not (tmp_path / "out").exists()
 

@@ -16,7 +16,7 @@ from naive_judging import fold_sizes, parts_by_hash, splitmix64
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
-from mmpca_dist.evaluation.column_splits import as_column, given_splits
+from mmpca_dist.evaluation.column_splits import given_splits
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.dask_rows import dask_rows
@@ -24,6 +24,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 
@@ -44,7 +45,7 @@ def labels(n, n_classes=3, seed=1):
 
 def parts(names):
     """Return the parts of rows as a column of labels."""
-    return as_column(np.asarray(names), "the given splits")
+    return column_in_memory(np.asarray(names), "the given splits")
 
 
 def test_the_mixer_is_splitmix64():

@@ -75,6 +75,12 @@ class DatasetConfig(Section):
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
+    weight: str | None = setting(
+        None,
+        example="n",
+        description="The array, column or .npy file that says how often each row counts: a row of weight 2 is that row "
+        "twice, one of weight 0 is left out first. It is no feature",
+    )
     missing_chunks: Literal["refuse", "fill"] | None = setting(
         None,
         example="fill",
@@ -94,6 +100,11 @@ class DatasetConfig(Section):
         description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
         "nystroem and fourier make kernel methods of all methods",
     )
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weight is not None
 
     @property
     def row_maps(self) -> list[RowMap]:

@@ -19,8 +19,7 @@ from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.tables.labels import encode
-from mmpca_dist.tables.readers.memory import ArrayDataset
-from mmpca_dist.tables.times import as_times, key_before, order_keys
+from mmpca_dist.tables.times import key_before, order_keys, read_times
 
 
 def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> ColumnSplits:
@@ -145,12 +144,12 @@ class TimeSplits(Splits):
     """One split by times: rows of a part are all before those of the next one."""
 
     column: Dataset
-    """Whose ``read_times`` are the times, row by row."""
+    """Whose values are the times, row by row."""
     thresholds: NDArray[np.uint64]
     """Shape (P - 1,): a row is in the part whose number is how many thresholds are below its time, as a key."""
 
     def values(self, start: int, stop: int) -> NDArray[np.uint64]:
-        return order_keys(self.column.read_times(start, stop))
+        return order_keys(read_times(self.column, start, stop))
 
     def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
         return np.searchsorted(self.thresholds, values).astype(np.int32)[None]
@@ -161,7 +160,7 @@ def time_splits(
 ) -> TimeSplits:
     """Return the split by times, in which only rows before those held out train, from passes over a column.
 
-    ``column`` has the times, see `Dataset.read_times`. Rows at the ``boundary`` and after it are held out. Else there
+    ``column`` has the times, see `read_times`. Rows at the ``boundary`` and after it are held out. Else there
     are ``windows`` + 1 parts of about as many rows each, and all but the first are held out, one after the other.
     Raises InputError where a part has no rows, or a class none to train on.
     """
@@ -170,7 +169,7 @@ def time_splits(
     if column.missing_labels is not None:
         raise InputError(f"{uri} lacks chunks of the times of {column.missing_labels.n_rows} rows. Restore them.")
     if boundary is not None:
-        key = key_before(boundary, column.read_times(0, 1).dtype, uri)
+        key = key_before(boundary, read_times(column, 0, 1).dtype, uri)
         thresholds = np.asarray([max(key, 0)], np.uint64)
         empty = f"the boundary {boundary} has no rows before it, or none at it or after it"
     else:
@@ -211,7 +210,7 @@ class _Times:
         return 1
 
     def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
-        yield order_keys(self.column.read_times(start, stop))
+        yield order_keys(read_times(self.column, start, stop))
 
 
 @dataclass(frozen=True)
@@ -227,31 +226,3 @@ class _CountParts:
         classes = encode(labels, self.splits.classes, self.dataset.uri)
         (parts,) = self.splits.codes(span.start, span.stop, labels)
         return np.bincount(classes * shape[1] + parts, minlength=shape[0] * shape[1]).reshape(shape)
-
-
-def as_column(names: NDArray, uri: str) -> ArrayDataset:
-    """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
-
-    Raises InputError for an array of another shape, or of what cannot be names.
-    """
-    return ArrayDataset(_no_features(names, uri), names, uri)
-
-
-class TimesInMemory(ArrayDataset):
-    """An array of times, shape (n,) or (n, 1), of rows that take no memory.
-
-    Raises InputError for an array of another shape, or of what cannot be times.
-    """
-
-    def __init__(self, times: NDArray, uri: str) -> None:
-        super().__init__(_no_features(times, uri), None, uri)
-        self._times = as_times(times.reshape(-1), uri)
-
-    def read_times(self, start: int, stop: int) -> NDArray:
-        return self._times[start:stop]
-
-
-def _no_features(values: NDArray, uri: str) -> NDArray[np.uint8]:
-    if values.ndim != 1 and values.shape[1:] != (1,):
-        raise InputError(f"The parts in {uri} have shape {values.shape}; there must be one name or number a row.")
-    return np.broadcast_to(np.zeros((), np.uint8), (len(values), 1))

@@ -125,7 +125,7 @@ def moments_by_fold(
         units = count_labels(view, rows.spans, replace(rows, progress=None)).units
         sets = np.concatenate([np.kron(train[None], medians_of) for train in trains]).astype(bool)
     if pooled:
-        weights = weights_of_parts(trains, counts, by_counts=ClassWeighting.OTHERS in weightings)
+        weights = weights_of_parts(trains, splits.totals[0], by_counts=ClassWeighting.OTHERS in weightings)
     cells = Census(np.arange(n_classes * n_parts), counts.T.ravel(), units)
     merged, medians = take_moments(
         replace(rows, dataset=view, census=cells), precision=precision, weights=weights, medians_of=sets

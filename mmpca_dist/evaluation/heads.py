@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
-from mmpca_dist.evaluation.scores import error_line
+from mmpca_dist.evaluation.scores import counted, error_line
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.passes.rows import Rows
@@ -46,13 +46,13 @@ class _Product:
     """Shape (d, L u), u = 1 for two classes, else C."""
     offsets: NDArray[np.float64]
 
-    def errors(self, rows: NDArray, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.int64]:
-        """Return how many rows each classifier gets wrong, shape (L,)."""
+    def wrong(self, rows: NDArray, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.bool_]:
+        """Return which rows each classifier gets wrong, shape (n, L)."""
         decisions = centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets
         if n_classes == 2:
-            return np.count_nonzero((decisions > 0) != (codes == 1)[:, None], axis=0)
+            return np.asarray((decisions > 0) != (codes == 1)[:, None])
         by_class = decisions.reshape(len(rows), -1, n_classes)
-        return np.count_nonzero(np.argmax(by_class, axis=2) != codes[:, None], axis=0)
+        return np.argmax(by_class, axis=2) != codes[:, None]
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,26 @@ class Head:
     product: _Product | None = None
     """The others."""
 
-    def count_errors(self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return how many of the rows ``held_out`` of X every classifier gets wrong, shape (R,)."""
-        errors = np.zeros(len(self.scored), np.int64)
+    def count_errors(
+        self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp], weights: NDArray[np.float64] | None
+    ) -> NDArray:
+        """Return how many of the rows ``held_out`` of X every classifier gets wrong, or their weights, shape (R,)."""
+        errors = error_counts(len(self.scored), weights is not None)
         for start in range(0, len(held_out), BLOCK_ROWS):
             block = held_out[start : start + BLOCK_ROWS]
-            rows, true = X[block], codes[block]
+            rows, true, own = X[block], codes[block], None if weights is None else weights[block]
             if self.product is not None:
-                errors[self.product.numbers] += self.product.errors(rows, true, len(self.classes))
+                errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
             if self.of_reduced:
                 Z = projected(rows, self.matrix, self.mean, np.dtype(np.float64))
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
-                    errors[each.number] += np.count_nonzero(named != self.classes[true])
+                    errors[each.number] += counted(named != self.classes[true], own)
         return errors
 
-    def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
+    def lines(self, errors: NDArray) -> list[dict[str, Any]]:
         """Return the lines of a record, given the errors of every classifier."""
-        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
+        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors.tolist(), strict=True)]
 
 
 Rules = Mapping[tuple[int, str], Rule]
@@ -128,7 +130,12 @@ def make_head(
     return Head(part, scored, of_reduced, reductions.matrix, reductions.mean, classes, product)
 
 
-Totals = tuple[NDArray[np.int64], Sample | None]
+def error_counts(shape: Any, weighted: bool) -> NDArray:
+    """Return zeros that counts of rows, or sums of their weights, are added to."""
+    return np.zeros(shape, np.float64 if weighted else np.int64)
+
+
+Totals = tuple[NDArray, Sample | None]
 """Errors, shape (H, R), and rows to measure margins on."""
 
 
@@ -137,7 +144,7 @@ def score_heads(
 ) -> Totals:
     """Count the errors of H heads, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
     if sampling is None and not heads[0].scored:
-        return np.zeros((len(heads), 0), np.int64), None
+        return np.zeros((len(heads), 0)), None
     return rows.pass_over(_ScoreSpan(rows.dataset, splits, heads, sampling), _add, name)
 
 
@@ -156,14 +163,19 @@ class _ScoreSpan:
     sampling: Sampling | None
 
     def __call__(self, span: Span) -> Totals:
-        errors = np.zeros((len(self.heads), max(len(head.scored) for head in self.heads)), np.int64)
+        most = max(len(head.scored) for head in self.heads)
+        errors = error_counts((len(self.heads), most), self.splits.weights is not None)
         samples = []
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))
             parts = self.splits.codes(start, start + len(X), labels)[0]
-            codes = encode(labels, self.splits.classes, self.dataset.uri)
+            codes, weights = (
+                encode(labels, self.splits.classes, self.dataset.uri),
+                self.dataset.read_weights(start, start + len(X)),
+            )
             for h, head in enumerate(self.heads):
-                errors[h, : len(head.scored)] += head.count_errors(X, codes, np.flatnonzero(parts == head.part))
+                held_out = np.flatnonzero(parts == head.part)
+                errors[h, : len(head.scored)] += head.count_errors(X, codes, held_out, weights)
             if self.sampling is not None:
-                samples.append(self.sampling.take(start, X, parts, codes))
+                samples.append(self.sampling.take(start, X, parts, codes, weights))
         return errors, concatenated(*samples) if samples else None

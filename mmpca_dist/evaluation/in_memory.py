@@ -22,13 +22,14 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.weights import weighted
 
 
 @dataclass(frozen=True)
 class LabelledRows:
     """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,).
 
-    ``values`` and ``groups`` are those of `Splits`, for all rows.
+    ``values`` and ``groups`` are those of `Splits`, for all rows; ``weights`` (n,) say how often rows count.
     """
 
     X: Any
@@ -36,17 +37,21 @@ class LabelledRows:
     uri: str
     values: NDArray
     groups: NDArray[np.intp] | None
+    weights: NDArray[np.float64] | None
 
     def some(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return some of the rows, after counting their labels."""
         groups = None if self.groups is None else self.groups[chosen]
-        return Rows.of(rows_in_memory(self.X[chosen], self.y[chosen], self.uri), Threads(1), groups=groups)
+        rows: Dataset = rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+        if self.weights is not None:
+            rows = weighted(rows, self.weights[chosen])
+        return Rows.of(rows, Threads(1), groups=groups)
 
 
 def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
-    X, y, _ = collect_rows(dataset, make_spans(dataset), tasks)
-    return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)))
+    X, y, weights = collect_rows(dataset, make_spans(dataset), tasks)
+    return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)), weights)
 
 
 def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     if statistics.moments.pooled:  # in few columns the scatter of each class may fit
         reductions = reductions.without_moments()
     meter.turn(ERRORS)
-    part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups)
+    part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups, rows.weights)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):

@@ -267,24 +267,25 @@ def _unreduced(
 ) -> Mapping[str, FittedClassifier]:
     """Return classifiers of the original columns, fitted to the rows that train, by label."""
     # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = np.count_nonzero(part.train) < X.shape[1]
+    wide = np.count_nonzero(part.train) < X.shape[1] and part.weights is None  # which it takes not
     from_rows = not all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs)
     if not from_rows and statistics is not None and not statistics.approximation and statistics.precision == "double":
         return rules_of_columns(statistics, specs)
     train, y = reductions.standardized(X[part.train]), part.y[part.train]
     if not from_rows:
-        return rules_of_columns(_columns_of(train, y), specs)
+        return rules_of_columns(_columns_of(train, y, part.trained["weights"]), specs)
     fitted = [ClassifierSection(name=LDA, options=s.options, label=s.label) if s.name == "lda" else s for s in specs]
-    return {spec.label: classifiers.fit_rows(spec, train, y) for spec in fitted}
+    return {spec.label: classifiers.fit_rows(spec, train, y, weights=part.trained["weights"]) for spec in fitted}
 
 
-def _columns_of(X: NDArray, y: NDArray) -> Statistics:
+def _columns_of(X: NDArray, y: NDArray, weights: NDArray | None) -> Statistics:
     """Return statistics of rows with one scatter within all classes, in double precision."""
     classes, codes = np.unique(y, return_inverse=True)
     if len(X) < X.shape[1]:
-        return wide_statistics(X, codes, classes)
+        return wide_statistics(X, codes, classes, row_weights=weights)
     adder = ChunkAdder(len(classes), X.shape[1], X.dtype, "double", np.ones((1, len(classes))))
-    adder.add(X, codes, lambda row, column, value: f"Found {value} in row {row}, column {column} of rows that train.")
+    where = "Found {2} in row {0}, column {1} of rows that train."
+    adder.add(X, codes, where.format, weights)
     return tall_statistics(replace(adder.moments(), classes=classes), None, precision="double")
 
 

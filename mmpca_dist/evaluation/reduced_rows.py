@@ -150,18 +150,19 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
     """Make a pass, and yield the reduced rows of every part."""
     projections = [share.reductions.only(share.columns) for share in shares]
     arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
-    labels, parts, groups, *reduced = arrays
+    labels, parts, groups, weights, *reduced = arrays
     del arrays
     for share in shares:
         Z, reduced = reduced[0], reduced[1:]  # let go of one after the other
         held_out = splits.held_out[share.index]
         train, test = splits.trains(held_out)[parts], parts == held_out
-        yield share, Part(Z, labels, train, test, groups if splits.grouped else None)
+        own = None if splits.weights is None else weights
+        yield share, Part(Z, labels, train, test, groups if splits.grouped else None, own)
 
 
 @dataclass(frozen=True)
 class _GatherSpan:
-    """The task: labels, parts and groups (zeros where there are none), and the reduced rows of every projection."""
+    """The task: labels, parts, groups and weights (empty where there are none), and the rows of every projection."""
 
     dataset: Dataset
     splits: Splits
@@ -176,8 +177,9 @@ class _GatherSpan:
                 blocks.append(reductions.reduced(X))
         (parts,) = self.splits.codes(span.start, span.stop, labels)
         groups = self.splits.groups(span.start, span.stop)
-        groups = np.zeros(0, np.intp) if groups is None else groups
-        return labels, parts, groups, *map(np.concatenate, reduced)
+        weights = self.dataset.read_weights(span.start, span.stop)
+        beside = [np.zeros(0) if values is None else values for values in (groups, weights)]
+        return labels, parts, *beside, *map(np.concatenate, reduced)
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,13 @@ class Classifiers:
         Z: Any,
         y: NDArray,
         groups: NDArray | None = None,
+        weights: NDArray | None = None,
         on_pass: Callable[[], None] | None = None,
     ) -> FittedRows:
         """Fit a classifier to reduced rows that train, with its penalty, which is chosen first where it is nested."""
-        penalties = choose_C([spec], Z, y, groups, seed=self.seed) if spec.C == "nested" else self.penalties
-        return fit_rows(spec, Z, y, C=penalties.get(spec.label), on_pass=on_pass)
+        nested = spec.C == "nested"
+        penalties = choose_C([spec], Z, y, groups, weights, seed=self.seed) if nested else self.penalties
+        return fit_rows(spec, Z, y, penalties.get(spec.label), weights, on_pass)
 
 
 @dataclass(frozen=True, kw_only=True)

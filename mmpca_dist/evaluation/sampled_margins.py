@@ -71,13 +71,16 @@ class Sampling:
                 fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
         return cls(measured, fitted, splits)
 
-    def take(self, start: int, X: NDArray, parts: NDArray, codes: NDArray[np.intp]) -> Sample:
+    def take(
+        self, start: int, X: NDArray, parts: NDArray, codes: NDArray[np.intp], weights: NDArray | None = None
+    ) -> Sample:
         """Return the sample of consecutive rows, of which ``start`` is the first."""
         hashes = row_hashes(row_mixes(start, start + len(X)), KEY)
         chosen = np.flatnonzero(hashes <= np.maximum(self.measured[parts], self.fitted[codes]))
         groups = self.splits.groups(start, start + len(X))
         groups = np.zeros(len(X), np.intp) if groups is None else groups
-        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen], groups[chosen])
+        weights = np.ones(len(X)) if weights is None else weights
+        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen], groups[chosen], weights[chosen])
 
     def is_measured(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows are measured while a part is held out."""
@@ -112,13 +115,14 @@ def _largest_hash(size: int, count: int) -> np.uint64:
 @storable
 @dataclass(frozen=True)
 class Sample:
-    """Rows ``X`` (m, d) in the order of their numbers, hashes, parts, codes of classes and groups (m,)."""
+    """Rows ``X`` (m, d) in the order of their numbers; hashes, parts, codes of classes, groups and weights (m,)."""
 
     X: NDArray
     hashes: NDArray[np.uint64]
     parts: NDArray
     codes: NDArray[np.intp]
     groups: NDArray[np.intp]
+    weights: NDArray[np.float64]
 
 
 def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
@@ -144,7 +148,7 @@ def sampled_margins(
     before: Mapping[str, LinearRule],
     fitted: Fitted,
 ) -> dict[str, Any]:
-    """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.
+    """Return ``margins`` of a part held out, as of ``margin_records``, and of how many rows they are.
 
     ``before`` are classifiers in the (standardised) original columns by label, as of `rules_before`; others are fitted
     to the sample. ``fitted`` are those of reduced rows.
@@ -155,10 +159,11 @@ def sampled_margins(
     specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)
     train = sampling.is_fitted_to(sample, part)
     groups = sample.groups[train] if sampling.splits.grouped else None
+    weights = sample.weights[train] if sampling.splits.weights is not None else None
     for spec in specs:
         if spec.label not in models:
-            models[spec.label] = classifiers.fit_rows(
-                spec, reductions.standardized(sample.X[train]), labels[train], groups
-            )
+            rows = reductions.standardized(sample.X[train])
+            models[spec.label] = classifiers.fit_rows(spec, rows, labels[train], groups, weights)
     records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, reductions.items, y)
-    return {"margins": records, "margin_rows": len(X)}
+    sampled = len(X) < sampling.splits.counts[0, :, part].sum().item()
+    return {"margins": records, "margin_rows": len(X), "sampled": sampled}

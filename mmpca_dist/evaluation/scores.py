@@ -25,7 +25,8 @@ from mmpca_dist.statistics.gather import class_moments
 class Part:
     """Reduced rows of a split: ``Z`` (n, M), labels ``y`` (n,), and which rows train and which are held out, (n,).
 
-    ``groups`` (n,) are numbers of groups of rows that belong together, if there are any.
+    ``groups`` (n,) are numbers of groups of rows that belong together, and ``weights`` (n,) how often rows count, if
+    there are any.
     """
 
     Z: NDArray
@@ -33,11 +34,13 @@ class Part:
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
     groups: NDArray | None = None
+    weights: NDArray[np.float64] | None = None
 
     @property
-    def training_groups(self) -> NDArray | None:
-        """The groups of the rows that train."""
-        return None if self.groups is None else self.groups[self.train]
+    def trained(self) -> dict[str, Any]:
+        """Groups and weights of the rows that train."""
+        both = {"groups": self.groups, "weights": self.weights}
+        return {name: None if values is None else values[self.train] for name, values in both.items()}
 
 
 Fitted = Mapping[tuple[int, str], FittedClassifier]
@@ -56,13 +59,16 @@ class Scores:
 
 
 def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[str, Any]:
-    """Return the line of a record: how many of the rows held out a classifier gets wrong."""
+    """Return the line of a record: how many of the rows held out a classifier gets wrong, or their weights.
+
+    These are rounded: sums over the same rows are then equal, in whatever order they are added.
+    """
     return {
         "method": item.method,
         "n_components": item.n_components,
         "used": item.used,
         "classifier": spec.label,
-        "errors": int(errors),
+        "errors": float(f"{errors:.12g}") if isinstance(errors, float) else int(errors),
     }
 
 
@@ -73,11 +79,12 @@ def split_record(
 
     ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
     """
+    part, totals = splits.held_out[index], splits.totals[0].sum(axis=0)
     return {
         "split": number,
-        "rows": int(splits.n_tested[0, index]),
-        "training": int(splits.n_train[0, index]),
-        "guessed": splits.baseline_errors(splits.held_out[index]),
+        "rows": totals[part].item(),
+        "training": (totals @ splits.trains(part)).item(),
+        "guessed": splits.baseline_errors(part),
         "errors": lines,
         "unconverged": reductions.unconverged,
         "edges": reductions.at_edges,
@@ -95,7 +102,8 @@ def score(
     items: Sequence[Reduction], classifiers: Classifiers, specs: Sequence[ClassifierSection], part: Part, meter: Meter
 ) -> Scores:
     """Fit classifiers to the rows of a split that train, count errors on those held out, and charge each method."""
-    scores, groups = Scores(), part.training_groups
+    scores, trained = Scores(), part.trained
+    weights = None if part.weights is None else part.weights[part.test]
     y_train, y_test = part.y[part.train], part.y[part.test]
     for position, item in enumerate(items):
         with meter.charging(item.method):
@@ -106,11 +114,11 @@ def score(
                 if spec.classifier.prefers_own and item.own is not None:
                     fitted = item.own
                 elif is_from_moments(spec):
-                    fitted = fit_from_moments(spec, _moments(item, Z_train, y_train))
+                    fitted = fit_from_moments(spec, _moments(item, Z_train, y_train, trained["weights"]))
                 else:
-                    fitted = classifiers.fit_rows(spec, Z_train, y_train, groups)
+                    fitted = classifiers.fit_rows(spec, Z_train, y_train, **trained)
                 scores.fitted[position, spec.label] = fitted
-                line = error_line(item, spec, np.count_nonzero(fitted.predict(Z_test) != y_test))
+                line = error_line(item, spec, counted(fitted.predict(Z_test) != y_test, weights))
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )
@@ -118,11 +126,17 @@ def score(
     return scores
 
 
-def _moments(item: Reduction, Z: NDArray, y: NDArray) -> ReducedMoments:
+def counted(wrong: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> Any:
+    """Return how many rows are wrong, or the sum of their weights, of each column of ``wrong`` (n, ...)."""
+    return np.count_nonzero(wrong, axis=0) if weights is None else weights @ wrong
+
+
+def _moments(item: Reduction, Z: NDArray, y: NDArray, weights: NDArray | None) -> ReducedMoments:
     """Return the moments of reduced rows: from those of all columns, or from the rows where these do not tell them."""
     if item.moments is not None:
         return item.moments()
-    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
+    moments = class_moments(Z, y, precision="double", sample_weight=weights)
+    return ReducedMoments.of(moments, np.eye(Z.shape[1]), precision="double")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.thresholds import HashesOfRows, find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.labels import encode
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
@@ -31,10 +31,17 @@ class PartSizes:
 
     counts: NDArray[np.int64]
     """Shape (S, C, P): rows of every class in every part of every split."""
+    weights: NDArray[np.float64] | None = None
+    """Of the same shape: sums of the weights of these rows; None where every row counts once."""
     held_out: tuple[int, ...]
     """The H parts of a split that are held out, one after the other: every part of folds, the second one of a share."""
     forward: bool = False
     """Whether only the parts before the one that is held out train, not all others."""
+
+    @property
+    def totals(self) -> NDArray:
+        """How much the rows of every class in every part of every split count: their number, or sum of weights."""
+        return self.counts if self.weights is None else self.weights
 
     @property
     def n_splits(self) -> int:
@@ -85,11 +92,11 @@ class Splits(PartSizes, ABC):
     classes: NDArray
     """Shape (C,): sorted labels."""
 
-    def baseline_errors(self, part: int) -> int:
+    def baseline_errors(self, part: int) -> float:
         """Return the errors in a part of the first split of always naming the largest class of the rows that train."""
-        counts = self.counts[0]
-        trained = counts @ self.trains(part)
-        return int(counts[:, part].sum() - counts[np.argmax(trained), part])
+        totals = self.totals[0]
+        trained = totals @ self.trains(part)
+        return float(totals[:, part].sum() - totals[np.argmax(trained), part])
 
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
@@ -121,9 +128,37 @@ class Splits(PartSizes, ABC):
         """Return the numbers of the groups of rows ``start`` to ``stop``; None where they are in none."""
         return None
 
+    _by_split: ClassVar[tuple[str, ...]] = ("counts", "weights")
+    """Attributes with an entry for each split."""
+
     def only(self, split: int) -> Self:
         """Return one of the splits alone."""
-        return replace(self, counts=self.counts[split : split + 1])
+        by_split = {name: getattr(self, name) for name in self._by_split}
+        changes = {name: values[split : split + 1] for name, values in by_split.items() if values is not None}
+        return replace(self, **changes)
+
+    def weighed(self, rows: Rows) -> Self:
+        """Return the splits with the weights of their parts, from a pass over labels and weights, if rows have any."""
+        if rows.census.totals is None:
+            return self
+        return replace(self, weights=rows.reduce(_WeighParts(rows.dataset, self), np.add, "weights", kept=False))
+
+
+@dataclass(frozen=True)
+class _WeighParts:
+    """The task: sums of the weights of the rows of every class in every part of every split, shape (S, C, P)."""
+
+    dataset: Dataset
+    splits: Splits
+    labels_only = True
+
+    def __call__(self, span: Span) -> NDArray[np.float64]:
+        shape, labels = self.splits.counts.shape, self.dataset.read_labels(span.start, span.stop)
+        cells = encode(labels, self.splits.classes, self.dataset.uri) * shape[2]
+        weights = self.dataset.read_weights(span.start, span.stop)
+        parts = self.splits.codes(span.start, span.stop, labels)
+        sums = [np.bincount(cells + split, weights, shape[1] * shape[2]) for split in parts]
+        return np.stack(sums).astype(np.float64).reshape(shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +169,7 @@ class HashedSplits(Splits):
     """Shape (S,)."""
     thresholds: NDArray[np.uint64]
     """Shape (S, C, P - 1): a row is in the part whose number is how many thresholds of its class are below its hash."""
+    _by_split = ("counts", "weights", "keys", "thresholds")
 
     def values(self, start: int, stop: int) -> NDArray[np.uint64]:
         return row_mixes(start, stop)
@@ -147,10 +183,6 @@ class HashedSplits(Splits):
                 split += hashes > threshold[classes]
         return codes
 
-    def only(self, split: int) -> Self:
-        at = slice(split, split + 1)
-        return replace(self, counts=self.counts[at], keys=self.keys[at], thresholds=self.thresholds[at])
-
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSplits(Splits):
@@ -163,6 +195,7 @@ class ColumnSplits(Splits):
     part_of_name: NDArray[np.int32]
     """Shape (S, G): the part of the rows of each name."""
     grouped: bool = False
+    _by_split = ("counts", "weights", "part_of_name")
 
     def values(self, start: int, stop: int) -> NDArray[np.intp]:
         return encode(self.column.read_labels(start, stop), self.names, self.column.uri)
@@ -172,10 +205,6 @@ class ColumnSplits(Splits):
 
     def groups(self, start: int, stop: int) -> NDArray[np.intp] | None:
         return self.values(start, stop) if self.grouped else None
-
-    def only(self, split: int) -> Self:
-        at = slice(split, split + 1)
-        return replace(self, counts=self.counts[at], part_of_name=self.part_of_name[at])
 
 
 def share_splits(

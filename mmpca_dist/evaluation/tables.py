@@ -90,11 +90,11 @@ class Counts(NamedTuple):
 
     used: NDArray[np.int64]
     """Components that the method gave."""
-    errors: NDArray[np.int64]
-    """Rows held out that are misclassified."""
-    rows: NDArray[np.int64]
+    errors: NDArray
+    """Rows held out that are misclassified; of rows with weights, here and below, sums of these."""
+    rows: NDArray
     """Rows held out."""
-    training: NDArray[np.int64]
+    training: NDArray
     """Rows that train."""
 
     @property
@@ -134,7 +134,8 @@ class ErrorTable:
 
     def to_arrow(self) -> pa.Table:
         """Return the table for Parquet and CSV, in the same order."""
-        return pa.Table.from_pylist(list(self.lines), schema=pa.schema(list(FIELDS.items())))
+        sums = {name: pa.float64() for line in self.lines for name, value in line.items() if isinstance(value, float)}
+        return pa.Table.from_pylist(list(self.lines), schema=pa.schema(list((FIELDS | sums).items())))
 
     @cached_property
     def counts(self) -> dict[Key, Counts]:
@@ -143,7 +144,7 @@ class ErrorTable:
         for line in self.lines:
             grouped.setdefault((line["method"], line["n_components"], line["classifier"]), []).append(line)
         return {
-            key: Counts(*(np.array([line[name] for line in lines], np.int64) for name in Counts._fields))
+            key: Counts(*(np.array([line[name] for line in lines]) for name in Counts._fields))
             for key, lines in grouped.items()
         }
 

@@ -36,8 +36,10 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.mapped_rows import mapped
+from mmpca_dist.tables.readers.beside import open_beside
 from mmpca_dist.tables.readers.formats import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
+from mmpca_dist.tables.weights import weighted_by
 
 STATISTICS = "statistics.zarr"
 
@@ -109,9 +111,19 @@ def statistics_of(run: RunDirectory, standardize: bool = False) -> Statistics:
 
 
 def open_rows_for(
-    run: RunDirectory, count: CountRecord, uri: str, *, features: str | None, label: str | None, labelled: bool = False
+    run: RunDirectory,
+    count: CountRecord,
+    uri: str,
+    *,
+    features: str | None,
+    label: str | None,
+    labelled: bool = False,
+    weight: str | None = None,
 ) -> Dataset:
-    """Open rows, with labels or without; raise InputError where their features are not those of the run."""
+    """Open rows, with labels and weights or without.
+
+    Raises InputError where their features are not those of the run.
+    """
     columns = stored_columns(count)
     dataset = open_rows(
         uri,
@@ -126,6 +138,8 @@ def open_rows_for(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
             f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
         )
+    if weight is not None:
+        dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
     return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
 
 

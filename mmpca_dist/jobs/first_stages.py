@@ -7,6 +7,7 @@ from typing import cast
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CountRecord, PlanRecord
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.planning.plan import Plan, Resources
@@ -20,6 +21,8 @@ def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset)
+    if left_out := dataset.stored.n_rows - dataset.n_rows:
+        notes.append(f"{counted(left_out, 'row')} of weight zero {'is' if left_out == 1 else 'are'} left out.")
     for note in notes:
         job.callback.on_note(note)
     record: CountRecord = {
@@ -34,6 +37,8 @@ def _count(job: Job) -> CountRecord:
         "image_shape": job.config.dataset.image_shape or dataset.image_shape,
         "notes": notes,
     }
+    if census.totals is not None:
+        record["weights"] = census.totals.tolist()
     if isinstance(dataset, MappedRows) and dataset.own_columns:
         record["image_shape"], source = None, dataset.source
         record["stored"] = {

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
-from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, group_splits, time_splits
+from mmpca_dist.evaluation.column_splits import given_splits, group_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -22,8 +17,8 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels
-from mmpca_dist.tables.readers.formats import open_column
-from mmpca_dist.tables.readers.npy import NpyHeader, read_again
+from mmpca_dist.tables.readers.beside import open_beside
+from mmpca_dist.tables.times import read_times
 
 SHARE = "4/5"
 """Share of the rows of each class that train, by default."""
@@ -47,7 +42,10 @@ class HeldOut:
         """
         section = config.evaluation
         reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
-        return cls(section, _open_column(section, dataset) if reads and section.splits in BY_COLUMN else None)
+        if not (reads and section.splits in BY_COLUMN):
+            return cls(section)
+        assert section.column is not None  # noqa: S101  (the configuration is checked)
+        return cls(section, open_beside(dataset, section.column, "evaluation.column"))
 
     @property
     def addresses(self) -> list[str]:
@@ -126,33 +124,6 @@ class HeldOut:
         ]
 
 
-def _open_column(section: EvaluationConfig, dataset: Dataset) -> Dataset:
-    """Return the parts of the rows as labels: of a column of the data set itself, or of an array in a file."""
-    column = section.column
-    assert column is not None  # noqa: S101  (the configuration is checked)
-    if not column.endswith(".npy"):
-        if dataset.uri.startswith(storage.NAMED):
-            raise InputError(
-                f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
-                "that holds the part of each row."
-            )
-        return open_column(dataset, column, setting="evaluation.column")
-    uri = storage.normalize(column)
-    storage.require(uri)
-    data = storage.read_bytes(uri)
-    NpyHeader.read(io.BytesIO(data), uri)
-    try:
-        values = _array_of(data)
-    except ValueError as error:
-        raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
-    return TimesInMemory(values, uri) if section.splits == "time" else as_column(values, uri)
-
-
-@read_again
-def _array_of(data: bytes) -> NDArray:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-
-
 @dataclass(frozen=True)
 class _Digest:
     """Task: the digest of the parts, or times, of a span's rows, in a list of one."""
@@ -162,6 +133,9 @@ class _Digest:
     labels_only = True
 
     def __call__(self, span: Span) -> list[str]:
-        read = self.column.read_times if self.times else self.column.read_labels
-        names = read(span.start, span.stop)
+        names = (
+            read_times(self.column, span.start, span.stop)
+            if self.times
+            else self.column.read_labels(span.start, span.stop)
+        )
         return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]

@@ -12,11 +12,14 @@ from mmpca_dist.ingest.scan import checked
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.held_out import HeldOut
+from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
+from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.weights import weighted_by
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,24 @@ class Inputs:
 
 
 def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
-    section, column, compute = config.dataset, config.evaluation.column, config.compute
-    is_beside = purpose == "evaluation" and column is not None and not column.endswith(".npy")
-    refuse_private(compute, [section.uri, section.label, config.output])
+    section, compute = config.dataset, config.compute
+    named = {"dataset.weight": section.weight}
+    if purpose == "evaluation":
+        named["evaluation.column"] = config.evaluation.column
+    beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
+    refuse_private(compute, [section.uri, section.label, section.weight, config.output])
     uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks"})
 
     def opened(more: Sequence[str]) -> Dataset:
-        beside = {str(column): "evaluation.column"} if is_beside else {}
         return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
-        dataset = mapped(checked(uri, opened, section.drop), section.row_maps)
+        rows = checked(uri, opened, section.drop)
+        if section.weight is not None:
+            for method in config.methods:
+                refuse_weights(method.needs, f"{method.label}: ")
+            rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
+        dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "

@@ -93,7 +93,8 @@ class Job:
     def drawn_splits(self) -> Splits:
         """Return the splits of an evaluation, which are drawn once."""
         if self.splits is None:
-            self.splits = self.inputs.held_out.draw(self.rows())
+            rows = self.rows()
+            self.splits = self.inputs.held_out.draw(rows).weighed(rows)
         return self.splits
 
     def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:

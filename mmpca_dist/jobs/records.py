@@ -37,6 +37,8 @@ class CountRecord(StageRecord):
     classes: list[Any]
     class_type: str
     counts: list[int]
+    weights: NotRequired[list[float]]
+    """Sums of the weights of the rows of each class, where rows have weights."""
     feature_names: list[str] | None
     named_columns: bool
     image_shape: list[int] | tuple[int, int] | None

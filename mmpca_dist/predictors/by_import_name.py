@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import has_fit_parameter
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors.liblinear import fit_alone, unconverged
@@ -80,6 +81,7 @@ def imported_classifier(name: str) -> Classifier:
         "a class after scikit-learn's conventions",
         fit=lambda rows: _fit(name, rows),
         check_options=lambda options: _check_options(name, options),
+        takes_weights=has_fit_parameter(classifier_class(name), "sample_weight"),
         has_C="C" in classifier_class(name)._get_param_names(),  # type: ignore[attr-defined]
         # The model may keep the rows, and as much again.
         kept_bytes=lambda n_rows, n_columns, n_classes: 16 * (n_classes + n_rows) * n_columns,
@@ -94,5 +96,5 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
 
 def _fit(name: str, rows: Training) -> tuple[Any, int]:
     model = make_classifier(name, {**rows.options, **({} if rows.C is None else {"C": rows.C})})
-    fit_alone(model, rows.Z, rows.codes)
+    fit_alone(model, rows.Z, rows.codes, rows.weights)
     return model, unconverged(model)

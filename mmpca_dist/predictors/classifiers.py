@@ -118,6 +118,13 @@ def check_classes(specs: Iterable[ClassifierSection], n_classes: int) -> None:
         spec.classifier.check_classes(spec.options, n_classes)
 
 
+def refuse_weights(specs: Iterable[ClassifierSection]) -> None:
+    """Raise `InputError` for the first classifier that takes no weights of rows."""
+    for spec in specs:
+        if not spec.classifier.takes_weights:
+            raise InputError(f"{spec.label} takes no weights of rows: choose another classifier, or repeat the rows.")
+
+
 def _is_import_name(name: str) -> bool:
     return "." in name and all(part.isidentifier() for part in name.split("."))
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.folds import deal_groups, group_table, groups_of_classes
-from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.classifiers import ClassifierSection, refuse_weights
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule, Training, in_blocks
@@ -59,6 +59,7 @@ def fit_rows(
     Z: Any,
     y: ArrayLike,
     C: float | None = None,
+    weights: NDArray | None = None,
     on_pass: Callable[[], None] | None = None,
 ) -> FittedRows:
     """Fit a classifier to reduced rows. The result does not depend on the number of threads.
@@ -71,6 +72,8 @@ def fit_rows(
         Integers or strings.
     C : float, optional
         Replaces the classifier's own; required for ``C: auto`` and ``C: nested``.
+    weights : array of shape (n,), optional
+        How often each row counts.
     on_pass : callable, optional
         Called when ``incremental`` or ``dask-logistic`` begins a pass over the rows.
 
@@ -97,7 +100,9 @@ def fit_rows(
     penalty = spec.C if C is None else C
     if isinstance(penalty, str):
         raise InputError(f"C of {spec.label} is to be chosen: give the value that choose_C returns.")
-    rows = Training(Z, codes, len(classes), penalty, spec.bias, spec.options, on_pass)
+    if weights is not None:
+        refuse_weights([spec])
+    rows = Training(Z, codes, len(classes), penalty, spec.bias, spec.options, weights, on_pass)
     with _refusals(spec.label), single_blas_thread():
         model, unconverged = classifier.fit(rows)
     return FittedRows(spec.label, classes, model, unconverged, penalty)
@@ -169,6 +174,7 @@ def choose_C(  # noqa: N802
     X: Any,
     y: ArrayLike,
     groups: NDArray | None = None,
+    weights: NDArray | None = None,
     *,
     seed: int = 0,
     standardize: bool = False,
@@ -183,6 +189,8 @@ def choose_C(  # noqa: N802
         ``C: nested`` the reduced rows that train, of one method, size and split.
     groups : int array of shape (n,), optional
         Rows of one group are held out together.
+    weights : array of shape (n,), optional
+        How often each row counts.
     seed : int
         Seed of the stratified folds: `INNER_FOLDS`, but at most the rows, or the groups, of the smallest class.
         Groups are dealt in the same way for any seed.
@@ -219,10 +227,11 @@ def choose_C(  # noqa: N802
     n_fits, chosen = len(unset) * len(GRID) * len(splits), {}
     for number, spec in enumerate(unset):
         rows = rotated if spec.classifier.rotatable else X
-        correct = np.zeros(len(GRID), np.int64)  # counts: every row weighs the same, whatever the size of its fold
+        correct = np.zeros(len(GRID))  # counts: every row weighs the same, whatever the size of its fold
         for fit, (candidate, (train, test)) in enumerate(itertools.product(range(len(GRID)), splits), 1):
-            fitted = fit_rows(spec, rows[train], labels[train], GRID[candidate])
-            correct[candidate] += np.count_nonzero(fitted.predict(rows[test]) == labels[test])
+            own = None if weights is None else weights[train]
+            right = fit_rows(spec, rows[train], labels[train], GRID[candidate], own).predict(rows[test]) == labels[test]
+            correct[candidate] += right.sum() if weights is None else weights[test] @ right
             if progress is not None:
                 progress(number * len(GRID) * len(splits) + fit, n_fits)
         chosen[spec.label] = GRID[np.argmax(correct)]

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 from mmpca_dist.errors import InputError
@@ -54,10 +53,10 @@ def alone() -> Iterator[None]:
         yield
 
 
-def fit_alone(model: Any, Z: Any, codes: NDArray) -> None:
+def fit_alone(model: Any, Z: Any, codes: NDArray, weights: NDArray | None = None) -> None:
     """Fit an estimator while no other thread of the process fits one."""
     with alone():
-        model.fit(Z, codes)
+        model.fit(Z, codes, **({} if weights is None else {"sample_weight": weights}))
 
 
 def unconverged(model: Any) -> int:
@@ -89,7 +88,9 @@ class Minimum:
     unconverged: int
 
 
-def solve(kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict[str, Any]) -> Minimum:
+def solve(
+    kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict[str, Any], weights: NDArray | None = None
+) -> Minimum:
     """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest.
 
     Parameters
@@ -99,49 +100,60 @@ def solve(kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict
         Codes of the classes, from 0.
     options : dict
         Some of ``OPTIONS``.
+    weights : array of shape (n,), optional
+        How often each row counts.
     """
     rows, basis = row_space(Z)
     settings = {"C": C, "fit_intercept": bias, **options}
     if kind == "logistic":  # the primal form converges in some ten steps, for separable rows too
         model = LogisticRegression(solver="liblinear", **{**PRIMAL, **settings})
-        minimum = _minimum(OneVsRestClassifier(model) if codes.max() > 1 else model, rows, codes)
+        minima = [_minimum(model, rows, target, weights) for target in _against_rest(codes)]
+        minimum = Minimum(
+            np.concatenate([each.coef for each in minima]),
+            np.concatenate([each.intercept for each in minima]),
+            sum(each.unconverged for each in minima),
+        )
     else:
-        minimum = _svm(rows, codes, Z.shape[0] < Z.shape[1], settings)
+        minimum = _svm(rows, codes, weights, Z.shape[0] < Z.shape[1], settings)
     return minimum if basis is None else replace(minimum, coef=minimum.coef @ basis.T)
 
 
-def _svm(Z: Any, codes: NDArray, dual_first: bool, settings: dict[str, Any]) -> Minimum:
+def _against_rest(codes: NDArray) -> list[NDArray]:
+    """Return the codes of two classes, or for each of more classes whether a row is of it."""
+    return [codes] if codes.max() < 2 else [(codes == code).astype(np.intp) for code in range(codes.max() + 1)]
+
+
+def _svm(Z: Any, codes: NDArray, weights: NDArray | None, dual_first: bool, settings: dict[str, Any]) -> Minimum:
     """Solve one form and, if it does not converge, the other; if neither does, keep the lower objective."""
     minima = []
     for dual in (dual_first, not dual_first):
         model = LinearSVC(dual=dual, random_state=0, **{**(DUAL if dual else PRIMAL), **settings})
-        minima.append(_minimum(model, Z, codes))
+        minima.append(_minimum(model, Z, codes, weights))
         if not minima[-1].unconverged:
             return minima[-1]
-    return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, Z, codes, settings))))
+    return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, Z, codes, weights, settings))))
 
 
-def _objective(minimum: Minimum, Z: Any, codes: NDArray, settings: dict[str, Any]) -> float:
+def _objective(minimum: Minimum, Z: Any, codes: NDArray, weights: NDArray | None, settings: dict[str, Any]) -> float:
     """Return what ``svm`` minimises, summed over its problems."""
     coef, intercept = minimum.coef, minimum.intercept
     signs = np.where(codes[:, None] == np.arange(len(coef)) + (len(coef) == 1), 1, -1)
     losses = np.maximum(0, 1 - signs * (np.asarray(Z @ coef.T) + intercept)) ** 2
+    losses = losses if weights is None else weights @ losses
     bias = intercept / settings.get("intercept_scaling", 1)
     return float((np.sum(coef**2) + np.sum(bias**2)) / 2 + settings["C"] * losses.sum())
 
 
-def _minimum(model: Any, Z: Any, codes: NDArray) -> Minimum:
-    fit_alone(model, Z, codes)
-    models = model.estimators_ if isinstance(model, OneVsRestClassifier) else [model]
-    coef = np.concatenate([np.atleast_2d(each.coef_) for each in models]).astype(np.float64)
-    intercept = np.concatenate([np.atleast_1d(each.intercept_) for each in models]).astype(np.float64)
-    return Minimum(coef, np.broadcast_to(intercept, len(coef)).copy(), sum(map(unconverged, models)))
+def _minimum(model: Any, Z: Any, codes: NDArray, weights: NDArray | None) -> Minimum:
+    fit_alone(model, Z, codes, weights)
+    coef, intercept = (np.asarray(part, np.float64) for part in (np.atleast_2d(model.coef_), model.intercept_))
+    return Minimum(coef, np.broadcast_to(intercept, len(coef)).copy(), unconverged(model))
 
 
 def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
     if not np.isfinite(rows.Z if isinstance(rows.Z, np.ndarray) else rows.Z.data).all():
         raise InputError("The reduced rows hold values that are not finite.")
-    minimum = solve(kind, rows.Z, rows.codes, rows.C or DEFAULT_C, rows.bias, rows.options)
+    minimum = solve(kind, rows.Z, rows.codes, rows.C or DEFAULT_C, rows.bias, rows.options, rows.weights)
     return rule_of_scores(minimum.coef, minimum.intercept), minimum.unconverged
 
 

@@ -151,6 +151,7 @@ INCREMENTAL = Classifier(
     fit=fit_incremental,
     check_options=make_incremental,
     out_of_core=True,
+    takes_weights=False,
 )
 
 DASK_LOGISTIC = Classifier(
@@ -162,5 +163,6 @@ DASK_LOGISTIC = Classifier(
     has_bias=True,
     linear=True,
     out_of_core=True,
+    takes_weights=False,
     rotatable=True,
 )

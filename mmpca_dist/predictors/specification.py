@@ -102,6 +102,8 @@ class Training:
         Penalty on errors; None for the classifier's default.
     bias : bool
     options : dict
+    weights : array of shape (n,) or None
+        How often each row counts.
     on_pass : callable or None
         Called at the beginning of each pass over a Dask array.
     """
@@ -112,6 +114,7 @@ class Training:
     C: float | None
     bias: bool
     options: dict[str, Any]
+    weights: NDArray[np.float64] | None = None
     on_pass: Callable[[], None] | None = None
 
 
@@ -144,6 +147,8 @@ class Classifier:
         Whether its scores are linear, whatever the rows.
     out_of_core : bool
         Whether it takes Dask arrays.
+    takes_weights : bool
+        Whether rows may have weights.
     prefers_own : bool
         Whether it gives way to a method's own classifier, where the method has one.
     rotatable : bool
@@ -166,6 +171,7 @@ class Classifier:
     has_bias: bool = False
     linear: bool = False
     out_of_core: bool = False
+    takes_weights: bool = True
     prefers_own: bool = False
     rotatable: bool = False
     each_scatter: bool = False

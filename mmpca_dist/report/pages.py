@@ -33,7 +33,7 @@ def page(
     about : str
         What the page is about, for its title.
     dataset : mapping
-        ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
+        ``uri``, ``n_rows``, ``n_features``, ``classes``, ``counts``, and ``weights`` where rows have any.
     parts : sequence of Part
     facts : mapping of str to int
         Numbers in addition to those of the data set, with their units.
@@ -105,14 +105,20 @@ def _printable(value: Any) -> Any:
 
 
 def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
-    names, counts = dataset["classes"], dataset["counts"]
-    total, lengths, below = max(sum(counts), 1), bars(counts), ""
+    names, counts, weights = dataset["classes"], dataset["counts"], dataset.get("weights")
+    amounts = weights or counts
+    total, lengths, below = sum(amounts) or 1, bars(amounts), ""
     listed: Sequence[int] = range(len(counts))
     if hidden := max(0, len(counts) - MOST_CLASSES):
-        listed = sorted(listed, key=lambda i: -counts[i])[:MOST_CLASSES]
+        listed = sorted(listed, key=lambda i: -amounts[i])[:MOST_CLASSES]
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
-    columns = [Column("no.", "number"), Column("class"), Column("rows", "number"), Column("share", "number")]
-    rows = [(str(i), names[i], f"{counts[i]:,}", f"{100 * counts[i] / total:.1f}%", lengths[i]) for i in listed]
+    numbers = ["rows", *(["weight"] if weights else []), "share"]
+    columns = [Column("no.", "number"), Column("class"), *(Column(name, "number") for name in numbers)]
+    rows = [
+        (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
+         f"{100 * amounts[i] / total:.1f}%", lengths[i])
+        for i in listed
+    ]  # fmt: skip
     return Table(
         [*columns, Column("", "bar")], rows, "Classes", "and how many rows each has", below=below,
         opens=opens and len(names) <= OPEN_CLASSES,

@@ -81,6 +81,7 @@ def _tune(job: Job) -> TuneRecord:
         rows.X,
         rows.y,
         rows.groups,
+        rows.weights,
         seed=config.evaluation.seed,
         standardize=config.standardize,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),
@@ -111,12 +112,13 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *count["notes"],
         *job.inputs.held_out.notes(classes, count["counts"]),
         *(maps["notes"] if maps else []),
+        *([WEIGHTED] if config.dataset.weighted else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
         *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
     ]
     notes += [note for record in splits for note in record["notes"]]
-    sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
+    sampled = any(record.get("sampled") for record in splits)
     return Evaluation(
         dataset={
             "uri": config.dataset.uri,
@@ -124,6 +126,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "n_features": count["n_features"],
             "classes": classes,
             "counts": count["counts"],
+            "weights": count.get("weights"),
             "stored": count.get("stored"),
         },
         splits=job.inputs.held_out.words(len(splits)),
@@ -149,6 +152,10 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     )
 
 
+WEIGHTED = (
+    "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
+    "Margins are of rows, whatever their weights."
+)
 UNCONVERGED = "ended before they reached the tolerance: raise max_iter or tol."
 AT_EDGE = "chose the smallest or the largest value that was tried, and values beyond it may err less still."
 

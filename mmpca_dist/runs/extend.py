@@ -167,19 +167,21 @@ def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
     census, old_classes = rows.census, classes_of(count)
     classes = np.union1d(old_classes, census.classes)
-    counts = np.zeros(len(classes), np.int64)
-    counts[np.searchsorted(classes, old_classes)] = count["counts"]
-    counts[np.searchsorted(classes, census.classes)] += census.sizes
+    old, new = np.searchsorted(classes, old_classes), np.searchsorted(classes, census.classes)
+    counts = np.bincount(old, count["counts"], len(classes)) + np.bincount(new, census.sizes, len(classes))
     n_more = len(data_sets) - 1
     merged: CountRecord = {
         **count,
         "n_rows": int(counts.sum()),
         "classes": classes.tolist(),
         "class_type": classes.dtype.str,
-        "counts": counts.tolist(),
+        "counts": counts.astype(np.int64).tolist(),
         "notes": [*count["notes"], *notes_on_missing_labels(rows.dataset)],
         "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
     }
+    if "weights" in count:
+        weights = np.bincount(old, count["weights"], len(classes)) + np.bincount(new, census.counts, len(classes))
+        merged["weights"] = weights.tolist()
     merged.pop("key", None)
     merged.pop("seconds", None)
     return merged

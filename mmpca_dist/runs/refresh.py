@@ -12,7 +12,7 @@ import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.configuration.sections import Section, setting
-from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import Generations, RunDirectory
@@ -47,6 +47,7 @@ from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Table, make_spans
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import notes_on_missing_labels, unite
+from mmpca_dist.tables.readers.beside import FILE
 
 
 class RefreshConfig(Section):
@@ -68,6 +69,9 @@ class RefreshConfig(Section):
     )
     label: str | None = setting(
         None, example="species", description="Array or column of their labels; by default as for the run"
+    )
+    weight: str | None = setting(
+        None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
     )
 
 
@@ -233,6 +237,9 @@ class _RefreshJob:
     def _open(self, arrival: Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.inputs.request
         label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
+        weight = request.weight or section.weight
+        if request.weight is None and weight is not None and weight.endswith(FILE):
+            raise InputError(f"The weights in {weight} are those of the run's own rows. Name those of the new rows.")
         return open_rows_for(
             self.base,
             self.count,
@@ -240,6 +247,7 @@ class _RefreshJob:
             features=request.features or section.features,
             label=request.label or label,
             labelled=True,
+            weight=weight,
         )
 
     def _inputs_of(self, table: Table, run: RunDirectory) -> Inputs:

@@ -28,7 +28,7 @@ from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.predictors.classifiers import check_classes
+from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
@@ -81,6 +81,8 @@ def evaluation_request(
     """
     n_classes = parts.counts.shape[1]
     check_classes(config.evaluation.classifiers, n_classes)
+    if config.dataset.weighted:
+        refuse_weights(config.evaluation.classifiers)
     for section in config.methods:
         if reason := section.reducer(None)._unevaluable:
             raise InputError(f"{section.label}: {reason}.")

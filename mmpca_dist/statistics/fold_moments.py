@@ -40,7 +40,7 @@ def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> lis
     ]
 
 
-def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by_counts: bool) -> NDArray[np.float64]:
+def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray, *, by_counts: bool) -> NDArray[np.float64]:
     """Return the weights of scatters that are pooled over the classes, by part and class, shape (k, P C).
 
     The first P sum up the scatters of each part. H more, for m-pca0, sum up those of what trains while each of H parts
@@ -51,7 +51,7 @@ def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray[np.int64], *, by
     trains : array of shape (H, P)
         Which parts train.
     counts : array of shape (C, P)
-        Rows of every class in every part.
+        Rows of every class in every part, or sums of their weights.
     by_counts : bool
         Whether m-pca0 needs the sums.
     """

@@ -16,7 +16,6 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.facts import Facts, fact
-from mmpca_dist.tables.times import as_times
 
 MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20
@@ -191,9 +190,21 @@ class Dataset(RowReader, Table):
         """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""
         return None
 
-    def read_times(self, start: int, stop: int) -> NDArray:
-        """Return the labels of rows ``start`` to ``stop`` as times, shape ``(stop - start,)``; see `as_times`."""
-        return as_times(self.read_labels(start, stop), self.uri, start)
+    def read_values(self, start: int, stop: int) -> NDArray:
+        """Return what rows ``start`` to ``stop`` have in the place of labels as it is stored, such as times.
+
+        The shape is ``(stop - start,)``.
+        """
+        return self.read_labels(start, stop)
+
+    @property
+    def values_place(self) -> str:
+        """Where such values are stored, for messages."""
+        return self.uri
+
+    def beside(self, column: Dataset) -> Dataset:
+        """Return a column of the stored table without the rows that this data set leaves out."""
+        return column
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
         """Return the number of the chunk that holds a row, its first row, and the row after its last."""
@@ -227,12 +238,24 @@ class DatasetProxy(Dataset):
     def _rows(self) -> Dataset: ...
 
     @property
+    def stored(self) -> Dataset:
+        return self._rows.stored
+
+    @property
     def in_memory(self) -> bool:
         return self._rows.in_memory
 
     @property
     def named_columns(self) -> bool:
         return self._rows.named_columns
+
+    @property
+    def missing_labels(self) -> MissingLabels | None:
+        return self._rows.missing_labels
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._rows.addresses
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -258,6 +281,16 @@ class DatasetProxy(Dataset):
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         return self._rows.read_weights(start, stop)
 
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return self._rows.read_values(start, stop)
+
+    @property
+    def values_place(self) -> str:
+        return self._rows.values_place
+
+    def beside(self, column: Dataset) -> Dataset:
+        return self._rows.beside(column)
+
     def source_row(self, row: int) -> int:
         return self._rows.source_row(row)
 
@@ -281,6 +314,13 @@ class Relabelled(DatasetProxy):
     @property
     def _rows(self) -> Dataset:
         return self._source
+
+    @property
+    def missing_labels(self) -> MissingLabels | None:
+        return None
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return self.read_labels(start, stop)
 
     def fingerprint(self) -> str:
         return ""

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, MissingLabels, not_finite
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, not_finite
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 
 BLOCK_ROWS = 256
@@ -73,20 +73,12 @@ class MappedRows(DatasetProxy):
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
 
     @property
-    def stored(self) -> Dataset:
-        return self.source.stored
-
-    @property
     def in_memory(self) -> bool:
         return False  # rows are new ones
 
     @property
     def named_columns(self) -> bool:
         return self.source.named_columns and not self.own_columns
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return self.source.missing_labels
 
     @property
     def needs_fit(self) -> bool:
@@ -96,10 +88,6 @@ class MappedRows(DatasetProxy):
     @property
     def _rows(self) -> Dataset:
         return self.source
-
-    @property
-    def addresses(self) -> list[str]:
-        return self.source.addresses
 
     def fingerprint(self) -> str:
         return storage.digest("mapped", self.source.fingerprint(), [stored_form(row_map) for row_map in self.maps])

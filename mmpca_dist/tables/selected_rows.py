@@ -64,6 +64,13 @@ class SelectedRows(DatasetProxy):
         begin, end, places = self._within(start, stop)
         return self._source.read_labels(begin, end)[places]
 
+    def read_values(self, start: int, stop: int) -> NDArray:
+        begin, end, places = self._within(start, stop)
+        return self._source.read_values(begin, end)[places]
+
+    def beside(self, column: Dataset) -> Dataset:
+        return SelectedRows(self._source.beside(column), self._keep)
+
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         begin, end, places = self._within(start, stop)
         weights = self._source.read_weights(begin, end)

@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.dataset import Dataset
 
 SIGN = np.uint64(1 << 63)
 LARGEST = 2**64 - 1
 
 
-def as_times(values: NDArray, where: str, start: int = 0) -> NDArray:
-    """Return the times of rows from ``start``, shape (n,), as integers, doubles or datetime64.
+def read_times(column: Dataset, start: int, stop: int) -> NDArray:
+    """Return the values of rows ``start`` to ``stop`` as times, shape (n,): integers, doubles or datetime64.
 
     Raises InputError for what is missing, not finite, or no time.
     """
+    values, where = column.read_values(start, stop), column.values_place
     kind = values.dtype.kind
     if kind not in "iufM":
         raise InputError(f"The times in {where} have type {values.dtype}; they must be numbers, dates or timestamps.")

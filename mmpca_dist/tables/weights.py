@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
+from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
+
+DOUBLE = 8
+"""Bytes of a weight."""
 
 
 class WeightedRows(DatasetProxy):
-    """The rows of a data set, with weights that are in memory, shape (n,)."""
+    """The rows of a data set, whose weights are the values of a column."""
 
-    def __init__(self, rows: Dataset, weights: NDArray[np.float64]) -> None:
+    def __init__(self, rows: Dataset, column: Dataset, digest: str = "") -> None:
         super().__init__(rows)
-        self._source, self._weights = rows, weights
+        self._source, self._column, self._digest = rows, column, digest
 
     @property
     def _rows(self) -> Dataset:
         return self._source
 
+    @property
+    def addresses(self) -> list[str]:
+        return list(dict.fromkeys([*self._source.addresses, *self._column.addresses]))
+
     def fingerprint(self) -> str:
-        return ""
+        return self._digest and storage.digest("weighted", self._source.fingerprint(), self._digest)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        return self._weights[start:stop]
+        weights, others = column_weights(self._column, start, stop), self._source.read_weights(start, stop)
+        return weights if others is None else weights * others
+
+
+def column_weights(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
+    """Return the values of a column as weights of rows ``start`` to ``stop``; see `as_weights`."""
+    return as_weights(column.read_values(start, stop), stop - start, column.values_place, start)
 
 
 def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray[np.float64]:
@@ -64,9 +82,37 @@ def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray
     return weights
 
 
+@dataclass(frozen=True)
+class _Counting:
+    """Tells which rows have a weight."""
+
+    column: Dataset
+
+    def __call__(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return column_weights(self.column, start, stop) > 0
+
+
 def weighted(rows: Dataset, weights: NDArray[np.float64]) -> Dataset:
     """Return the rows with weights that are in memory, shape (n,), without the rows of weight zero."""
-    both = WeightedRows(rows, weights)
-    if weights.all():
-        return both
-    return SelectedRows(both, lambda start, stop: weights[start:stop] > 0)
+    column = column_in_memory(weights, "sample_weight")
+    both = WeightedRows(rows, column)
+    return both if weights.all() else SelectedRows(both, _Counting(column))
+
+
+def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
+    """Return the rows with a column of weights, without the rows of weight zero.
+
+    The column is read once, and what it holds is part of the fingerprint.
+
+    Raises
+    ------
+    InputError
+        As ``as_weights``, and where all weights are zero.
+    """
+    digest, all_count = hashlib.sha256(), True
+    for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+        weights = column_weights(column, start, stop)
+        digest.update(weights.tobytes())
+        all_count = all_count and bool(weights.all())
+    both = WeightedRows(rows, column, digest.hexdigest())
+    return both if all_count else SelectedRows(both, _Counting(column))

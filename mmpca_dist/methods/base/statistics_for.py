@@ -33,14 +33,16 @@ def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision
     return statistics
 
 
-def refuse_weights(needs: Needs) -> None:
-    """Raise InputError for needs that rows with weights do not meet."""
+def refuse_weights(needs: Needs, who: str = "") -> None:
+    """Raise InputError for needs that rows with weights do not meet; the message begins with ``who`` has them."""
     if needs.medians:
-        raise InputError("Medians, and so m-pca1b, take no weights of rows: choose m-pca1a, or repeat the rows.")
+        raise InputError(f"{who}Medians take no weights of rows: choose m-pca1a, or repeat the rows.")
     if needs.swept:
-        raise InputError("Methods that pass over their rows until they converge take no weights: repeat the rows.")
+        raise InputError(
+            f"{who}Methods that pass over their rows until they converge take no weights: repeat the rows."
+        )
     if any(search.mutual == "once" for search in needs.searches):
-        raise InputError("mutual='once' takes no weights of rows: leave it out, or repeat the rows.")
+        raise InputError(f"{who}mutual='once' takes no weights of rows: leave it out, or repeat the rows.")
 
 
 def class_statistics(

@@ -32,18 +32,24 @@ class _InMemory(Dataset):
     """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
 
     def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
-        self._y = None if y is None else normalize_labels(y, uri)
-        sparse = issparse(X)
-        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=sparse)
+        self._values, sparse = y, issparse(X)
+        check_table(uri, X.shape, X.dtype, None if y is None else len(y), sparse=sparse)
         self._X, dtype = X, value_type(X.dtype) if sparse else X.dtype
         self.facts = Facts(
             uri, X.shape[0], X.shape[1], dtype, has_labels=y is not None, sparse=sparse, kind="memory",
             read_overhead=1.0 if sparse else 0.0,
         )  # fmt: skip
 
+    @functools.cached_property
+    def _y(self) -> NDArray:
+        return normalize_labels(self._values, self.uri)
+
     def read_labels(self, start: int, stop: int) -> NDArray:
-        assert self._y is not None  # noqa: S101  (has_labels says so)
         return self._y[start:stop]
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        assert self._values is not None  # noqa: S101  (has_labels says so)
+        return self._values[start:stop]
 
 
 class ArrayDataset(_InMemory):
@@ -60,7 +66,7 @@ class ArrayDataset(_InMemory):
         return self._X[start:stop]
 
     def fingerprint(self) -> str:
-        return storage.digest("array", digest_of_arrays(self._X, self._y))
+        return storage.digest("array", digest_of_arrays(self._X, self._values))
 
 
 class SparseArray(_InMemory, SparseRows):
@@ -97,7 +103,7 @@ class SparseArray(_InMemory, SparseRows):
         return most_stored(self._X.indptr, n_rows)
 
     def fingerprint(self) -> str:
-        arrays = (self._X.data, self._X.indices, self._X.indptr, self._y)
+        arrays = (self._X.data, self._X.indices, self._X.indptr, self._values)
         return storage.digest("csr", self.n_features, digest_of_arrays(*arrays))
 
 
@@ -119,6 +125,10 @@ class NpzDataset(DatasetProxy):
     @property
     def _rows(self) -> ArrayDataset | SparseArray:
         return _load(self._address, self.features, self._label, self._label_required, self._token)
+
+    @property
+    def stored(self) -> Dataset:
+        return self
 
     @property
     def addresses(self) -> list[str]:

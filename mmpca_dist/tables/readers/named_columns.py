@@ -18,7 +18,6 @@ from mmpca_dist.tables.dataset import Dataset, readable
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
-from mmpca_dist.tables.times import as_times
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256
@@ -80,12 +79,15 @@ class ColumnRows(Dataset):
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        where = f"column {self.label!r} of {self.uri}"
+        where = self.values_place
         return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
 
-    def read_times(self, start: int, stop: int) -> NDArray:
-        times = np.concatenate(list(self._values(start, stop, "times")))
-        return as_times(times, f"column {self.label!r} of {self.uri}", start)
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return np.concatenate(list(self._values(start, stop, "values")))
+
+    @property
+    def values_place(self) -> str:
+        return f"column {self.label!r} of {self.uri}"
 
     def _values(self, start: int, stop: int, what: str) -> Iterator[NDArray]:
         """Yield the label column of some rows piece by piece; ``what`` it holds, for errors."""

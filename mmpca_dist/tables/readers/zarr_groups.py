@@ -26,7 +26,6 @@ from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.zarr_members import member
-from mmpca_dist.tables.times import as_times
 
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
@@ -129,13 +128,16 @@ class ZarrGroupRows(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         return _open_labels(self.table, self.label, self._token).read(start, stop)
 
-    def read_times(self, start: int, stop: int) -> NDArray:
+    def read_values(self, start: int, stop: int) -> NDArray:
         labels = _open_labels(self.table, self.label, self._token)
         if labels.categories is not None or labels.mask is not None:
-            return super().read_times(start, stop)
-        where = f"{labels.uri}/{labels.path}"
-        with readable(f"the times of rows {start} to {stop - 1} of {where}"):
-            return as_times(values_of(labels.array, start, stop), where, start)
+            return self.read_labels(start, stop)
+        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
+            return values_of(labels.array, start, stop)
+
+    @property
+    def values_place(self) -> str:
+        return f"{self.table}/{self.label}"
 
     @property
     def addresses(self) -> list[str]:

@@ -1,0 +1,183 @@
+"""``dataset.weight``: runs, evaluations and refreshes of rows with weights are those of repeated rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from helpers.evaluating import scored
+from helpers.samples import labelled
+
+from mmpca_dist import load_model, load_moments, run
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.jobs.finished_runs import finished, open_run
+from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+
+pytestmark = pytest.mark.usefixtures("no_report")
+METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "pls"]
+
+
+def table(n, d, seed=1):
+    """Return rows, labels, whole weights of which some are 0, and the part of each row."""
+    X, y = labelled(n, d, 3, seed=seed)
+    rng = np.random.default_rng(seed)
+    y[:9] = [0, 1, 2] * 3
+    w, part = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    w[:9], part[:9] = 1, np.repeat([0, 1, 2], 3)
+    return X, y, w, part
+
+
+def write(kind, path, X, y, **beside):
+    """Write rows with columns beside them; return the address."""
+    if kind == "parquet":
+        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(**beside, y=y)
+        frame.to_parquet(f"{path}.parquet", row_group_size=17)
+        return f"{path}.parquet"
+    if kind == "npz":
+        np.savez(f"{path}.npz", X=X, y=y, **beside)
+        return f"{path}.npz"
+    group = zarr.open_group(f"{path}.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(13, X.shape[1]))
+    for name, values in {"y": y, **beside}.items():
+        group.create_array(name, data=values, chunks=(29,))
+    return f"{path}.zarr"
+
+
+def config_of(output, uri, dataset=(), **changes):
+    content = {
+        "dataset": {"uri": str(uri), **dict(dataset)}, "methods": METHODS, "n_components": 2, "precision": "double",
+        "output": str(output),
+    }  # fmt: skip
+    return parse_config({**content, **changes}, "the test")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "zarr", "npz", "file"])
+@pytest.mark.parametrize(("n", "d"), [(120, 5), (30, 45)])
+def test_a_run_has_the_models_of_repeated_rows(kind, n, d, tmp_path):
+    X, y, w, _ = table(n, d)
+    beside, weight = {"n": w / 1.0}, "n"
+    if kind == "file":
+        weight = str(tmp_path / "n.npy")
+        np.save(weight, w)
+        kind, beside = "zarr", {}
+    uri = write(kind, tmp_path / "rows", X, y, **beside)
+    results = run(config_of(tmp_path / "out", uri, {"weight": weight}))
+    run(config_of(tmp_path / "twin", write("zarr", tmp_path / "repeated", np.repeat(X, w, axis=0), np.repeat(y, w))))
+    for method in METHODS:
+        found, expected = (load_model(str(tmp_path / name), method) for name in ("out", "twin"))
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9, err_msg=method)
+    count = results["count"]
+    assert count["n_rows"] == np.count_nonzero(w) and count["counts"] == np.bincount(y[w > 0]).tolist()
+    assert count["weights"] == np.bincount(y, w).tolist()
+    assert count["notes"] == [f"{np.count_nonzero(w == 0)} rows of weight zero are left out."]
+
+
+CLASSIFIERS = [
+    "fisher", "lda", "qda", "naive-bayes", {"name": "svm", "bias": True}, {"name": "logistic", "C": "nested"},
+    {"name": "sklearn.linear_model.RidgeClassifier", "label": "ridge"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
+def test_an_evaluation_has_the_errors_of_repeated_rows(direct, tmp_path, limits):
+    """In given parts, so that copies are on the same side; C is nested by groups, for the same reason."""
+    X, y, w, part = table(120, 5)
+    if not direct:
+        limits.direct_bytes = 0
+    classifiers = CLASSIFIERS if direct else CLASSIFIERS[:5]
+    evaluation = {"splits": "given", "column": "part", "classifiers": classifiers, "margins": direct}
+    if direct:
+        evaluation |= {"splits": "groups", "train": "2/3"}
+    repeated = [np.repeat(values, w, axis=0) for values in (X, y, part)]
+    uris = (
+        write("parquet", tmp_path / "rows", X, y, n=w * 0.5, part=part),
+        write("zarr", tmp_path / "repeated", *repeated[:2], part=repeated[2]),
+    )
+    weighted = config_of(tmp_path / "out", uris[0], {"weight": "n"}, evaluation=evaluation)
+    plain = config_of(tmp_path / "twin", uris[1], evaluation=evaluation)
+    (found, splits, _), (expected, _, _) = scored(weighted), scored(plain)
+    assert splits.counts.sum() == np.count_nonzero(w) * len(splits.counts)
+    for record, twin in zip(found, expected, strict=True):
+        assert [2 * record[name] for name in ("rows", "training", "guessed")] == [
+            twin[name] for name in ("rows", "training", "guessed")
+        ]
+        for line, other in zip(record["errors"], twin["errors"], strict=True):
+            if line["classifier"] not in ("svm", "logistic", "ridge"):  # whose penalties count halves
+                assert {**line, "errors": 2 * line["errors"]} == other
+
+
+def test_weights_that_are_halves_of_rows_halve_penalties(tmp_path):
+    """Of whole weights the fits of rows have the penalties of repeated rows."""
+    X, y, w, part = table(120, 5)
+    evaluation = {"splits": "groups", "column": "part", "train": "2/3", "classifiers": CLASSIFIERS}
+    repeated = [np.repeat(values, w, axis=0) for values in (X, y, part)]
+    uri = write("parquet", tmp_path / "rows", X, y, n=w, part=part)
+    twin = write("zarr", tmp_path / "repeated", *repeated[:2], part=repeated[2])
+    found, _, _ = scored(config_of(tmp_path / "out", uri, {"weight": "n"}, evaluation=evaluation))
+    expected, _, _ = scored(config_of(tmp_path / "twin", twin, evaluation=evaluation))
+    assert [record["errors"] for record in found] == [record["errors"] for record in expected]
+
+
+def test_a_refresh_merges_weighted_rows(tmp_path):
+    X, y, w, _ = table(120, 5)
+    uris = [
+        write("parquet", tmp_path / str(i), X[some], y[some], n=w[some])
+        for i, some in enumerate((slice(70), slice(70, None)))
+    ]
+    methods = ["pca", "m-pca0", "m-pca1a"]
+    run(config_of(tmp_path / "first", uris[0], {"weight": "n"}, methods=methods))
+    manifest = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))
+    moments = load_moments(manifest["folder"])
+    np.testing.assert_allclose(moments.counts, np.bincount(y, w), rtol=1e-15)
+    assert moments.sizes.tolist() == np.bincount(y[w > 0]).tolist()
+    assert finished(open_run(manifest["folder"]), COUNT)["weights"] == np.bincount(y, w).tolist()
+    run(config_of(tmp_path / "twin", write("zarr", tmp_path / "all", X, y, n=w), {"weight": "n"}, methods=methods))
+    for method in methods:
+        found, expected = load_model(manifest["folder"], method), load_model(str(tmp_path / "twin"), method)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+
+
+def test_other_weights_are_another_run(tmp_path):
+    X, y, w, _ = table(60, 4)
+    uri, settings = write("zarr", tmp_path / "rows", X, y), {"weight": str(tmp_path / "n.npy")}
+    np.save(settings["weight"], w)
+    for _ in range(2):
+        run(config_of(tmp_path / "out", uri, settings, methods="pca"))
+    np.save(settings["weight"], w + 1)
+    with pytest.raises(OutputError, match="its input has changed since"):
+        run(config_of(tmp_path / "out", uri, settings, methods="pca"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "changes", "message"),
+    [
+        ({3: -1.0}, {}, "The weight of row 3 in column 'n' of .* is -1.0"),
+        ({70: np.inf}, {}, "The weight of row 70 in .* is inf"),
+        ({}, {"methods": ["m-pca1b", "pca"]}, "m-pca1b: Medians take no weights of rows"),
+        ({}, {"methods": ["bm2pca"]}, "bm2pca: Methods that pass over their rows until they converge take no weights"),
+        ({}, {"dataset": {"weight": "m"}}, r"has no column 'm' \(dataset.weight\)"),
+        ({}, {"dataset": {"weight": "nowhere.npy"}}, "nowhere.npy"),
+        (dict.fromkeys(range(80), 0.0), {}, "No row of .* is left: all have weight zero"),
+    ],
+    ids=["negative", "infinite", "medians", "sweeps", "column", "file", "zero"],
+)
+def test_what_takes_no_weights_or_is_none_is_refused(bad, changes, message, tmp_path):
+    X, y, w, _ = table(80, 4)
+    w = w.astype(float)
+    w[list(bad)] = list(bad.values())
+    uri = write("parquet", tmp_path / "rows", X, y, n=w)
+    changes = {**changes, "dataset": {"uri": uri, "weight": "n", **changes.get("dataset", {})}}
+    with pytest.raises(InputError, match=message):
+        run(config_of(tmp_path / "out", uri, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_classifier_without_weights_is_refused_before_any_work(tmp_path):
+    X, y, w, part = table(80, 4)
+    uri = write("parquet", tmp_path / "rows", X, y, n=w, part=part)
+    for name in ("sklearn.neighbors.KNeighborsClassifier", "incremental", "dask-logistic"):
+        evaluation = {"splits": "given", "column": "part", "classifiers": name}
+        with pytest.raises(InputError, match="takes no weights of rows: choose another classifier"):
+            scored(config_of(tmp_path / "out", uri, {"weight": "n"}, evaluation=evaluation))
