@@ -64,6 +64,13 @@ class RunConfig(Section):
     precision: Literal["single", "double"] = setting(
         "single", example="double", description="Precision of products of rows. Class moments add them up in double"
     )
+    class_weight: Literal["balanced"] | dict[str | int | bool, float] | None = setting(
+        None,
+        values="balanced, or weights by label",
+        example={"rare": 4},
+        description="How much classes count: balanced makes all count alike; those that are not named count once, and "
+        "those of weight 0 are left out. Errors of evaluations are of all rows",
+    )
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -105,7 +112,13 @@ class RunConfig(Section):
 
     def reducer(self, label: str, n_components: int | None) -> MomentReducer:
         """Return the estimator of a method."""
-        return self.method(label).reducer(n_components, standardize=self.standardize, precision=self.precision)
+        return self.method(label).reducer(n_components, **self.shared)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The parameters of estimators that all methods share."""
+        by_class = {} if self.class_weight is None else {"class_weight": self.class_weight}
+        return {"standardize": self.standardize, "precision": self.precision, **by_class}
 
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""

@@ -19,6 +19,7 @@ from mmpca_dist.methods.base.statistics_for import class_statistics, with_neares
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -68,7 +69,8 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     train, test = splits.trains(held_out)[parts], parts == held_out
     statistics = _statistics(rows.some(train), request, meter)
     reductions = fit_reductions(statistics, request, meter)
-    if statistics.moments.pooled:  # in few columns the scatter of each class may fit
+    # In few columns the scatter of each class may fit, and classifiers weigh classes by their rows.
+    if statistics.moments.pooled or request.class_weight is not None:
         reductions = reductions.without_moments()
     meter.turn(ERRORS)
     part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups, rows.weights)
@@ -76,7 +78,8 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
         if request.margins:
-            margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, statistics)
+            own = statistics if request.class_weight is None else None
+            margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, own)
             notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
     return split_record(
         splits, index, number, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes
@@ -86,7 +89,12 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
 def _statistics(rows: Rows, request: EvaluationRequest, meter: Meter) -> Statistics:
     """Return the statistics of the rows that train."""
     needs, solver = request.needs, request.solver
-    statistics = class_statistics(rows, needs, solver, precision=request.precision, standardize=request.standardize)
+    statistics = class_statistics(
+        rows, needs, solver, precision=request.precision, standardize=request.standardize,
+        class_weight=request.class_weight,
+    )  # fmt: skip
+    if needs.searches:
+        rows = weighted_by_class(rows, request.class_weight)
     for search in needs.searches:
         with meter.charging(meter.owner_of(search)):
             statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)

@@ -107,7 +107,9 @@ def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, m
     meter.turn(MOMENTS)  # whatever passes came last
     for moments, medians in by_part.training():
         by_class = by_pairing(medians, needs.medians)
-        yield tall_statistics(moments, by_class, precision=precision, standardize=request.standardize)
+        yield tall_statistics(
+            moments, by_class, precision=precision, standardize=request.standardize, class_weight=request.class_weight
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class _Trained:
         dtype = np.float32 if request.precision == "single" else np.float64
         head = make_head(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
-            before = rules_before(statistics, classifiers) if request.margins else {}
+            before = rules_before(statistics.unweighted, classifiers) if request.margins else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
 

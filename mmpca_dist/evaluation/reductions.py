@@ -117,7 +117,9 @@ def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Me
             for size, reducer in _sizes(partial(request.reducer, method), statistics, request.sizes):
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
-                moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
+                moments = (
+                    partial(_reduced_moments, statistics.unweighted, reducer) if exact and offset is None else None
+                )
                 own, converged, at_edge = _own_rule(reducer), not reducer._unconverged(), bool(reducer._edges())
                 items.append(Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))

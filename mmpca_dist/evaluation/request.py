@@ -14,6 +14,7 @@ from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.fits import FittedRows, choose_C, fit_rows
+from mmpca_dist.statistics.class_weights import ClassWeight
 
 
 class EvaluatedMethod(Protocol):
@@ -101,11 +102,13 @@ class EvaluationRequest:
     """Blocks of components of all methods, one for most."""
     precision: str = "single"
     standardize: bool = False
+    class_weight: ClassWeight = None
     solver: SolverOptions = field(default_factory=SolverOptions)
 
     def reducer(self, method: EvaluatedMethod, n_components: int) -> MomentReducer:
         """Return the estimator of a method."""
-        return method.reducer(n_components, standardize=self.standardize, precision=self.precision)
+        by_class = {} if self.class_weight is None else {"class_weight": self.class_weight}
+        return method.reducer(n_components, standardize=self.standardize, precision=self.precision, **by_class)
 
     @property
     def n_classes(self) -> int:

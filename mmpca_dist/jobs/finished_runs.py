@@ -30,6 +30,7 @@ from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arr
 from mmpca_dist.jobs.stored_maps import load_fits
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import StoredRowMaps
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.stores import storage
@@ -94,7 +95,7 @@ def classes_of(count: CountRecord) -> NDArray:
     return np.asarray(count["classes"], dtype=count["class_type"])
 
 
-def statistics_of(run: RunDirectory, standardize: bool = False) -> Statistics:
+def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: ClassWeight = None) -> Statistics:
     """Return the statistics that a run keeps of its rows, in their own units unless standardised.
 
     Raises InputError where there is no run, or it has none yet; DamageError where they are damaged.
@@ -105,6 +106,7 @@ def statistics_of(run: RunDirectory, standardize: bool = False) -> Statistics:
         classes_of(finished(run, COUNT)),
         precision=config.precision,
         standardize=standardize,
+        class_weight=class_weight,
         pairings=config.needs().medians,
         objects=objects_in(record, STATISTICS),
     )

@@ -86,9 +86,9 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
         rows = checked(uri, opened, section.drop)
+        for method in config.methods if section.weighted or config.class_weight is not None else []:
+            refuse_weights(method.needs, f"{method.label}: ")
         if section.weight is not None:
-            for method in config.methods:
-                refuse_weights(method.needs, f"{method.label}: ")
             rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
         dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
 from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import (
     ColumnStatistics,
     ColumnSums,
@@ -136,6 +137,7 @@ def load_statistics(
     *,
     precision: str,
     standardize: bool,
+    class_weight: ClassWeight = None,
     pairings: Sequence[str] = (),
     objects: Objects | None = None,
 ) -> Statistics:
@@ -147,7 +149,7 @@ def load_statistics(
         if "basis" in arrays:
             return _in_basis(arrays, classes, precision, pairings)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)
-    return tall_statistics(moments, medians, precision=precision, standardize=standardize)
+    return tall_statistics(moments, medians, precision=precision, standardize=standardize, class_weight=class_weight)
 
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:

@@ -11,6 +11,7 @@ from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 
@@ -63,11 +64,12 @@ class FisherDiscriminant(BlockReducer):
     def __init__(
         self, n_components: int | None = None, *, shrinkage: float = 1e-3,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, standardize=standardize, center=center, precision=precision, solver=solver,
-            oversampling=oversampling, passes=passes, tolerance=tolerance,
+            class_weight=class_weight, oversampling=oversampling, passes=passes, tolerance=tolerance,
         )  # fmt: skip
         self.shrinkage = shrinkage
 

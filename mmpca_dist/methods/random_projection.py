@@ -13,6 +13,7 @@ from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
 
@@ -61,8 +62,16 @@ class RandomProjection(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *, seed: int = 0,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        super().__init__(
+            n_components,
+            standardize=standardize,
+            center=center,
+            precision=precision,
+            solver=solver,
+            class_weight=class_weight,
+        )
         self.seed = seed
 
     @property

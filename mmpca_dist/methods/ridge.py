@@ -14,6 +14,7 @@ from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import class_regression
 
@@ -69,8 +70,16 @@ class RidgeDirections(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *, alpha: float = 1.0,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        super().__init__(
+            n_components,
+            standardize=standardize,
+            center=center,
+            precision=precision,
+            solver=solver,
+            class_weight=class_weight,
+        )
         self.alpha = alpha
 
     def _needs(self) -> Needs:

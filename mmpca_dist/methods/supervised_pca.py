@@ -12,6 +12,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, class_limit
 from mmpca_dist.methods.base.target_reducer import NOTHING_SHARED, TargetReducer
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.target_scatter import CrossMoments
@@ -73,9 +74,11 @@ class SupervisedPCA(TargetReducer):
     def __init__(
         self, n_components: int | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver
+            n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight,
         )  # fmt: skip
         self.kernel = kernel
 

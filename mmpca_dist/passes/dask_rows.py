@@ -185,12 +185,14 @@ def _run_on_blocks(
     y = _joined(labels)
     X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
     blocks = _SparseBlocks if issparse(X) else _Blocks
-    return run_span(lambda unit: replace(task, dataset=blocks(X, y, edges))(unit), span)
+    return run_span(lambda unit: replace(task, dataset=task.dataset.over(blocks(X, y, edges)))(unit), span)
 
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
     y = _joined(labels)
-    return run_span(lambda span_rows: replace(task, dataset=_StoredRows(reader, y, span_rows.start))(span_rows), span)
+    return run_span(
+        lambda unit: replace(task, dataset=task.dataset.over(_StoredRows(reader, y, unit.start)))(unit), span
+    )
 
 
 def _block_edges(X: da.Array) -> NDArray[np.int64]:

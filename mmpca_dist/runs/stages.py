@@ -40,6 +40,7 @@ from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.choice_stage import CHOOSE, choice_request
 from mmpca_dist.runs.projection import PROJECT
+from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
 
@@ -52,7 +53,14 @@ def _reduce(job: Job) -> ReduceRecord:
     needs, standardize = config.needs(job.largest), config.standardize and not kept_raw
     with measured(job) as peak:
         rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
-        statistics = class_statistics(rows, needs, solver, precision=config.precision, standardize=standardize)
+        statistics = class_statistics(
+            rows,
+            needs,
+            solver,
+            precision=config.precision,
+            standardize=standardize,
+            class_weight=None if kept_raw else config.class_weight,
+        )
     save_statistics(job.run.path(STATISTICS), statistics)
     return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}
 
@@ -72,7 +80,8 @@ def _serve(need: RunNeed, job: Job) -> PassesRecord:
     with measured(job) as peak, tables as scratch:
         rows = job.rows(stage, passes)
         if isinstance(need.need, Search):
-            statistics, solver = statistics_of(job.run, job.config.standardize), job.config.solver.options()
+            statistics, solver = _of_classes(job), job.config.solver.options()
+            rows = weighted_by_class(rows, job.config.class_weight)
             statistics = with_nearest_pairs(statistics, rows, need.need, job.largest, solver, tables=scratch)
             result: Any = statistics.pairs[need.need]
             proved = {"certificate": result.certificate, "in_memory": in_memory}
@@ -93,7 +102,11 @@ def _statistics(job: Job, before: int | None = None) -> Statistics:
         for need in run_needs(config, SWEEP)
         if before is None or need.number < before
     }
-    return replace(statistics_of(job.run, config.standardize), pairs=pairs, fits=fits)
+    return replace(_of_classes(job), pairs=pairs, fits=fits)
+
+
+def _of_classes(job: Job) -> Statistics:
+    return statistics_of(job.run, job.config.standardize, job.config.class_weight)
 
 
 def _solve(job: Job) -> SolveRecord:

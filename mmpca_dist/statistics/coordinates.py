@@ -11,7 +11,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -23,6 +23,7 @@ from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -84,6 +85,11 @@ class _WorkingStatistics(ABC):
         return self.moments.trace(np.ones(len(self.moments.counts)))
 
     @property
+    def unweighted(self) -> Self:
+        """The same without weights of classes; where these are in the moments, as they are."""
+        return self
+
+    @property
     def n_features(self) -> int:
         return len(self.mean)
 
@@ -127,12 +133,22 @@ class ColumnStatistics(_WorkingStatistics):
     ----------
     raw : ClassMoments
         Moments of the rows in their own units.
+    kept : ClassMoments
+        The same without weights of classes.
     """
 
     raw: ClassMoments
+    kept: ClassMoments
     basis: ClassVar[None] = None
     approximation: ClassVar[None] = None
     knows_columns: ClassVar[bool] = True
+
+    @property
+    def unweighted(self) -> Self:
+        if self.kept is self.raw:
+            return self
+        moments = self.kept if self.scale is None else self.kept.scaled(1 / self.scale)
+        return replace(self, moments=moments, raw=self.kept)
 
     @property
     def fixed(self) -> str | None:
@@ -287,13 +303,17 @@ def tall_statistics(
     *,
     precision: str,
     standardize: bool = False,
+    class_weight: ClassWeight = None,
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
+    kept = moments
+    if class_weight is not None:
+        moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     mean, medians = moments.mean, medians or {}
     refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.total, precision)
     if not standardize:
         return ColumnStatistics(
-            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments
+            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments, kept=kept
         )
     offsets = moments.deviations
     variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
@@ -305,6 +325,7 @@ def tall_statistics(
         scale=scale,
         precision=precision,
         raw=moments,
+        kept=kept,
     )
 
 

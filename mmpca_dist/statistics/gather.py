@@ -17,6 +17,7 @@ from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics.class_weights import ClassWeight, class_factors, weighted_by_class
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
@@ -117,12 +118,16 @@ def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeig
 
 
 def weights_of(
-    census: Census, n_features: int, weightings: Collection[ClassWeighting] = ()
+    census: Census,
+    n_features: int,
+    weightings: Collection[ClassWeighting] = (),
+    class_weight: ClassWeight = None,
 ) -> NDArray[np.float64] | None:
     """Return the class weights of the sums that are kept, shape (k, C); None where every class keeps its scatter."""
     if not use_pooled(len(census.classes), n_features):
         return None
-    return pooled_weights(census.counts, by_counts=ClassWeighting.OTHERS in weightings)
+    factors = class_factors(class_weight, census.classes, census.counts)
+    return factors * pooled_weights(census.counts * factors, by_counts=ClassWeighting.OTHERS in weightings)
 
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
@@ -141,6 +146,7 @@ def gather_statistics(
     standardize: bool = False,
     columns: bool = False,
     weightings: Collection[ClassWeighting] = (),
+    class_weight: ClassWeight = None,
 ) -> Statistics:
     """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
@@ -152,9 +158,13 @@ def gather_statistics(
         Whether means and variances of single columns are needed.
     weightings : collection of ClassWeighting
         Weighted sums of class scatters that are needed in addition to that of equal weights.
+    class_weight : optional
+        Weights of classes.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
+        rows = weighted_by_class(rows, class_weight)
+        dataset, census = rows.dataset, rows.census
         X, labels, row_weights = _rows_in_memory(rows)
         codes = encode(labels, census.classes, dataset.uri)
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
@@ -167,9 +177,11 @@ def gather_statistics(
         rows,
         precision=precision,
         medians_of=median_sets(len(census.classes), *pairings),
-        weights=weights_of(census, dataset.n_features, weightings),
+        weights=weights_of(census, dataset.n_features, weightings, class_weight),
     )
-    return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
+    return tall_statistics(
+        moments, by_pairing(medians, pairings), precision=precision, standardize=standardize, class_weight=class_weight
+    )
 
 
 def _rows_in_memory(

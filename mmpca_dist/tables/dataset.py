@@ -100,6 +100,10 @@ class Table:
         """The rows whose labels are not stored, but read as fill values."""
         return None
 
+    def over(self, rows: Dataset) -> Dataset:
+        """Return the table of other rows: those that a task holds of a Dask array."""
+        return rows
+
     def fingerprint(self) -> str:
         """Identify the content without reading rows: metadata, object names, sizes, etags or times.
 

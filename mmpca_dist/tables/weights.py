@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
+from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
 
@@ -82,21 +83,50 @@ def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray
     return weights
 
 
+class ClassWeighted(DatasetProxy):
+    """The rows of a data set, whose weights are multiplied by the factors of their classes."""
+
+    def __init__(self, rows: Dataset, classes: NDArray, factors: NDArray[np.float64]) -> None:
+        super().__init__(rows)
+        self._source, self._classes, self._factors = rows, classes, factors
+
+    @property
+    def _rows(self) -> Dataset:
+        return self._source
+
+    def fingerprint(self) -> str:
+        return ""
+
+    def over(self, rows: Dataset) -> Dataset:
+        return ClassWeighted(self._source.over(rows), self._classes, self._factors)
+
+    def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
+        codes = encode(self.read_labels(start, stop), self._classes, self.uri)
+        weights = self._source.read_weights(start, stop)
+        return self._factors[codes] if weights is None else self._factors[codes] * weights
+
+
 @dataclass(frozen=True)
 class _Counting:
     """Tells which rows have a weight."""
 
-    column: Dataset
+    rows: Dataset
 
     def __call__(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return column_weights(self.column, start, stop) > 0
+        weights = self.rows.read_weights(start, stop)
+        assert weights is not None  # noqa: S101  (they are asked for of rows that have some)
+        return weights > 0
+
+
+def without_zeros(rows: Dataset) -> Dataset:
+    """Return rows that have weights without those of weight zero."""
+    return SelectedRows(rows, _Counting(rows))
 
 
 def weighted(rows: Dataset, weights: NDArray[np.float64]) -> Dataset:
     """Return the rows with weights that are in memory, shape (n,), without the rows of weight zero."""
-    column = column_in_memory(weights, "sample_weight")
-    both = WeightedRows(rows, column)
-    return both if weights.all() else SelectedRows(both, _Counting(column))
+    both = WeightedRows(rows, column_in_memory(weights, "sample_weight"))
+    return both if weights.all() else without_zeros(both)
 
 
 def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
@@ -115,4 +145,4 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
         digest.update(weights.tobytes())
         all_count = all_count and bool(weights.all())
     both = WeightedRows(rows, column, digest.hexdigest())
-    return both if all_count else SelectedRows(both, _Counting(column))
+    return both if all_count else without_zeros(both)

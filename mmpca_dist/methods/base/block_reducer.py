@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.statistics.class_weights import ClassWeight
 
 
 class BlockReducer(MomentReducer):
@@ -12,9 +13,17 @@ class BlockReducer(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        super().__init__(
+            n_components,
+            standardize=standardize,
+            center=center,
+            precision=precision,
+            solver=solver,
+            class_weight=class_weight,
+        )
         self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
 
     def _solver_options(self) -> SolverOptions:

@@ -26,6 +26,7 @@ from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
@@ -71,9 +72,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def __init__(
         self, n_components: int | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
     ) -> None:  # fmt: skip
         self.n_components, self.standardize, self.center = n_components, standardize, center
-        self.precision, self.solver = precision, solver
+        self.precision, self.solver, self.class_weight = precision, solver, class_weight
 
     def _needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
@@ -232,7 +234,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
     ) -> Self:
         self._check_parameters()
-        statistics = tall_statistics(moments, medians, precision=self.precision, standardize=self.standardize)
+        statistics = tall_statistics(
+            moments, medians, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
+        )
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = statistics.n_features
         return self.fit_statistics(statistics, at_most)
@@ -252,7 +256,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self._unmergeable or statistics.fixed
         if self._kept is None and isinstance(statistics, ColumnStatistics):
-            self._kept = statistics.raw
+            self._kept = statistics.kept
         return self
 
     def _classes_among(self, labels: NDArray) -> NDArray:
@@ -343,7 +347,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
         needs, solver = replace(self._needs_of_rows(), n_components=self._count(rows)), self._solver_options()
-        return statistics_for(rows, needs, solver, precision=self.precision, standardize=self.standardize)
+        return statistics_for(
+            rows, needs, solver, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
+        )
 
     def _count(self, rows: Rows) -> int | None:
         """Return how many components to look for; None for all."""

@@ -17,15 +17,28 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
+from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
 
 
-def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool) -> Statistics:
+def statistics_for(
+    rows: Rows,
+    needs: Needs,
+    solver: SolverOptions,
+    *,
+    precision: str,
+    standardize: bool,
+    class_weight: ClassWeight = None,
+) -> Statistics:
     """Return what methods need of the rows, by the solver that fits their shape."""
-    if rows.census.totals is not None:
+    if rows.census.totals is not None or class_weight is not None:
         refuse_weights(needs)
-    statistics = class_statistics(rows, needs, solver, precision=precision, standardize=standardize)
+    statistics = class_statistics(
+        rows, needs, solver, precision=precision, standardize=standardize, class_weight=class_weight
+    )
+    if needs.searches:
+        rows = weighted_by_class(rows, class_weight)
     for search in needs.searches:
         statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
     for need in needs.swept:
@@ -46,12 +59,18 @@ def refuse_weights(needs: Needs, who: str = "") -> None:
 
 
 def class_statistics(
-    rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool
+    rows: Rows,
+    needs: Needs,
+    solver: SolverOptions,
+    *,
+    precision: str,
+    standardize: bool,
+    class_weight: ClassWeight = None,
 ) -> Statistics:
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
     if choice.in_passes:
-        options = replace(solver, kind=choice.kind)
+        rows, options = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind)
         return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
     return gather_statistics(
         rows,
@@ -60,6 +79,7 @@ def class_statistics(
         standardize=standardize,
         columns=needs.columns,
         weightings=needs.scatters,
+        class_weight=class_weight,
     )
 
 

@@ -11,6 +11,7 @@ from mmpca_dist.methods.base.parameters import check_choice
 from mmpca_dist.methods.base.reducer import Mergeable, MomentReducer
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.target_scatter import CrossMoments, cross_moments
 from mmpca_dist.tables.dataset import Dataset
@@ -89,8 +90,16 @@ class TargetReducer(TakesTargets):
     def __init__(
         self, n_components: int | None = None, *, target: str = "classes",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        super().__init__(
+            n_components,
+            standardize=standardize,
+            center=center,
+            precision=precision,
+            solver=solver,
+            class_weight=class_weight,
+        )
         self.target = target
 
     @abstractmethod

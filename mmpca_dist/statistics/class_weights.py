@@ -1,0 +1,64 @@
+"""Weights of classes: factors on the weights of their rows, from moments where these suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.weights import ClassWeighted, without_zeros
+
+ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
+"""Classes count alike, or by label as given (others once); None: by their rows."""
+
+
+def class_factors(class_weight: ClassWeight, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the factor of each class, shape (C,); balanced ones leave the sum of all weights as it is.
+
+    Raises
+    ------
+    InputError
+        For labels that are none of the classes, factors that are not numbers of at least 0, and fewer than two classes
+        that count.
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError(f"class_weight={class_weight!r} must be 'balanced', or weights by label.")
+        return counts.sum() / (np.count_nonzero(counts) * np.where(counts > 0, counts, np.inf))
+    names, given = [str(label) for label in classes], {str(label): value for label, value in class_weight.items()}
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise InputError(
+            f"class_weight names the class {unknown!r}; there are {some_names(names)}.{did_you_mean(unknown, names)}"
+        )
+    factors = np.asarray([given.get(name, 1.0) for name in names], np.float64)
+    if not (np.isfinite(factors) & (factors >= 0)).all():
+        raise InputError(f"class_weight is {dict(class_weight)}; its weights must be 0 or positive numbers.")
+    if np.count_nonzero(factors * counts) < 2:
+        raise InputError("class_weight leaves fewer than two classes that count.")
+    return factors
+
+
+def weighted_by_class(rows: Rows, class_weight: ClassWeight) -> Rows:
+    """Return rows whose weights are multiplied by the factors of their classes; classes of weight 0 are left out."""
+    if class_weight is None:
+        return rows
+    census = rows.census
+    factors = class_factors(class_weight, census.classes, census.counts)
+    dataset = ClassWeighted(rows.dataset, census.classes, factors)
+    if factors.all():
+        return replace(rows, dataset=dataset, census=replace(census, totals=census.counts * factors))
+    if not isinstance(rows.dataset, Dataset):
+        raise InputError("class_weight is 0 of some classes of a Dask array: leave the rows of these classes out.")
+    selected = without_zeros(dataset)
+    spans = make_spans(selected)
+    return replace(rows, dataset=selected, spans=spans, census=take_census(selected, spans, rows))

@@ -1,0 +1,179 @@
+"""``class_weight``: classes count as often as repeated rows would, from stored moments where these suffice."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse
+from helpers.evaluating import scored
+from helpers.samples import labelled, largest_angle
+from helpers.table_files import write_zarr
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.utils import compute_sample_weight
+
+from mmpca_dist import (
+    LOL,
+    PLS,
+    FisherDiscriminant,
+    MarginPCA,
+    RidgeDirections,
+    SupervisedPCA,
+    load_model,
+    open_dataset,
+    run,
+)
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+
+METHODS = {
+    **{variant: lambda variant=variant: MarginPCA(2, variant=variant) for variant in ("pca", "m-pca0", "m-pca1a")},
+    "m-pca2": lambda: MarginPCA(2, variant="m-pca2"),
+    "fisher": lambda: FisherDiscriminant(),
+    "hsic": lambda: SupervisedPCA(),
+    "lol": lambda: LOL(3),
+    "pls": lambda: PLS(2),
+    "ridge": lambda: RidgeDirections(),
+}
+NAMES = np.asarray(["a", "b", "c"])
+TIMES = {"a": 1, "b": 3, "c": 2}
+
+
+def rows(n, d, seed=1):
+    """Return rows of three classes, of 6 : 3 : 2 rows where n is a multiple of 11, and their labels."""
+    X, _ = labelled(n, d, 3, seed=seed)
+    y = np.repeat([0, 1, 2], [6 * n // 11, 3 * n // 11, 2 * n // 11])
+    X[y == 2] += 2
+    order = np.random.default_rng(seed).permutation(n)
+    return X[order], NAMES[y[order]]
+
+
+def in_every_form(X, y, path):
+    write_zarr(path / "rows.zarr", X, y, chunks=(5, X.shape[1]))
+    yield X, y
+    yield scipy.sparse.csr_array(X), y
+    yield da.from_array(X, (7, 3)), da.from_array(y, 5)
+    yield open_dataset(str(path / "rows.zarr")), None
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(("n", "d"), [(88, 6), (22, 40)])
+def test_weights_are_repeated_rows(n, d, method, tmp_path):
+    X, y = rows(n, d)
+    for standardize in (False, True):
+        for class_weight in (TIMES, {"a": 0}, "balanced"):
+            settings = {"precision": "double", "standardize": standardize}
+            twin = METHODS[method]().set_params(**settings)
+            if class_weight == "balanced":
+                twin.fit(X, y, sample_weight=compute_sample_weight("balanced", y))
+            else:
+                w = np.asarray([class_weight.get(label, 1) for label in y])
+                twin.fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+            for number, (given, labels) in enumerate(in_every_form(X, y, tmp_path)):
+                reducer = METHODS[method]().set_params(**settings, class_weight=class_weight)
+                if class_weight == {"a": 0} and number == 2 and (n < d or method == "m-pca2"):
+                    with pytest.raises(InputError, match="leave the rows of these classes out"):
+                        reducer.fit(given, labels)
+                    continue
+                found = reducer.fit(given, labels)
+                assert found.components_.shape == twin.components_.shape
+                assert largest_angle(found.components_, twin.components_.T) < 1e-7
+                # Of classes that count alike, rounding decides which mean lol takes first.
+                np.testing.assert_allclose(np.sort(found.eigenvalues_), np.sort(twin.eigenvalues_), rtol=1e-9)
+
+
+def test_moments_are_kept_without_weights_and_weighed_anew():
+    X, y = rows(88, 5)
+    once = MarginPCA(2, class_weight="balanced", precision="double").fit(X, y)
+    twice = MarginPCA(2, class_weight="balanced", precision="double").fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    assert once.moments_.counts.tolist() == [48, 24, 16]
+    np.testing.assert_allclose(twice.components_, once.components_, atol=1e-12)
+    again = MarginPCA.from_moments(once.moments_, "m-pca0", 2, class_weight={"b": 2}, precision="double")
+    w = np.where(y == "b", 2, 1)
+    np.testing.assert_allclose(
+        again.components_, MarginPCA(2, precision="double").fit(X, y, sample_weight=w).components_, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["krylov", "pooled"])
+def test_solvers_in_passes_and_pooled_scatters(kind, monkeypatch):
+    X, y = rows(220, 30)
+    w = np.asarray([TIMES[label] for label in y])
+    settings = {"solver": "krylov", "passes": 12, "tolerance": 0} if kind == "krylov" else {}
+    if kind == "pooled":
+        monkeypatch.setattr(LIMITS, "pooled_bytes", 1)
+    for variant in ("pca", "m-pca0", "m-pca1a"):
+        reducer = MarginPCA(2, variant=variant, precision="double", **settings)
+        expected = MarginPCA(2, variant=variant, precision="double").fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+        for given in (X, da.from_array(X, (50, -1)), scipy.sparse.csr_array(X)):
+            found = reducer.set_params(class_weight=TIMES).fit(given, y)
+            assert largest_angle(found.components_, expected.components_.T) < 1e-6, variant
+
+
+def config_of(output, uri, **changes):
+    content = {"dataset": {"uri": str(uri)}, "methods": ["pca", "m-pca0", "m-pca2"], "n_components": 2}
+    return parse_config({**content, "precision": "double", "output": str(output), **changes}, "the test")
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("shape", [(88, 5), (22, 30)])
+def test_runs_and_refreshes(shape, tmp_path):
+    X, y = rows(*shape)
+    np.savez(tmp_path / "all.npz", X=X, y=y)
+    results = run(config_of(tmp_path / "out", tmp_path / "all.npz", class_weight="balanced"))
+    assert results["count"]["counts"] == np.unique(y, return_counts=True)[1].tolist()
+    for method in ("pca", "m-pca0", "m-pca2"):
+        expected = MarginPCA(2, variant=method, precision="double", class_weight="balanced").fit(X, y)
+        np.testing.assert_allclose(
+            load_model(str(tmp_path / "out"), method).components_, expected.components_, atol=1e-9
+        )
+    if len(X) < X.shape[1]:
+        return
+    np.savez(tmp_path / "one.npz", X=X[:50], y=y[:50])
+    np.savez(tmp_path / "two.npz", X=X[50:], y=y[50:])
+    run(config_of(tmp_path / "first", tmp_path / "one.npz", class_weight="balanced"))
+    config = RefreshConfig(run=str(tmp_path / "first"), new=str(tmp_path / "two.npz"), output=str(tmp_path / "live"))
+    found = load_model(refresh(config)["folder"], "m-pca0")
+    np.testing.assert_allclose(found.components_, load_model(str(tmp_path / "out"), "m-pca0").components_, atol=1e-9)
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_evaluations_weigh_reductions_and_no_errors(direct, standardize, tmp_path, limits):
+    X, y = rows(220, 5)
+    np.savez(tmp_path / "all.npz", X=X, y=y)
+    if not direct:
+        limits.direct_bytes = 0
+    evaluation = {"classifiers": ["lda", "qda", "svm"], "margins": True}
+    settings = {"methods": ["m-pca0"], "evaluation": evaluation, "standardize": standardize}
+    records, splits, _ = scored(config_of(tmp_path / "out", tmp_path / "all.npz", class_weight=TIMES, **settings))
+    parts = splits.codes(0, len(X), y)[0]
+    for part, record in enumerate(records):
+        train, w = parts != part, np.asarray([TIMES[label] for label in y])
+        reducer = MarginPCA(2, precision="double", standardize=standardize).fit(
+            X[train], y[train], sample_weight=w[train]
+        )
+        for line, model in zip(
+            record["errors"], (LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis()), strict=False
+        ):
+            model.fit(reducer.transform(X[train]), y[train])
+            assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(X[~train])) != y[~train])
+        assert record["rows"] == np.count_nonzero(~train)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ("even", "must be 'balanced', or weights by label"),
+        ({"d": 1}, "class_weight names the class 'd'; there are"),
+        ({"a": -1}, "its weights must be 0 or positive numbers"),
+        ({"a": 0, "b": 0}, "leaves fewer than two classes"),
+    ],
+)
+def test_refused(class_weight, message):
+    X, y = rows(88, 5)
+    with pytest.raises(InputError, match=message):
+        MarginPCA(2, class_weight=class_weight).fit(X, y)
+    with pytest.raises(InputError, match="Medians take no weights of rows"):
+        MarginPCA(2, variant="m-pca1b", class_weight="balanced").fit(X, y)
