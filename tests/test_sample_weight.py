@@ -126,7 +126,7 @@ def test_squared_losses_take_weights_and_sweeps_refuse_them():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"variant": "m-pca1b"}, "m-pca1b, take no weights of rows"),
+        ({"variant": "m-pca1b"}, "Medians take no weights of rows"),
         ({"variant": "m-pca2", "mutual": "once"}, "mutual='once' takes no weights"),
     ],
 )

@@ -181,3 +181,23 @@ def test_a_classifier_without_weights_is_refused_before_any_work(tmp_path):
         evaluation = {"splits": "given", "column": "part", "classifiers": name}
         with pytest.raises(InputError, match="takes no weights of rows: choose another classifier"):
             scored(config_of(tmp_path / "out", uri, {"weight": "n"}, evaluation=evaluation))
+
+
+@pytest.mark.parametrize("weight", [None, "n"])
+def test_batches_that_count_alike(weight, tmp_path):
+    """A batch counts as often as all rows together over the number of batches, whatever the weights of its rows."""
+    X, y, w, part = table(120, 5)
+    names = np.asarray(["east", "north", "west"])[np.where(part == 1, 1, part * (np.arange(120) < 40))]
+    w = w if weight else np.ones_like(w)
+    uri = write("parquet", tmp_path / "rows", X, y, n=w, site=names)
+    results = run(config_of(tmp_path / "out", uri, {"weight": weight, "balance": "site", "drop": ["n"] * (not weight)}))
+    totals = {name: w[names == name].sum() for name in names}
+    balanced = w * [w.sum() / (3 * totals[name]) for name in names]
+    np.testing.assert_allclose(results["count"]["weights"], np.bincount(y, balanced), rtol=1e-12)
+    for method in METHODS:
+        config = config_of(tmp_path / "out", uri)
+        expected = config.reducer(method, 2).fit(X, y, sample_weight=balanced)
+        found = load_model(str(tmp_path / "out"), method)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+    with pytest.raises(InputError, match="lets the names in 'site' count alike"):
+        refresh(RefreshConfig(run=str(tmp_path / "out"), new=uri, output=str(tmp_path / "live")))

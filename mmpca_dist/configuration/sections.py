@@ -81,6 +81,12 @@ class DatasetConfig(Section):
         description="The array, column or .npy file that says how often each row counts: a row of weight 2 is that row "
         "twice, one of weight 0 is left out first. It is no feature",
     )
+    balance: str | None = setting(
+        None,
+        example="batch",
+        description="A column of names, such as batches, that are to count alike: rows get weights, over those of "
+        "weight. It is no feature",
+    )
     missing_chunks: Literal["refuse", "fill"] | None = setting(
         None,
         example="fill",
@@ -104,7 +110,7 @@ class DatasetConfig(Section):
     @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
-        return self.weight is not None
+        return self.weight is not None or self.balance is not None
 
     @property
     def row_maps(self) -> list[RowMap]:

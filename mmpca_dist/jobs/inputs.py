@@ -19,7 +19,7 @@ from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
-from mmpca_dist.tables.weights import weighted_by
+from mmpca_dist.tables.weights import balanced_by, weighted_by
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Inputs:
 
 def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     section, compute = config.dataset, config.compute
-    named = {"dataset.weight": section.weight}
+    named = {"dataset.weight": section.weight, "dataset.balance": section.balance}
     if purpose == "evaluation":
         named["evaluation.column"] = config.evaluation.column
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
-    refuse_private(compute, [section.uri, section.label, section.weight, config.output])
+    refuse_private(compute, [section.uri, section.label, section.weight, section.balance, config.output])
     uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks"})
 
     def opened(more: Sequence[str]) -> Dataset:
@@ -90,6 +90,8 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
             refuse_weights(method.needs, f"{method.label}: ")
         if section.weight is not None:
             rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
+        if section.balance is not None:
+            rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
         dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(

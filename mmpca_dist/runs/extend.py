@@ -95,6 +95,11 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     Raises InputError if the run keeps no class moments, or none of its methods follows from them.
     """
     config = run.config
+    if config.dataset.balance is not None:
+        raise InputError(
+            f"The run in {run.uri} lets the names in {config.dataset.balance!r} count alike, and new rows would change "
+            "how much those of each count. Run it anew over all rows."
+        )
     if "basis" in open_arrays(run.path(STATISTICS), _objects(run)):
         raise InputError(
             f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "

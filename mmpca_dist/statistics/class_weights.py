@@ -13,7 +13,7 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.weights import ClassWeighted, without_zeros
+from mmpca_dist.tables.weights import WeightedByName, without_zeros
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 """Classes count alike, or by label as given (others once); None: by their rows."""
@@ -54,7 +54,7 @@ def weighted_by_class(rows: Rows, class_weight: ClassWeight) -> Rows:
         return rows
     census = rows.census
     factors = class_factors(class_weight, census.classes, census.counts)
-    dataset = ClassWeighted(rows.dataset, census.classes, factors)
+    dataset = WeightedByName(rows.dataset, census.classes, factors)
     if factors.all():
         return replace(rows, dataset=dataset, census=replace(census, totals=census.counts * factors))
     if not isinstance(rows.dataset, Dataset):

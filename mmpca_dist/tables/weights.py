@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.labels import distinct_labels, encode
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
 
@@ -83,25 +84,37 @@ def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray
     return weights
 
 
-class ClassWeighted(DatasetProxy):
-    """The rows of a data set, whose weights are multiplied by the factors of their classes."""
+class WeightedByName(DatasetProxy):
+    """The rows of a data set, whose weights are multiplied by factors of their labels, or of names in a column."""
 
-    def __init__(self, rows: Dataset, classes: NDArray, factors: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        rows: Dataset,
+        names: NDArray,
+        factors: NDArray[np.float64],
+        column: Dataset | None = None,
+        digest: str = "",
+    ) -> None:
         super().__init__(rows)
-        self._source, self._classes, self._factors = rows, classes, factors
+        self._source, self._names, self._factors, self._column, self._digest = rows, names, factors, column, digest
 
     @property
     def _rows(self) -> Dataset:
         return self._source
 
+    @property
+    def addresses(self) -> list[str]:
+        return list(dict.fromkeys([*self._source.addresses, *(self._column.addresses if self._column else [])]))
+
     def fingerprint(self) -> str:
-        return ""
+        return self._digest and storage.digest("balanced", self._source.fingerprint(), self._digest)
 
     def over(self, rows: Dataset) -> Dataset:
-        return ClassWeighted(self._source.over(rows), self._classes, self._factors)
+        return WeightedByName(self._source.over(rows), self._names, self._factors)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        codes = encode(self.read_labels(start, stop), self._classes, self.uri)
+        column = self._column or self._source
+        codes = encode(column.read_labels(start, stop), self._names, column.values_place)
         weights = self._source.read_weights(start, stop)
         return self._factors[codes] if weights is None else self._factors[codes] * weights
 
@@ -146,3 +159,24 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
         all_count = all_count and bool(weights.all())
     both = WeightedRows(rows, column, digest.hexdigest())
     return both if all_count else without_zeros(both)
+
+
+def balanced_by(rows: Dataset, column: Dataset) -> Dataset:
+    """Return the rows with weights by which all names in a column count alike; the column is read once.
+
+    The sum of all weights stays as it is.
+    """
+    digest, totals = hashlib.sha256(), dict[Any, float]()
+    for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+        labels, weights = column.read_labels(start, stop), rows.read_weights(start, stop)
+        names, codes = np.unique(labels, return_inverse=True)
+        digest.update(labels.dtype.str.encode() + labels.tobytes())
+        for name, total in zip(names.tolist(), np.bincount(codes, weights).tolist(), strict=True):
+            totals[name] = totals.get(name, 0.0) + total
+        if len(totals) > LIMITS.max_groups:
+            raise InputError(
+                f"{column.values_place} has more than {LIMITS.max_groups} names: which are to count alike?"
+            )
+    names = distinct_labels(sorted(totals))
+    counts = np.asarray([totals[name] for name in sorted(totals)])
+    return WeightedByName(rows, names, counts.sum() / (len(counts) * counts), column, digest.hexdigest())
