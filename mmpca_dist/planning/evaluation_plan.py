@@ -131,14 +131,14 @@ class _SomeRows(Relabelled):
 
     @property
     def nnz(self) -> int:
-        return -(-self._source.nnz * self.n_rows // self._source.n_rows)
+        return -(-self._rows.nnz * self.n_rows // self._rows.n_rows)
 
     @property
     def n_bytes(self) -> int:
-        return self._source.share_bytes(self.n_rows)
+        return self._rows.share_bytes(self.n_rows)
 
     def reading_bytes(self, n_rows: int) -> int:
-        return self._source.reading_bytes(n_rows) if self.sparse else 0
+        return self._rows.reading_bytes(n_rows) if self.sparse else 0
 
 
 def _fitting(dataset: Dataset, n_train: int, request: Request) -> tuple[int, int]:

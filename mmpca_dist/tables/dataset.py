@@ -6,8 +6,9 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,12 +235,20 @@ class Dataset(RowReader, Table):
 class DatasetProxy(Dataset):
     """Base of data sets that read the rows of another one, ``_rows``, and have its facts but for some ``changes``."""
 
+    _rows: Dataset
+
     def __init__(self, rows: Dataset, **changes: Any) -> None:
+        self._rows, self._changes = rows, changes
         self.facts = replace(rows.facts, **changes)
 
-    @property
-    @abstractmethod
-    def _rows(self) -> Dataset: ...
+    def on(self, rows: Dataset) -> Self:
+        """Return the same of other rows."""
+        same = copy(self)
+        DatasetProxy.__init__(same, rows, **self._changes)
+        return same
+
+    def over(self, rows: Dataset) -> Dataset:
+        return self.on(self._rows.over(rows))
 
     @property
     def stored(self) -> Dataset:
@@ -313,11 +322,6 @@ class Relabelled(DatasetProxy):
 
     def __init__(self, rows: Dataset, **changes: Any) -> None:
         super().__init__(rows, **{"has_labels": True, **changes})
-        self._source = rows
-
-    @property
-    def _rows(self) -> Dataset:
-        return self._source
 
     @property
     def missing_labels(self) -> MissingLabels | None:
@@ -328,6 +332,17 @@ class Relabelled(DatasetProxy):
 
     def fingerprint(self) -> str:
         return ""
+
+
+class LoadedRows(DatasetProxy):
+    """Base of data sets that each process loads whole, as ``_rows``."""
+
+    def __init__(self, rows: Dataset, **changes: Any) -> None:
+        self.facts = replace(rows.facts, **changes)
+
+    @property
+    def stored(self) -> Dataset:
+        return self
 
 
 @contextmanager

@@ -85,10 +85,6 @@ class MappedRows(DatasetProxy):
         """Whether maps are yet to be fitted before rows can be read."""
         return self._steps is None
 
-    @property
-    def _rows(self) -> Dataset:
-        return self.source
-
     def fingerprint(self) -> str:
         return storage.digest("mapped", self.source.fingerprint(), [stored_form(row_map) for row_map in self.maps])
 

@@ -29,17 +29,13 @@ class SelectedRows(DatasetProxy):
         if not len(filled):
             raise InputError(f"No row of {rows.uri} is left: all have weight zero.")
         super().__init__(rows, n_rows=int(sizes.sum()))
-        self._source, self._keep = rows, keep
+        self._keep = keep
         self._edges = np.append(0, np.cumsum(sizes[filled]))
         self._starts, self._stops = np.asarray(edges)[filled], np.asarray(edges)[filled + 1]
         self._most = float(np.max((self._stops - self._starts) / sizes[filled]))
 
-    @property
-    def _rows(self) -> Dataset:
-        return self._source
-
     def fingerprint(self) -> str:
-        return self._source.fingerprint()
+        return self._rows.fingerprint()
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -54,38 +50,38 @@ class SelectedRows(DatasetProxy):
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         begin, end, places = self._within(start, stop)
-        return np.take(self._source.read_rows(begin, end), places, axis=0, out=out, mode="clip")
+        return np.take(self._rows.read_rows(begin, end), places, axis=0, out=out, mode="clip")
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         begin, end, places = self._within(start, stop)
-        return self._source.read_sparse(begin, end)[places]
+        return self._rows.read_sparse(begin, end)[places]
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         begin, end, places = self._within(start, stop)
-        return self._source.read_labels(begin, end)[places]
+        return self._rows.read_labels(begin, end)[places]
 
     def read_values(self, start: int, stop: int) -> NDArray:
         begin, end, places = self._within(start, stop)
-        return self._source.read_values(begin, end)[places]
+        return self._rows.read_values(begin, end)[places]
 
     def beside(self, column: Dataset) -> Dataset:
-        return SelectedRows(self._source.beside(column), self._keep)
+        return SelectedRows(self._rows.beside(column), self._keep)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         begin, end, places = self._within(start, stop)
-        weights = self._source.read_weights(begin, end)
+        weights = self._rows.read_weights(begin, end)
         return None if weights is None else weights[places]
 
     def source_row(self, row: int) -> int:
         begin, _, places = self._within(row, row + 1)
-        return self._source.source_row(begin + int(places[0]))
+        return self._rows.source_row(begin + int(places[0]))
 
     def describe_chunk(self, row: int) -> str:
         begin, _, places = self._within(row, row + 1)
-        return self._source.describe_chunk(begin + int(places[0]))
+        return self._rows.describe_chunk(begin + int(places[0]))
 
     def reading_bytes(self, n_rows: int) -> int:
-        return self._source.reading_bytes(int(np.ceil(n_rows * self._most))) + n_rows * self.row_bytes
+        return self._rows.reading_bytes(int(np.ceil(n_rows * self._most))) + n_rows * self.row_bytes
 
     def sparse_bytes(self, n_rows: int) -> int:
-        return 2 * self._source.sparse_bytes(int(np.ceil(n_rows * self._most)))
+        return 2 * self._rows.sparse_bytes(int(np.ceil(n_rows * self._most)))

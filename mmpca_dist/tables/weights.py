@@ -27,21 +27,17 @@ class WeightedRows(DatasetProxy):
 
     def __init__(self, rows: Dataset, column: Dataset, digest: str = "") -> None:
         super().__init__(rows)
-        self._source, self._column, self._digest = rows, column, digest
-
-    @property
-    def _rows(self) -> Dataset:
-        return self._source
+        self._column, self._digest = column, digest
 
     @property
     def addresses(self) -> list[str]:
-        return list(dict.fromkeys([*self._source.addresses, *self._column.addresses]))
+        return list(dict.fromkeys([*self._rows.addresses, *self._column.addresses]))
 
     def fingerprint(self) -> str:
-        return self._digest and storage.digest("weighted", self._source.fingerprint(), self._digest)
+        return self._digest and storage.digest("weighted", self._rows.fingerprint(), self._digest)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        weights, others = column_weights(self._column, start, stop), self._source.read_weights(start, stop)
+        weights, others = column_weights(self._column, start, stop), self._rows.read_weights(start, stop)
         return weights if others is None else weights * others
 
 
@@ -96,26 +92,19 @@ class WeightedByName(DatasetProxy):
         digest: str = "",
     ) -> None:
         super().__init__(rows)
-        self._source, self._names, self._factors, self._column, self._digest = rows, names, factors, column, digest
-
-    @property
-    def _rows(self) -> Dataset:
-        return self._source
+        self._names, self._factors, self._column, self._digest = names, factors, column, digest
 
     @property
     def addresses(self) -> list[str]:
-        return list(dict.fromkeys([*self._source.addresses, *(self._column.addresses if self._column else [])]))
+        return list(dict.fromkeys([*self._rows.addresses, *(self._column.addresses if self._column else [])]))
 
     def fingerprint(self) -> str:
-        return self._digest and storage.digest("balanced", self._source.fingerprint(), self._digest)
-
-    def over(self, rows: Dataset) -> Dataset:
-        return WeightedByName(self._source.over(rows), self._names, self._factors)
+        return self._digest and storage.digest("balanced", self._rows.fingerprint(), self._digest)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        column = self._column or self._source
+        column = self._column or self._rows
         codes = encode(column.read_labels(start, stop), self._names, column.values_place)
-        weights = self._source.read_weights(start, stop)
+        weights = self._rows.read_weights(start, stop)
         return self._factors[codes] if weights is None else self._factors[codes] * weights
 
 

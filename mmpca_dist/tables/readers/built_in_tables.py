@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, chunk_edges, default_chunk_rows
+from mmpca_dist.tables.dataset import Dataset, LoadedRows, chunk_edges, default_chunk_rows
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format
@@ -31,7 +31,7 @@ LABELS, ROWS, GEOMETRY = range(3)
 """Streams of random numbers, so that labels can be drawn without the rows."""
 
 
-class BundledDataset(DatasetProxy):
+class BundledDataset(LoadedRows):
     """A table of scikit-learn, which each process loads whole."""
 
     def __init__(self, uri: str) -> None:
@@ -40,7 +40,7 @@ class BundledDataset(DatasetProxy):
         super().__init__(rows, feature_names=names, image_shape=shape, resident_bytes=2 * rows.n_bytes)
 
     @property
-    def _rows(self) -> ArrayDataset:
+    def _rows(self) -> ArrayDataset:  # type: ignore[override]
         return _load(self.uri)[0]
 
     @property

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, grain_edges
+from mmpca_dist.tables.dataset import Dataset, LoadedRows, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
@@ -112,7 +112,7 @@ def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
     return SparseArray(X, y, uri) if issparse(X) else ArrayDataset(X, y, uri)
 
 
-class NpzDataset(DatasetProxy):
+class NpzDataset(LoadedRows):
     """A small ``.npz`` file, which each process loads whole."""
 
     features: str
@@ -123,12 +123,8 @@ class NpzDataset(DatasetProxy):
         super().__init__(self._rows, resident_bytes=2 * self._rows.n_bytes)
 
     @property
-    def _rows(self) -> ArrayDataset | SparseArray:
+    def _rows(self) -> ArrayDataset | SparseArray:  # type: ignore[override]
         return _load(self._address, self.features, self._label, self._label_required, self._token)
-
-    @property
-    def stored(self) -> Dataset:
-        return self
 
     @property
     def addresses(self) -> list[str]:
