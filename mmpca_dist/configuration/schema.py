@@ -118,7 +118,8 @@ class RunConfig(Section):
     def shared(self) -> dict[str, Any]:
         """The parameters of estimators that all methods share."""
         by_class = {} if self.class_weight is None else {"class_weight": self.class_weight}
-        return {"standardize": self.standardize, "precision": self.precision, **by_class}
+        filled = {} if self.dataset.missing == "refuse" else {"missing": self.dataset.missing}
+        return {"standardize": self.standardize, "precision": self.precision, **by_class, **filled}
 
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""

@@ -75,6 +75,12 @@ class DatasetConfig(Section):
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
+    missing: Literal["refuse", "mean"] = setting(
+        "refuse",
+        example="mean",
+        description="Whether missing values of features (null, NaN) are an error, or stand for the mean of their "
+        "column in the rows that are fitted to; that shrinks its variance by the share that is missing",
+    )
     weight: str | None = setting(
         None,
         example="n",

@@ -72,9 +72,8 @@ class Head:
     scored: Sequence[tuple[Reduction, ClassifierSection]]
     """R of them."""
     of_reduced: Sequence[OfReduced]
-    """The classifiers that take reduced rows, ``projected(x, matrix, mean)``."""
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
+    """The classifiers that take reduced rows."""
+    reductions: Reductions
     classes: NDArray
     product: _Product | None = None
     """The others."""
@@ -86,11 +85,12 @@ class Head:
         errors = error_counts(len(self.scored), weights is not None)
         for start in range(0, len(held_out), BLOCK_ROWS):
             block = held_out[start : start + BLOCK_ROWS]
-            rows, true, own = X[block], codes[block], None if weights is None else weights[block]
+            rows, true = self.reductions.in_columns(X[block]), codes[block]
+            own = None if weights is None else weights[block]
             if self.product is not None:
                 errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
             if self.of_reduced:
-                Z = projected(rows, self.matrix, self.mean, np.dtype(np.float64))
+                Z = projected(rows, self.reductions.matrix, self.reductions.mean, np.dtype(np.float64))
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
                     errors[each.number] += counted(named != self.classes[true], own)
@@ -127,7 +127,7 @@ def make_head(
     product = None
     if numbers:
         product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
-    return Head(part, scored, of_reduced, reductions.matrix, reductions.mean, classes, product)
+    return Head(part, scored, of_reduced, reductions.without_moments(), classes, product)
 
 
 def error_counts(shape: Any, weighted: bool) -> NDArray:

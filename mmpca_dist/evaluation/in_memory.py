@@ -21,6 +21,8 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.widened_rows import AlreadyWidened
+from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.weights import weighted
@@ -39,11 +41,14 @@ class LabelledRows:
     values: NDArray
     groups: NDArray[np.intp] | None
     weights: NDArray[np.float64] | None
+    widening: Widening | None = None
 
     def some(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return some of the rows, after counting their labels."""
         groups = None if self.groups is None else self.groups[chosen]
         rows: Dataset = rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+        if self.widening is not None:
+            rows = AlreadyWidened(rows, self.widening)
         if self.weights is not None:
             rows = weighted(rows, self.weights[chosen])
         return Rows.of(rows, Threads(1), groups=groups)
@@ -52,7 +57,9 @@ class LabelledRows:
 def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
     X, y, weights = collect_rows(dataset, make_spans(dataset), tasks)
-    return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)), weights)
+    return LabelledRows(
+        X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)), weights, dataset.widening
+    )
 
 
 def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
@@ -20,14 +21,18 @@ from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, rules_before, sampled_margins
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.methods.base.statistics_for import with_nearest_pairs
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.predictors.classifiers import fit_from_moments
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
+from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.selected_rows import SelectedRows
 
 
 def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
@@ -82,6 +87,9 @@ def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest,
     if not request.needs.searches:
         yield from statistics
         return
+    if rows.dataset.widening is not None or request.class_weight is not None:
+        yield from _with_own_searches(statistics, rows, splits, request, meter)
+        return
     from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
 
     in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
@@ -92,6 +100,32 @@ def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest,
         paired = with_pairs_by_part(statistics, rows, splits, search, scratch)
         statistics = meter.charged(meter.owner_of(search), paired)
     yield from statistics
+
+
+def _with_own_searches(
+    statistics: Iterator[Statistics], rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter
+) -> Iterator[Statistics]:
+    """Yield statistics with pairs from a search for each part: rows, or their weights, depend on what trains."""
+    for part, training in zip(splits.held_out, statistics, strict=True):
+        dataset = rows.dataset if training.adjustment is None else rows.dataset.adjusted(training.adjustment)
+        selected = SelectedRows(dataset, _Trains(rows.dataset, splits, part))
+        own = weighted_by_class(Rows.of(selected, rows.scheduler, scratch=rows.scratch), request.class_weight)
+        for search in request.needs.searches:
+            with meter.charging(meter.owner_of(search)):
+                training = with_nearest_pairs(training, own, search, request.needs.n_components, request.solver)
+        yield training
+
+
+@dataclass(frozen=True)
+class _Trains:
+    """Tells which rows train while a part is held out."""
+
+    dataset: Dataset
+    splits: Splits
+    part: int
+
+    def __call__(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
 
 
 def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:

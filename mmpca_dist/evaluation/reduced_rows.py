@@ -210,7 +210,7 @@ class _LazyFits:
                     fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", dataset.n_bytes))
                     models.append(OfReduced(len(models), item.columns, replace(fitted, classes=classes)))
                     scored.append((replace(item, moments=None), spec))
-        return Head(self.part, scored, models, self.reductions.matrix, self.reductions.mean, classes)
+        return Head(self.part, scored, models, self.reductions.without_moments(), classes)
 
     def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
         """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""

@@ -18,6 +18,7 @@ from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.coordinates import Statistics, in_units
+from mmpca_dist.statistics.widening import Adjustment
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,16 @@ class Reductions:
     divided by them."""
     offset: NDArray[np.float64] | None = None
     """Shape (M,); None for zeros."""
+    adjustment: Adjustment | None = None
+    """How widened rows come to the columns."""
+
+    def in_columns(self, X: Any) -> Any:
+        """Return rows, widened or not, in the columns, shape (n, d)."""
+        return X if self.adjustment is None else self.adjustment.rows(X)
 
     def reduced(self, X: Any) -> NDArray[np.float64]:
-        """Return rows (n, d), dense or CSR, reduced by all methods, shape (n, M)."""
-        return projected(X, self.matrix, self.mean, np.dtype(np.float64), self.offset)
+        """Return rows, dense or CSR, reduced by all methods, shape (n, M)."""
+        return projected(self.in_columns(X), self.matrix, self.mean, np.dtype(np.float64), self.offset)
 
     def only(self, columns: NDArray[np.intp]) -> Reductions:
         """Return the reduction to some of the columns alone, whatever methods they are of."""
@@ -67,6 +74,7 @@ class Reductions:
 
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
+        X = self.in_columns(X)
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
 
     @property
@@ -124,7 +132,13 @@ def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Me
                 items.append(Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
-    return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))
+    return Reductions(
+        matrix,
+        items=items,
+        scale=statistics.scale,
+        adjustment=statistics.adjustment,
+        **_shared_mean(matrix, means),
+    )
 
 
 def _shared_mean(

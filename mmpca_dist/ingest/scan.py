@@ -188,7 +188,7 @@ def checked(uri: str, opened: Callable[[Sequence[str]], Dataset], dropped: Seque
     """
     try:
         dataset = opened([])
-        gaps = dataset.gaps().faults if isinstance(dataset, ColumnRows) else []
+        gaps = dataset.gaps().faults if isinstance(dataset, ColumnRows) and not dataset.allows_gaps else []
         if gaps:
             raise refusal(dataset.uri, gaps, options=False, dropped=dropped)
         return dataset

@@ -132,6 +132,7 @@ def open_rows_for(
         features=features,
         label=label,
         missing_chunks=run.config.dataset.missing_chunks,
+        missing=run.config.dataset.missing,
         names=columns["feature_names"],
         labelled=labelled,
     )
@@ -341,4 +342,4 @@ def load_moments(output: str) -> ClassMoments:
             f"The run in {run.uri} keeps no class moments that more rows could extend: {statistics.fixed}. "
             "Take class_moments of its data set."
         )
-    return statistics.raw
+    return statistics.kept

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
@@ -13,8 +17,26 @@ from mmpca_dist.passes.census import take_census
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
+from mmpca_dist.statistics.widened_rows import look_at_gaps
+from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.mapped_rows import MappedRows
+
+MOST_NAMED = 5
+"""Columns with gaps that a note names."""
+
+
+def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
+    """Return how much is missing, in words: in all, and in the columns that lack most."""
+    worst = [j for j in np.argsort(-missing, kind="stable")[:MOST_NAMED].tolist() if missing[j]]
+    names = dataset.feature_names or [f"column {j}" for j in range(len(missing))]
+    shares = ", ".join(f"{names[j]} {missing[j] / dataset.n_rows:.1%}" for j in worst)
+    n_gaps, total = int(np.count_nonzero(missing)), int(missing.sum())
+    more = ", ..." if n_gaps > len(worst) else ""
+    return (
+        f"Missing: {counted(total, 'value')} of {counted(n_gaps, 'column')} ({shares}{more}). The mean of the column "
+        "stands for them."
+    )
 
 
 def _count(job: Job) -> CountRecord:
@@ -39,6 +61,18 @@ def _count(job: Job) -> CountRecord:
     }
     if census.totals is not None:
         record["weights"] = census.totals.tolist()
+    if job.config.dataset.missing == "mean":
+        stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+        missing, means = look_at_gaps(stored, make_spans(stored), job.tasks("count"))
+        if missing.any():
+            if stored is not dataset:
+                raise InputError(
+                    f"{dataset.uri} has missing values, and dataset.maps take whole rows: fill them before, or leave "
+                    "out dataset.maps."
+                )
+            record |= {"missing": missing.tolist(), "means": means.tolist()}
+            notes.append(gaps_note(missing, dataset))
+            job.callback.on_note(notes[-1])
     if isinstance(dataset, MappedRows) and dataset.own_columns:
         record["image_shape"], source = None, dataset.source
         record["stored"] = {
@@ -52,6 +86,13 @@ def _count(job: Job) -> CountRecord:
 COUNT = Stage(records.COUNT, "Count classes", _count)
 
 
+def look_ahead(job: Job) -> Job:
+    """Return a job that is not begun, after a look at gaps where these are filled: they make columns of their own."""
+    if job.config.dataset.missing == "mean":
+        job.results[records.COUNT] = _count(job)
+    return job
+
+
 def planned(job: Job, plan: Plan) -> PlanRecord:
     """Show the plan of a job, refuse one that is too large, and return its record."""
     job.callback.on_plan(plan)
@@ -63,7 +104,7 @@ def request_of(job: Job) -> Request:
     """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
     blocks = {
-        section.label: section.method.blocks(config.largest, len(census.classes), job.dataset.n_features)
+        section.label: section.method.blocks(config.largest, len(census.classes), job.dataset.n_columns)
         for section in config.methods
     }
     return Request(

@@ -79,7 +79,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
         named["evaluation.column"] = config.evaluation.column
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
     refuse_private(compute, [section.uri, section.label, section.weight, section.balance, config.output])
-    uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks"})
+    uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks", "missing"})
 
     def opened(more: Sequence[str]) -> Dataset:
         return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)

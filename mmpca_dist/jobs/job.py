@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.records import Results, StageName, StageRecord
+from mmpca_dist.jobs.records import CountRecord, Results, StageName, StageRecord
 from mmpca_dist.jobs.stored_maps import with_stored_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
@@ -22,10 +24,18 @@ from mmpca_dist.passes.checkpoint import Checkpoint
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
+from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.stores.lease import Lease
 from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.mapped_rows import MappedRows
+
+
+def widened_by(dataset: Dataset, count: CountRecord) -> Dataset:
+    """Return rows with indicators of the columns that have gaps by the record of a count."""
+    if "missing" not in count:
+        return dataset
+    return widened(dataset, np.asarray(count["missing"]), np.asarray(count["means"]))
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
@@ -69,7 +79,8 @@ class Job:
         if isinstance(rows, MappedRows) and rows.needs_fit and records.MAPS in self.results:
             rows = with_stored_fits(rows, self.run, self.results.of(records.MAPS))
             self.inputs = replace(self.inputs, table=rows)
-        return rows
+        count = self.results.find(records.COUNT)
+        return rows if count is None else widened_by(rows, count)
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""

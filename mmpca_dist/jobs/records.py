@@ -39,6 +39,10 @@ class CountRecord(StageRecord):
     counts: list[int]
     weights: NotRequired[list[float]]
     """Sums of the weights of the rows of each class, where rows have weights."""
+    missing: NotRequired[list[int]]
+    """How many values each column lacks, where these are filled."""
+    means: NotRequired[list[float]]
+    """Of the values that are there."""
     feature_names: list[str] | None
     named_columns: bool
     image_shape: list[int] | tuple[int, int] | None

@@ -24,6 +24,7 @@ from mmpca_dist.statistics.coordinates import (
 )
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.widening import Adjustment, Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
@@ -76,7 +77,7 @@ def save_statistics(uri: str, statistics: Statistics) -> None:
 
 
 def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
-    moments = statistics.moments
+    moments = statistics.kept if isinstance(statistics, ColumnStatistics) else statistics.moments
     columns = None if isinstance(statistics, ColumnStatistics) else statistics.columns
     return {
         "counts": moments.counts,
@@ -88,9 +89,23 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "mean": statistics.mean,
         "scale": statistics.scale,
         "basis": statistics.basis,
+        **_adjustment_arrays(statistics.adjustment),
         **({} if columns is None else {f"column_{name}": array for name, array in vars(columns).items()}),
         **_approximation_arrays(statistics.approximation),
     }
+
+
+def _adjustment_arrays(adjustment: Adjustment | None) -> dict[str, NDArray | None]:
+    if adjustment is None:
+        return {}
+    widening = adjustment.widening
+    return {"gaps": widening.gaps.astype(np.float64), "fills": widening.fills, "deltas": adjustment.deltas}
+
+
+def _widening(arrays: dict[str, NDArray[np.float64]], n_columns: int) -> Widening | None:
+    if "gaps" not in arrays:
+        return None
+    return Widening(n_columns, arrays["gaps"].astype(np.intp), arrays["fills"])
 
 
 def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDArray | None]:
@@ -154,19 +169,24 @@ def load_statistics(
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
     sizes = arrays["sizes"].astype(np.int64)
-    return ClassMoments(classes, arrays["counts"], sizes, arrays["means"], arrays["scatters"], arrays.get("weights"))
+    widening = None if "basis" in arrays else _widening(arrays, arrays["means"].shape[1] - len(arrays.get("gaps", ())))
+    return ClassMoments(
+        classes, arrays["counts"], sizes, arrays["means"], arrays["scatters"], arrays.get("weights"), widening
+    )
 
 
 def _in_basis(
     arrays: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
 ) -> SpanStatistics | SubspaceStatistics:
     """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
+    widening = _widening(arrays, len(arrays["mean"]))
     shared: dict[str, Any] = {
         "moments": _moments(arrays, classes),
         "medians": by_pairing(arrays.get("medians"), pairings),
         "mean": arrays["mean"],
         "scale": arrays.get("scale"),
         "basis": arrays["basis"],
+        "adjustment": None if widening is None else Adjustment(widening, arrays["deltas"]),
         "columns": ColumnSums(arrays["column_means"], arrays["column_squares"]) if "column_means" in arrays else None,
     }
     approximation = _approximation(arrays)

@@ -64,12 +64,12 @@ class FisherDiscriminant(BlockReducer):
     def __init__(
         self, n_components: int | None = None, *, shrinkage: float = 1e-3,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, standardize=standardize, center=center, precision=precision, solver=solver,
-            class_weight=class_weight, oversampling=oversampling, passes=passes, tolerance=tolerance,
+            class_weight=class_weight, missing=missing, oversampling=oversampling, passes=passes, tolerance=tolerance,
         )  # fmt: skip
         self.shrinkage = shrinkage
 

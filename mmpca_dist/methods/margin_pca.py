@@ -156,12 +156,12 @@ class MarginPCA(BlockReducer):
         search: Literal["exact", "approximate"] = "exact", recall: float = 0.98, max_queries: int | None = None,
         mutual: Literal["twice", "once"] = "twice", scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, standardize=standardize, center=center, precision=precision, solver=solver,
-            class_weight=class_weight, oversampling=oversampling, passes=passes, tolerance=tolerance,
+            class_weight=class_weight, missing=missing, oversampling=oversampling, passes=passes, tolerance=tolerance,
         )  # fmt: skip
         self.variant, self.pairing, self.mutual, self.scratch = variant, pairing, mutual, scratch
         self.search, self.recall, self.max_queries = search, recall, max_queries

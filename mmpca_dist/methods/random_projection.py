@@ -62,7 +62,7 @@ class RandomProjection(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *, seed: int = 0,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components,
@@ -71,6 +71,7 @@ class RandomProjection(MomentReducer):
             precision=precision,
             solver=solver,
             class_weight=class_weight,
+            missing=missing,
         )
         self.seed = seed
 

@@ -70,7 +70,7 @@ class RidgeDirections(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *, alpha: float = 1.0,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components,
@@ -79,6 +79,7 @@ class RidgeDirections(MomentReducer):
             precision=precision,
             solver=solver,
             class_weight=class_weight,
+            missing=missing,
         )
         self.alpha = alpha
 

@@ -74,11 +74,11 @@ class SupervisedPCA(TargetReducer):
     def __init__(
         self, n_components: int | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver,
-            class_weight=class_weight,
+            class_weight=class_weight, missing=missing,
         )  # fmt: skip
         self.kernel = kernel
 

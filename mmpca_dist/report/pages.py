@@ -64,7 +64,7 @@ def page(
         facts=facts,
         notes=notes,
         classes=_classes(dataset, opens_classes),
-        parts=[*parts, run],
+        parts=[*parts, *_gaps(dataset), run],
         seconds=seconds,
         config=config,
         versions=Table([Column("library"), Column("version")], list(versions.items()), "Versions", opens=False),
@@ -102,6 +102,26 @@ def bars(values: Iterable[float]) -> list[str]:
 def _printable(value: Any) -> Any:
     # The type is kept: markup that is already safe stays so.
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
+
+
+def _gaps(dataset: Mapping[str, Any]) -> list[Part]:
+    """Return how much is missing of the columns that lack most, where any do."""
+    missing, names = dataset.get("missing") or [], dataset.get("feature_names")
+    worst = sorted((j for j, count in enumerate(missing) if count), key=lambda j: -missing[j])
+    if not worst:
+        return []
+    shown = worst[:MOST_CLASSES]
+    lengths = bars(missing[j] for j in shown)
+    rows = [
+        (names[j] if names else str(j), f"{missing[j]:,}", f"{missing[j] / dataset['n_rows']:.1%}", length)
+        for j, length in zip(shown, lengths, strict=True)
+    ]
+    about = (
+        f"{len(worst):,} of {len(missing):,} columns lack values, for which the mean of the others stands: it shrinks "
+        f"the variance of a column by the share that is missing.{' The worst are:' if len(worst) > len(shown) else ''}"
+    )
+    columns = [Column("column"), Column("missing", "number"), Column("share", "number"), Column("", "bar")]
+    return [Part("gaps", "Missing values", [about], tables=[Table(columns, rows)])]
 
 
 def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:

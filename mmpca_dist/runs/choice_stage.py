@@ -32,7 +32,7 @@ def _choose(job: Job) -> ChoiceRecord:
     splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
     how = f"one-standard-error rule, {label}, {n_folds} folds"
-    most = job.dataset.n_features
+    most = job.dataset.n_columns
     methods = {m: _choice([cell for cell in cells if cell.method == m], how, most) for m in job.config.labels}
     return {
         **record,

@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, Callbacks
-from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
@@ -54,7 +54,7 @@ def plan_of_evaluation(job: Job) -> Plan:
 def preview_evaluation(config: RunConfig) -> Plan:
     """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
     scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(Job(Inputs.of(config, "evaluation"), "", scheduler, Callback()))
+    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation"), "", scheduler, Callback())))
 
 
 def _plan(job: Job) -> PlanRecord:
@@ -127,6 +127,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "classes": classes,
             "counts": count["counts"],
             "weights": count.get("weights"),
+            "missing": count.get("missing"),
+            "feature_names": count["feature_names"],
             "stored": count.get("stored"),
         },
         splits=job.inputs.held_out.words(len(splits)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.widened_rows import widened_as
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.row_maps.specification import Arrays
@@ -38,20 +40,21 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
     precision = job.config.precision
     job.callback.on_pass("reduce", arrival.name)
     with measured(job) as peak:
+        stored = statistics_of(before)
+        assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
         rows = job.rows("reduce")
+        rows = replace(rows, dataset=widened_as(rows.dataset, stored.kept.widening))
         weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
         new, _ = take_moments(rows, precision=precision, weights=weights)
-    stored = statistics_of(before)
-    assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
     *others, added = data_sets
     if "moments" not in others[0]:  # of the run itself
-        others[0] = {**others[0], "moments": _identifying(stored.raw)}
+        others[0] = {**others[0], "moments": _identifying(stored.kept)}
     added = {**added, "moments": _identifying(new)}
     if note := _note_on_copy(added, others):
         added["note"] = note
         job.callback.on_note(note)
     with single_blas_thread():
-        moments = merge_classes(stored.raw, new, arrival.uri)
+        moments = merge_classes(stored.kept, new, arrival.uri)
     save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
     return {
         "taken": [*others, added],

@@ -51,7 +51,7 @@ def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | Non
     if suffice:
         needs = config.needs()
         choice = choose_solver(config.solver.options(), fewest, dataset.n_features, needs)
-        suffice = not (choice.in_passes or needs.swept or (needs.searches and config.class_weight is not None))
+        suffice = not (choice.in_passes or needs.swept or (needs.medians and dataset.widening is not None))
     if dataset.n_bytes > LIMITS.direct_bytes:
         return suffice or None
     return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)

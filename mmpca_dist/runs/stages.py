@@ -12,7 +12,7 @@ from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
-from mmpca_dist.jobs.first_stages import COUNT, planned, request_of, resources_of
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of, resources_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
@@ -168,7 +168,7 @@ def plan_of(job: Job) -> Plan:
 
 def preview(config: RunConfig) -> Plan:
     """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
-    return plan_of(Job(Inputs.of(config), "", Threads(config.compute.n_threads), Callback()))
+    return plan_of(look_ahead(Job(Inputs.of(config), "", Threads(config.compute.n_threads), Callback())))
 
 
 def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None) -> Results:

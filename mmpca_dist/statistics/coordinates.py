@@ -28,6 +28,7 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import provisional_centre, work_type
+from mmpca_dist.statistics.widening import Adjustment, adjustment_of
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -54,6 +55,8 @@ class _WorkingStatistics(ABC):
         Scatters of nearest rows of different classes, by how these were searched for.
     fits : dict of (SweptNeed, int) to what it fits
         Fits by sweeps, by need and number of components as asked for.
+    adjustment : Adjustment or None
+        How widened rows come to the columns; None of rows that are not widened.
     """
 
     moments: ClassMoments
@@ -63,6 +66,7 @@ class _WorkingStatistics(ABC):
     precision: str
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
     fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
+    adjustment: Adjustment | None = None
 
     @abstractmethod
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
@@ -134,21 +138,23 @@ class ColumnStatistics(_WorkingStatistics):
     raw : ClassMoments
         Moments of the rows in their own units.
     kept : ClassMoments
-        The same without weights of classes.
+        The same without weights of classes, of rows as they are widened.
     """
 
     raw: ClassMoments
     kept: ClassMoments
+    class_weight: ClassWeight = None
     basis: ClassVar[None] = None
     approximation: ClassVar[None] = None
     knows_columns: ClassVar[bool] = True
 
     @property
     def unweighted(self) -> Self:
-        if self.kept is self.raw:
+        if self.class_weight is None:
             return self
-        moments = self.kept if self.scale is None else self.kept.scaled(1 / self.scale)
-        return replace(self, moments=moments, raw=self.kept)
+        raw = self.kept if self.adjustment is None else self.adjustment.moments(self.kept)
+        moments = raw if self.scale is None else raw.scaled(1 / self.scale)
+        return replace(self, moments=moments, raw=raw, class_weight=None)
 
     @property
     def fixed(self) -> str | None:
@@ -309,11 +315,15 @@ def tall_statistics(
     kept = moments
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
+    adjustment = adjustment_of(moments)
+    if adjustment is not None:
+        moments = adjustment.moments(moments)
     mean, medians = moments.mean, medians or {}
+    others: dict[str, Any] = {"kept": kept, "class_weight": class_weight, "adjustment": adjustment}
     refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.total, precision)
     if not standardize:
         return ColumnStatistics(
-            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments, kept=kept
+            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments, **others
         )
     offsets = moments.deviations
     variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
@@ -325,7 +335,7 @@ def tall_statistics(
         scale=scale,
         precision=precision,
         raw=moments,
-        kept=kept,
+        **others,
     )
 
 

@@ -26,7 +26,7 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     task = ReadMoments(rows.dataset, FoldCodes(classes, folds), precision)
     result = rows.pass_over(task, PassResult.merge, "folds", kept=False)
     assert result.moments is not None  # noqa: S101  (this pass takes them)
-    return moments_of_parts(result.moments, classes, folds.n_folds)
+    return moments_of_parts(replace(result.moments, widening=rows.dataset.widening), classes, folds.n_folds)
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:

@@ -22,7 +22,9 @@ from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_s
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.summary import take_medians, take_moments
+from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.statistics.widening import Adjustment, adjustment_of
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.given_labels import GivenLabels
@@ -166,19 +168,27 @@ def gather_statistics(
         rows = weighted_by_class(rows, class_weight)
         dataset, census = rows.dataset, rows.census
         X, labels, row_weights = _rows_in_memory(rows)
+        adjustment = None
+        if dataset.widening is not None:
+            adjustment = Adjustment.of_mean(dataset.widening, np.average(X, axis=0, weights=row_weights))
+            X = adjustment.rows(X)
         codes = encode(labels, census.classes, dataset.uri)
-        rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
+        rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
-        return wide_statistics(
+        statistics = wide_statistics(
             X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights,
             row_weights=row_weights,
         )  # fmt: skip
+        return replace(statistics, adjustment=adjustment)
+    sets, is_widened = median_sets(len(census.classes), *pairings), dataset.widening is not None
     moments, medians = take_moments(
         rows,
         precision=precision,
-        medians_of=median_sets(len(census.classes), *pairings),
+        medians_of=None if is_widened else sets,
         weights=weights_of(census, dataset.n_features, weightings, class_weight),
     )
+    if is_widened and sets is not None:
+        medians = take_medians(adjusted_rows(rows, adjustment_of(moments)), sets)
     return tall_statistics(
         moments, by_pairing(medians, pairings), precision=precision, standardize=standardize, class_weight=class_weight
     )

@@ -15,6 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, refuse_too_large
+from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
 
 CLASS_ROWS = 16
@@ -43,6 +44,8 @@ class ClassMoments:
     weights : float64 array of shape (k, C) or None
         None where every class has its own scatter: ``scatters[c] = G_c``. Ones, and n_c where a method needs it, where
         C d^2 would not fit.
+    widening : Widening or None
+        What stands beside the columns of rows with missing values, in moments that are yet to be adjusted.
     """
 
     classes: NDArray
@@ -51,6 +54,7 @@ class ClassMoments:
     means: NDArray[np.float64]
     scatters: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
+    widening: Widening | None = None
 
     @classmethod
     def empty(cls, classes: NDArray, n_features: int, weights: NDArray | None = None) -> ClassMoments:
@@ -130,7 +134,8 @@ class ClassMoments:
         InputError
             If classes or columns differ.
         """
-        if not np.array_equal(self.classes, other.classes) or self.means.shape != other.means.shape:
+        same_columns = self.means.shape == other.means.shape and same_widening(self.widening, other.widening)
+        if not (np.array_equal(self.classes, other.classes) and same_columns):
             raise InputError("Moments merge only where classes and columns agree.")
         return join_moments(self, other)
 
@@ -152,7 +157,7 @@ class ClassMoments:
         counts, sizes = np.zeros(len(classes)), np.zeros(len(classes), np.int64)
         means = np.zeros((len(classes), self.n_features))
         counts[at], sizes[at], means[at] = self.counts, self.sizes, self.means
-        return ClassMoments(classes, counts, sizes, means, scatters, weights)
+        return ClassMoments(classes, counts, sizes, means, scatters, weights, self.widening)
 
     def of_seen(self, seen: NDArray[np.intp]) -> ClassMoments:
         """Return pooled moments over the classes at these positions, which are all that have rows; else all."""
@@ -269,7 +274,7 @@ class ClassMoments:
                 add_outer_products(merged, np.full(len(cells), group), offsets, DOUBLE)
         if weights is not None:
             merged.scatters[...] += self.scatters
-        return merged
+        return replace(merged, widening=self.widening)
 
     def _absorb(self, other: ClassMoments, work: np.dtype) -> None:
         """Merge rows of some of these classes into these moments, in place."""

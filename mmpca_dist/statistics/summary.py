@@ -123,7 +123,7 @@ def take_moments(
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     moments = result.moments.over(np.arange(n_classes), weights)
     medians = None if brackets is None else _settled(rows, brackets, result.medians)
-    return replace(moments, classes=rows.census.classes), medians
+    return replace(moments, classes=rows.census.classes, widening=rows.dataset.widening), medians
 
 
 def take_medians(rows: Rows, medians_of: NDArray[np.bool_]) -> NDArray[np.float64]:

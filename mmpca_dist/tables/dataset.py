@@ -83,6 +83,12 @@ class Table:
     read_overhead: float = fact("read_overhead")
     resident_bytes: int = fact("resident_bytes")
     row_operations: int = fact("row_operations")
+
+    @property
+    def widening(self) -> Any:
+        """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
+        return None
+
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
 
@@ -100,6 +106,11 @@ class Table:
     def missing_labels(self) -> MissingLabels | None:
         """The rows whose labels are not stored, but read as fill values."""
         return None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the table, and of models; widened rows have more."""
+        return self.n_features if self.widening is None else self.widening.n_columns
 
     def over(self, rows: Dataset) -> Dataset:
         """Return the table of other rows: those that a task holds of a Dask array."""
@@ -207,6 +218,10 @@ class Dataset(RowReader, Table):
         """Where such values are stored, for messages."""
         return self.uri
 
+    def adjusted(self, adjustment: Any) -> Dataset:
+        """Return widened rows after the map that their moments tell; others as they are."""
+        return self
+
     def beside(self, column: Dataset) -> Dataset:
         """Return a column of the stored table without the rows that this data set leaves out."""
         return column
@@ -261,6 +276,13 @@ class DatasetProxy(Dataset):
     @property
     def named_columns(self) -> bool:
         return self._rows.named_columns
+
+    @property
+    def widening(self) -> Any:
+        return self._rows.widening
+
+    def adjusted(self, adjustment: Any) -> Dataset:
+        return self.on(self._rows.adjusted(adjustment))
 
     @property
     def missing_labels(self) -> MissingLabels | None:
@@ -382,9 +404,12 @@ def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
 def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
     """Return the message for a value that is not finite."""
     name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
+    remedy = "Rows must be finite: fill or drop such values."
+    if dataset.widening is not None and np.isnan(value):
+        remedy = "This column had no gaps in the rows before: fill it, or fit to all rows anew."
     return (
         f"Found {value} in row {dataset.source_row(row)}, column {column}{name}, in {dataset.describe_chunk(row)}. "
-        "Rows must be finite: fill or drop such values."
+        f"{remedy}"
     )
 
 

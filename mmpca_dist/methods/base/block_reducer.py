@@ -13,7 +13,7 @@ class BlockReducer(MomentReducer):
     def __init__(
         self, n_components: int | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -23,6 +23,7 @@ class BlockReducer(MomentReducer):
             precision=precision,
             solver=solver,
             class_weight=class_weight,
+            missing=missing,
         )
         self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
 

@@ -22,15 +22,17 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
+from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory, gaps_allowed
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
+from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -72,10 +74,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def __init__(
         self, n_components: int | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         self.n_components, self.standardize, self.center = n_components, standardize, center
-        self.precision, self.solver, self.class_weight = precision, solver, class_weight
+        self.precision, self.solver, self.class_weight, self.missing = precision, solver, class_weight, missing
 
     def _needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
@@ -137,7 +139,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
         self._check_parameters()
         self._kept = None
-        self._fit_rows(*self._rows(X, y, reset=True, sample_weight=sample_weight))
+        self._fit_rows(*self._widened(*self._rows(X, y, reset=True, sample_weight=sample_weight)))
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
@@ -171,6 +173,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         stored = self._extendable()
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
+        dataset, scheduler = self._widened(dataset, scheduler, stored)
         weightings = self._needs().scatters
         arrived = moments_of(
             dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
@@ -372,6 +375,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if k is not None and not (isinstance(k, str) and k in words):
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
         check_choice("precision", self.precision, ("single", "double"))
+        check_choice("missing", self.missing, ("refuse", "mean"))
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)
@@ -389,19 +393,27 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
         return dataset, Threads()
 
+    def _widened(self, dataset: Any, scheduler: Scheduler, stored: ClassMoments | None = None) -> tuple[Any, Scheduler]:
+        """Return rows with indicators of their gaps, or of those of stored moments, where gaps are filled."""
+        if self.missing == "refuse":
+            return dataset, scheduler
+        if stored is not None:
+            return widened_as(dataset, stored.widening), scheduler
+        return widened(dataset, *look_at_gaps(dataset, make_spans(dataset), Tasks(scheduler=scheduler))), scheduler
+
     def _prepared(self, X: Any, y: Any) -> Any:
         """Return rows, in memory or not, as the fit is to see them."""
         return X
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         y = y if y is None else label_array(y, "y")
-        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least)
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **gaps_allowed(self))
         check_classification_targets(y)
         return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "mean"
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -20,6 +20,7 @@ from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 
 
 def statistics_for(
@@ -69,6 +70,13 @@ def class_statistics(
 ) -> Statistics:
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
+    if choice.in_passes and rows.dataset.widening is not None:
+        adjustment = adjustment_from_pass(weighted_by_class(rows, class_weight))
+        statistics = class_statistics(
+            adjusted_rows(rows, adjustment), needs, replace(solver, kind=choice.kind), precision=precision,
+            standardize=standardize, class_weight=class_weight,
+        )  # fmt: skip
+        return replace(statistics, adjustment=adjustment)
     if choice.in_passes:
         rows, options = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind)
         return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
@@ -97,6 +105,7 @@ def with_nearest_pairs(
     """
     from mmpca_dist.neighbors.pair_statistics import with_pairs  # compiles: slow to import
 
+    rows = adjusted_rows(rows, statistics.adjustment)
     summarize, approximation = None, statistics.approximation
     if approximation is not None:
         from mmpca_dist.eigen.pair_passes import pairs_in_passes
@@ -118,6 +127,7 @@ def with_sweeps(
     ``tables`` is where states of rows are kept between sweeps; by default memory, or a folder of its own where they do
     not fit.
     """
+    rows = adjusted_rows(rows, statistics.adjustment)
     if tables is not None:
         return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
     n, d = rows.dataset.n_rows, rows.dataset.n_features

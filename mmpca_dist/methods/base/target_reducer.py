@@ -90,7 +90,7 @@ class TargetReducer(TakesTargets):
     def __init__(
         self, n_components: int | None = None, *, target: str = "classes",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None,
+        class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components,
@@ -99,6 +99,7 @@ class TargetReducer(TakesTargets):
             precision=precision,
             solver=solver,
             class_weight=class_weight,
+            missing=missing,
         )
         self.target = target
 

@@ -40,12 +40,16 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def transform(self, X: Any) -> Any:
         check_is_fitted(self, "components_")
-        return self._project(check_rows(self, X, reset=False))
+        return self._project(check_rows(self, X, reset=False, **gaps_allowed(self)))
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
         matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
-        return projected(X, matrix, mean, dtype, self._offset)
+        return projected(self._filled(X), matrix, mean, dtype, self._offset)
+
+    def _filled(self, X: Any) -> Any:
+        """Return rows with the means of the columns in the place of missing values, where these may be missing."""
+        return np.where(np.isnan(X), self.mean_.astype(X.dtype), X) if fills_gaps(self, X) else X
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
         """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean).
@@ -129,7 +133,8 @@ def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
     """Return a Dask array that has a task a reading unit."""
     dtype = output_type(dataset.dtype)
     matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
-    project = partial(projected, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
+    filled = reducer._filled if isinstance(reducer, ProjectsInMemory) else None
+    project = partial(_projected, filled, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
     return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
 
 
@@ -163,6 +168,20 @@ def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
     import dask.dataframe as dd  # slow to import
 
     return dd.from_dask_array(Z, columns=list(sample.columns), index=index)
+
+
+def gaps_allowed(estimator: Any) -> dict[str, Any]:
+    """Return what lets scikit-learn's check of rows pass missing values, where the estimator fills them."""
+    return {"ensure_all_finite": "allow-nan"} if getattr(estimator, "missing", "refuse") == "mean" else {}
+
+
+def fills_gaps(estimator: Any, X: Any) -> bool:
+    """Tell whether an estimator fills missing values of rows, which have some."""
+    return bool(gaps_allowed(estimator)) and not issparse(X) and X.dtype.kind == "f" and bool(np.isnan(X).any())
+
+
+def _projected(filled: Callable[[Any], Any] | None, X: Any, **projection: Any) -> NDArray:
+    return projected(X if filled is None else filled(X), **projection)
 
 
 def projected(

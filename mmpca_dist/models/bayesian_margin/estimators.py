@@ -121,10 +121,12 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
+            missing=missing,
         )  # fmt: skip
         self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
 
@@ -204,10 +206,12 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
+            missing=missing,
         )  # fmt: skip
         self.C, self.epsilon = C, epsilon
 

@@ -72,10 +72,11 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
         self, n_components: int | None = None, *, alpha: float = 1.0, tol: float = 1e-6, max_iter: int = 100,
         scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, tol=tol, max_iter=max_iter, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver,
+            standardize=standardize, center=center, precision=precision, solver=solver, missing=missing,
         )  # fmt: skip
         self.alpha = alpha
 

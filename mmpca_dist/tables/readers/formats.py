@@ -33,6 +33,8 @@ class Request:
     """More such columns, and the settings that name them, for errors."""
     missing_chunks: str | None = None
     """Otherwise ``fill``."""
+    missing: str = "refuse"
+    """Whether missing values of features are refused, or read as NaN (``mean``)."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def open_dataset(
     drop: Sequence[str] = (),
     beside: Mapping[str, str] | None = None,
     missing_chunks: str | None = None,
+    missing: str = "refuse",
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -105,6 +108,8 @@ def open_dataset(
     missing_chunks : {"refuse", "fill"}, optional
         Whether Zarr chunks that are not stored are an error or fill values. By default those of rows are an error, and
         those of labels are read as the fill value where that is also the label of other rows.
+    missing : {"refuse", "mean"}
+        Whether missing values (null) of features are an error, or NaN, which estimators with ``missing="mean"`` take.
 
     Returns
     -------
@@ -126,7 +131,7 @@ def open_dataset(
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
-        missing_chunks=missing_chunks,
+        missing_chunks=missing_chunks, missing=missing,
     )  # fmt: skip
     format = format_of(request.uri)
     dataset = format.open(request)
@@ -144,6 +149,7 @@ def open_rows(
     features: str | None = None,
     label: str | None = None,
     missing_chunks: str | None = None,
+    missing: str = "refuse",
     names: list[str] | None = None,
     labelled: bool = False,
 ) -> Dataset:
@@ -151,7 +157,7 @@ def open_rows(
 
     Parameters
     ----------
-    uri, features, label, missing_chunks
+    uri, features, label, missing_chunks, missing
         As for ``open_dataset``; a ``label`` that is named must be there.
     names : list of str, optional
         The features that a model was fitted to. Columns of Parquet and Arrow are taken by these names, in any order
@@ -171,7 +177,7 @@ def open_rows(
     """
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
-        missing_chunks=missing_chunks,
+        missing_chunks=missing_chunks, missing=missing,
     )  # fmt: skip
     dataset = format_of(request.uri).open(request)
     stored = dataset.feature_names

@@ -44,6 +44,7 @@ class ColumnRows(Dataset):
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        self.allows_gaps = request.missing == "mean"
         fields = [schema.field(name) for name in self.columns]
         _refuse_other_types(fields, uri)
         if self._is_list:
@@ -53,6 +54,8 @@ class ColumnRows(Dataset):
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
             n_features, dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
+        if self.allows_gaps:
+            dtype = np.result_type(dtype, np.float16)
         self.facts = Facts(
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
             has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
@@ -75,7 +78,7 @@ class ColumnRows(Dataset):
             out = np.empty((stop - start, self.n_features), self.dtype)
         fill = _fill_from_list if self._is_list else _fill_from_columns
         for table, first in self._parts(start, stop, list(self.columns)):
-            fill(table, out[first - start : first - start + len(table)], first, self.uri)
+            fill(table, out[first - start : first - start + len(table)], first, self.uri, self.allows_gaps)
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
@@ -181,28 +184,36 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind
         )
 
 
-def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool) -> None:
     column, at = table.column(0), 0
     _refuse_nulls(column, "features", first, uri)  # flatten() would drop null lists
     for chunk in column.chunks:
         values = chunk.flatten()
-        if values.null_count:
+        if values.null_count and not allows_gaps:
             row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
             raise InputError(f"A list of {uri} has a missing value (null) in row {row}. Fill or drop it.")
-        rows[at : at + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
+        rows[at : at + len(chunk)] = _numbers(values).reshape(len(chunk), -1)
         at += len(chunk)
 
 
-def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool) -> None:
     columns = np.empty((rows.shape[1], len(rows)), rows.dtype)
     for target, name, column in zip(columns, table.column_names, table.columns, strict=True):
-        _refuse_nulls(column, name, first, uri)
+        if not allows_gaps:
+            _refuse_nulls(column, name, first, uri)
         at = 0
         for chunk in column.chunks:
-            target[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+            target[at : at + len(chunk)] = _numbers(chunk)
             at += len(chunk)
     for start in range(0, len(rows), TRANSPOSE_ROWS):
         rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
+
+
+def _numbers(values: pa.Array) -> NDArray:
+    """Return numbers; NaN where there is none."""
+    if values.null_count and pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    return values.to_numpy(zero_copy_only=False)
 
 
 def _values(chunk: pa.Array) -> NDArray:

@@ -1,0 +1,166 @@
+"""``missing="mean"``: every fit is that of rows whose gaps were filled with the mean of their column first."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from helpers.samples import labelled, largest_angle
+from helpers.table_files import write_zarr
+from sklearn.impute import SimpleImputer
+
+from mmpca_dist import (
+    LOL,
+    PLS,
+    AllColumns,
+    BayesianMarginPCA,
+    FisherDiscriminant,
+    FisherScore,
+    LogisticDiscriminant,
+    MarginPCA,
+    ProjectionPenaltyClassifier,
+    RandomProjection,
+    RidgeDirections,
+    SupervisedPCA,
+    open_dataset,
+)
+from mmpca_dist.errors import InputError
+
+METHODS = {
+    **{
+        variant: lambda variant=variant: MarginPCA(2, variant=variant)
+        for variant in ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2")
+    },
+    "fisher": lambda: FisherDiscriminant(),
+    "hsic": lambda: SupervisedPCA(),
+    "lol": lambda: LOL(3),
+    "pls": lambda: PLS(2),
+    "ridge": lambda: RidgeDirections(),
+    "fisher score": lambda: FisherScore(3),
+    "all columns": lambda: AllColumns(),
+    "random": lambda: RandomProjection(2),
+}
+
+
+def rows(n, d, seed=1, mean=0.0):
+    """Return rows of which about a fifth of the values of some columns are missing, and labels."""
+    X, y = labelled(n, d, 3, seed=seed)
+    y[:6] = [0, 1, 2, 0, 1, 2]
+    X = X + mean
+    bad = np.random.default_rng(seed).random(X.shape) < 0.2
+    bad[:, ::3], bad[:6] = False, False
+    return np.where(bad, np.nan, X), y
+
+
+def filled(X):
+    return SimpleImputer().fit_transform(X)
+
+
+def in_every_form(X, y, path):
+    write_zarr(path / "rows.zarr", X, y, chunks=(5, X.shape[1]))
+    yield "array", X, y
+    yield "frame", pd.DataFrame(X).add_prefix("c"), y
+    yield "dask", da.from_array(X, (7, 3)), da.from_array(y, 5)
+    yield "data set", open_dataset(str(path / "rows.zarr")), None
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(("n", "d"), [(90, 7), (20, 40)])
+def test_every_fit_is_that_of_filled_rows(n, d, method, tmp_path):
+    if method == "all columns" and n < d:
+        pytest.skip("its coordinates are those of a basis of the rows, of which there are several")
+    X, y = rows(n, d)
+    for standardize in (False, True):
+        settings = {"precision": "double", "standardize": standardize}
+        expected = METHODS[method]().set_params(**settings).fit(filled(X), y)
+        for form, *given in in_every_form(X, y, tmp_path):
+            found = METHODS[method]().set_params(**settings, missing="mean").fit(*given)
+            assert largest_angle(found.components_, expected.components_.T) < 1e-7, form
+            np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9, err_msg=form)
+            np.testing.assert_allclose(found.mean_, expected.mean_, atol=1e-12)
+            Z = np.asarray(found.transform(given[0]))
+            np.testing.assert_allclose(np.abs(Z), np.abs(expected.transform(filled(X))), atol=1e-6, err_msg=form)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_single_precision_keeps_its_digits(mean):
+    X, y = rows(400, 8, mean=mean)
+    X = X.astype(np.float32)
+    expected = MarginPCA(2, precision="double").fit(filled(X.astype(float)), y)
+    found = MarginPCA(2, missing="mean").fit(X, y)
+    assert largest_angle(found.components_, expected.components_.T) < 1e-4
+
+
+def test_weights_of_rows_and_classes():
+    X, y = rows(90, 7)
+    w = np.random.default_rng(0).integers(0, 4, 90)
+    w[:6] = 1
+    settings = {"precision": "double", "missing": "mean"}
+    for variant in ("pca", "m-pca0", "m-pca1a", "m-pca2"):
+        found = MarginPCA(2, variant=variant, **settings).fit(X, y, sample_weight=w)
+        twin = MarginPCA(2, variant=variant, precision="double").fit(filled(np.repeat(X, w, axis=0)), np.repeat(y, w))
+        np.testing.assert_allclose(found.components_, twin.components_, atol=1e-9, err_msg=variant)
+        found = MarginPCA(2, variant=variant, class_weight={1: 3}, **settings).fit(X, y)
+        w3 = np.where(y == 1, 3, 1)
+        twin.fit(filled(np.repeat(X, w3, axis=0)), np.repeat(y, w3))
+        np.testing.assert_allclose(found.components_, twin.components_, atol=1e-9, err_msg=variant)
+
+
+def test_rows_that_come_later_move_the_means():
+    X, y = rows(90, 7)
+    whole = MarginPCA(2, precision="double", missing="mean").fit(X, y)
+    parts = MarginPCA(2, precision="double", missing="mean").partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    np.testing.assert_allclose(parts.components_, whole.components_, atol=1e-12)
+    X[70, 3] = np.nan
+    with pytest.raises(InputError, match=r"row 20, column 3.* had no gaps in the rows before"):
+        MarginPCA(2, missing="mean").partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+
+
+def test_solvers_in_passes():
+    X, y = rows(300, 30)
+    for variant in ("pca", "m-pca0", "m-pca1a", "m-pca2"):
+        expected = MarginPCA(2, variant=variant, precision="double").fit(filled(X), y)
+        for given in (X, da.from_array(X, (50, -1))):
+            found = MarginPCA(
+                2, variant=variant, precision="double", missing="mean", solver="krylov", passes=12, tolerance=0
+            ).fit(given, da.from_array(y, 50) if given is not X else y)
+            assert largest_angle(found.components_, expected.components_.T) < 1e-6, variant
+
+
+def test_refused():
+    X, y = rows(60, 5)
+    with pytest.raises(InputError, match="Found nan in row"):
+        MarginPCA(2).fit(da.from_array(X, (20, -1)), y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        MarginPCA(2).fit(X, y)
+    with pytest.raises(ValueError, match="missing='median'"):
+        MarginPCA(2, missing="median").fit(X, y)
+    X[:, 1] = np.nan
+    with pytest.raises(InputError, match="Column 1 has no value in any row"):
+        MarginPCA(2, missing="mean").fit(X, y)
+    with pytest.raises(InputError, match="Found nan in row"):
+        MarginPCA(2, missing="mean").fit(scipy.sparse.csr_array(X), y)
+
+
+SWEPT = {
+    "bm2pca": lambda: BayesianMarginPCA(2, max_iter=5),
+    "logistic discriminant": lambda: LogisticDiscriminant(),
+    **{
+        loss: lambda loss=loss: ProjectionPenaltyClassifier("m-pca0", n_components=2, loss=loss)
+        for loss in ("squared", "logistic", "squared hinge")
+    },
+    "chosen alpha": lambda: ProjectionPenaltyClassifier("pca", n_components=2, loss="squared", alpha="auto"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*edge", "ignore:.*smallest")
+@pytest.mark.parametrize("method", list(SWEPT))
+@pytest.mark.parametrize(("n", "d"), [(90, 7), (20, 30)])
+def test_sweeps_read_filled_rows(n, d, method):
+    X, y = rows(n, d)
+    found = SWEPT[method]().set_params(missing="mean", precision="double").fit(X, y)
+    expected = SWEPT[method]().set_params(precision="double").fit(filled(X), y)
+    Z, twin = found.transform(X), expected.transform(filled(X))
+    np.testing.assert_allclose(Z, twin, atol=1e-5 * np.abs(twin).max())
+    if hasattr(found, "predict"):
+        assert (found.predict(X) == expected.predict(filled(X))).all()

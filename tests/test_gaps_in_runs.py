@@ -1,0 +1,157 @@
+"""``dataset.missing: mean``: runs, evaluations and refreshes are those of rows filled by what trains."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from helpers.evaluating import scored
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.impute import SimpleImputer
+from test_gaps import filled, rows
+
+from mmpca_dist import MarginPCA, load_model, load_moments, open_dataset, run
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.runs.evaluation_stages import preview_evaluation
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
+
+NO_REPORT = pytest.mark.usefixtures("no_report")
+METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
+
+
+def write(kind, path, X, y):
+    if kind == "parquet":  # null in place of NaN
+        pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y).to_parquet(
+            f"{path}.parquet", row_group_size=17
+        )
+        return f"{path}.parquet"
+    group = zarr.open_group(f"{path}.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(13, X.shape[1]))
+    group.create_array("y", data=y, chunks=(29,))
+    return f"{path}.zarr"
+
+
+def config_of(output, uri, missing="mean", **changes):
+    content = {
+        "dataset": {"uri": str(uri), "missing": missing}, "methods": METHODS, "n_components": 2, "precision": "double",
+        "output": str(output),
+    }  # fmt: skip
+    return parse_config({**content, **changes}, "the test")
+
+
+@NO_REPORT
+@pytest.mark.parametrize("kind", ["parquet", "zarr"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(120, 7), (30, 45)])
+def test_a_run_has_the_models_of_filled_rows(kind, standardize, n, d, tmp_path):
+    X, y = rows(n, d)
+    results = run(config_of(tmp_path / "out", write(kind, tmp_path / "rows", X, y), standardize=standardize))
+    for method in METHODS:
+        expected = MarginPCA(2, variant=method, precision="double", standardize=standardize).fit(filled(X), y)
+        found = load_model(str(tmp_path / "out"), method)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+        projected = open_dataset(str(tmp_path / "out" / "projected" / f"{method}.zarr")).read_rows(0, n)
+        np.testing.assert_allclose(projected, expected.transform(filled(X)), atol=1e-8, err_msg=method)
+        np.testing.assert_allclose(found.transform(X), projected, atol=1e-8)
+    missing = np.isnan(X).sum(axis=0)
+    assert results["count"]["missing"] == missing.tolist() and results["count"]["n_features"] == d
+    assert f"Missing: {missing.sum()} values of {np.count_nonzero(missing)} columns (" in results["count"]["notes"][0]
+    Z = X[:9].copy()
+    Z[:, 0] = np.nan  # a new gap
+    transform(
+        TransformConfig(
+            output=str(tmp_path / "out"), dataset=write(kind, tmp_path / "new", Z, y[:9]),
+            destination=str(tmp_path / "projected"), methods=["m-pca0"],
+        )
+    )  # fmt: skip
+    written = open_dataset(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 9)
+    np.testing.assert_allclose(written, load_model(str(tmp_path / "out"), "m-pca0").transform(Z), atol=1e-8)
+
+
+@NO_REPORT
+@pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_an_evaluation_fills_by_the_rows_that_train(direct, standardize, tmp_path, limits):
+    X, y = rows(160, 7)
+    if not direct:
+        limits.direct_bytes = 0
+    methods = METHODS if direct else [method for method in METHODS if method != "m-pca1b"]
+    evaluation = {"classifiers": ["lda", {"name": "svm", "bias": True}], "margins": True}
+    config = config_of(
+        tmp_path / "out", write("zarr", tmp_path / "rows", X, y), methods=methods, standardize=standardize,
+        evaluation=evaluation,
+    )  # fmt: skip
+    records, splits, _ = scored(config)
+    parts = splits.codes(0, len(X), y)[0]
+    for part, record in enumerate(records):
+        train = parts != part
+        imputer = SimpleImputer().fit(X[train])
+        A, B = imputer.transform(X[train]), imputer.transform(X[~train])
+        for line in record["errors"]:
+            if line["classifier"] == "lda":
+                reducer = MarginPCA(2, variant=line["method"], precision="double", standardize=standardize)
+                model = LinearDiscriminantAnalysis().fit(reducer.fit(A, y[train]).transform(A), y[train])
+                assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(B)) != y[~train])
+    plain, _, _ = scored(
+        config_of(tmp_path / "twin", write("zarr", tmp_path / "filled", filled(X), y), methods=methods,
+                  standardize=standardize, evaluation=evaluation)
+    )  # fmt: skip
+    for record, twin in zip(records, plain, strict=True):  # filled by all rows: nearly the same margins
+        assert len(record["margins"]) == len(twin["margins"]) > 0
+        for line, other in zip(record["margins"], twin["margins"], strict=True):
+            if line["method"] == "":
+                assert line["quantiles"] == pytest.approx(other["quantiles"], abs=0.3)
+
+
+@NO_REPORT
+def test_a_refresh_moves_the_means_and_refuses_new_gaps(tmp_path):
+    X, y = rows(160, 7)
+    uris = [write("parquet", tmp_path / str(i), X[s], y[s]) for i, s in enumerate((slice(90), slice(90, None)))]
+    methods = ["pca", "m-pca0", "m-pca1a"]
+    run(config_of(tmp_path / "first", uris[0], methods=methods))
+    settings = {"run": str(tmp_path / "first"), "new": uris[1], "output": str(tmp_path / "live")}
+    folder = refresh(RefreshConfig(**settings))["folder"]
+    for method in methods:
+        expected = MarginPCA(2, variant=method, precision="double").fit(filled(X), y)
+        np.testing.assert_allclose(load_model(folder, method).components_, expected.components_, atol=1e-9)
+    assert load_moments(folder).n_features == 7 + np.count_nonzero(np.isnan(X).any(axis=0))
+    X[100, 3] = np.nan
+    bad = write("parquet", tmp_path / "bad", X[90:], y[90:])
+    with pytest.raises(InputError, match=r"'x3'.* had no gaps in the rows before"):
+        refresh(RefreshConfig(**{**settings, "new": bad, "output": str(tmp_path / "other")}))
+
+
+@NO_REPORT
+def test_number_of_components_is_chosen_and_plans_know_of_indicators(tmp_path):
+    X, y = rows(160, 7)
+    uri = write("zarr", tmp_path / "rows", X, y)
+    config = config_of(tmp_path / "out", uri, methods=["m-pca0", "m-pca2"], n_components="auto")
+    assert run(config)["choose"]["methods"]["m-pca0"]["chosen"] >= 1
+    plain = preview(config_of(tmp_path / "new", write("zarr", tmp_path / "filled", filled(X), y), methods=["pca"]))
+    assert preview(config_of(tmp_path / "new", uri, methods=["pca"])).output > plain.output
+    preview_evaluation(config_of(tmp_path / "new", uri, methods=["pca"]))
+    assert not (tmp_path / "new").exists()
+
+
+@NO_REPORT
+def test_refused(tmp_path):
+    X, y = rows(60, 5)
+    uri = write("parquet", tmp_path / "rows", X, y)
+    with pytest.raises(InputError, match="cannot be used as they are"):
+        run(config_of(tmp_path / "out", uri, missing="refuse"))
+    with pytest.raises(InputError, match=r"dataset\.maps take whole rows: fill them before"):
+        run(config_of(tmp_path / "out", uri, dataset={"uri": uri, "missing": "mean", "maps": ["unit-length"]}))
+
+
+@pytest.mark.e2e
+def test_the_report_tells_what_is_missing(tmp_path):
+    X, y = rows(60, 7)
+    config = config_of(tmp_path / "out", write("parquet", tmp_path / "rows", X, y), methods=["pca"])
+    page = Path(run(config)["report"]["html"]).read_text()
+    worst = int(np.argmax(np.isnan(X).sum(axis=0)))
+    assert "Missing values" in page and f"x{worst}" in page and f"{np.isnan(X)[:, worst].mean():.1%}" in page
+    assert "4 of 7 columns lack values" in page
