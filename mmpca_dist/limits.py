@@ -132,6 +132,7 @@ class Limits:
     max_classes: int = 100_000
     """More distinct labels than this are measurements, not classes."""
     max_groups: int = 1_000_000
+    max_levels: int = 4096
     """More distinct names of groups than this are measurements, too."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""

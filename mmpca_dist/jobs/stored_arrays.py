@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -68,6 +69,9 @@ def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] |
     return arrays
 
 
+ADJUSTMENT = ("deltas", "slopes", "centre")
+
+
 def save_statistics(uri: str, statistics: Statistics) -> None:
     """Store statistics; those of tall data must not be standardised, so that later rows can be merged in."""
     arrays = _arrays_of(statistics)
@@ -99,13 +103,27 @@ def _adjustment_arrays(adjustment: Adjustment | None) -> dict[str, NDArray | Non
     if adjustment is None:
         return {}
     widening = adjustment.widening
-    return {"gaps": widening.gaps.astype(np.float64), "fills": widening.fills, "deltas": adjustment.deltas}
+    arrays = {name: getattr(adjustment, name) for name in ADJUSTMENT} | {
+        "gaps": widening.gaps,
+        "fills": widening.fills,
+        "covariates": np.frombuffer(json.dumps(widening.covariates).encode(), np.uint8),
+    }
+    return {name: array if array.size else None for name, array in arrays.items()}
 
 
-def _widening(arrays: dict[str, NDArray[np.float64]], n_columns: int) -> Widening | None:
-    if "gaps" not in arrays:
+def _widening(arrays: dict[str, NDArray[np.float64]], width: int | None = None) -> Widening | None:
+    """Return what stands beside the columns: those of models, or of moments of this ``width``."""
+    if "covariates" not in arrays:
         return None
-    return Widening(n_columns, arrays["gaps"].astype(np.intp), arrays["fills"])
+    covariates = tuple(json.loads(bytes(arrays["covariates"].astype(np.uint8)).decode()))
+    gaps, fills = (arrays.get(name, np.zeros(0)) for name in ("gaps", "fills"))
+    n_columns = len(arrays["mean"]) if width is None else width - len(gaps) - len(covariates)
+    return Widening(n_columns, gaps.astype(np.intp), fills, covariates)
+
+
+def _adjustment(widening: Widening, arrays: dict[str, NDArray[np.float64]]) -> Adjustment:
+    deltas, slopes, centre = (arrays.get(name, np.zeros(0)) for name in ADJUSTMENT)
+    return Adjustment(widening, deltas, slopes.reshape(-1, widening.n_columns), centre)
 
 
 def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDArray | None]:
@@ -169,7 +187,7 @@ def load_statistics(
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
     sizes = arrays["sizes"].astype(np.int64)
-    widening = None if "basis" in arrays else _widening(arrays, arrays["means"].shape[1] - len(arrays.get("gaps", ())))
+    widening = None if "basis" in arrays else _widening(arrays, arrays["means"].shape[1])
     return ClassMoments(
         classes, arrays["counts"], sizes, arrays["means"], arrays["scatters"], arrays.get("weights"), widening
     )
@@ -179,14 +197,14 @@ def _in_basis(
     arrays: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
 ) -> SpanStatistics | SubspaceStatistics:
     """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
-    widening = _widening(arrays, len(arrays["mean"]))
+    widening = _widening(arrays)
     shared: dict[str, Any] = {
         "moments": _moments(arrays, classes),
         "medians": by_pairing(arrays.get("medians"), pairings),
         "mean": arrays["mean"],
         "scale": arrays.get("scale"),
         "basis": arrays["basis"],
-        "adjustment": None if widening is None else Adjustment(widening, arrays["deltas"]),
+        "adjustment": None if widening is None else _adjustment(widening, arrays),
         "columns": ColumnSums(arrays["column_means"], arrays["column_squares"]) if "column_means" in arrays else None,
     }
     approximation = _approximation(arrays)

@@ -28,7 +28,7 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import provisional_centre, work_type
-from mmpca_dist.statistics.widening import Adjustment, adjustment_of
+from mmpca_dist.statistics.widening import Adjustment, adjustment_of, implied
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -312,7 +312,7 @@ def tall_statistics(
     class_weight: ClassWeight = None,
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
-    kept = moments
+    kept, precision = moments, implied(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment = adjustment_of(moments)

@@ -24,7 +24,7 @@ from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pool
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians, take_moments
 from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.statistics.widening import Adjustment, adjustment_of
+from mmpca_dist.statistics.widening import Adjustment, CrossSums, adjustment_of
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.given_labels import GivenLabels
@@ -168,11 +168,12 @@ def gather_statistics(
         rows = weighted_by_class(rows, class_weight)
         dataset, census = rows.dataset, rows.census
         X, labels, row_weights = _rows_in_memory(rows)
-        adjustment = None
+        adjustment, codes = None, encode(labels, census.classes, dataset.uri)
         if dataset.widening is not None:
-            adjustment = Adjustment.of_mean(dataset.widening, np.average(X, axis=0, weights=row_weights))
+            q = len(dataset.widening.covariates)
+            sums = CrossSums.of(X, codes, len(census.classes), row_weights, q)
+            adjustment = Adjustment.of_sums(dataset.widening, sums)
             X = adjustment.rows(X)
-        codes = encode(labels, census.classes, dataset.uri)
         rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
         statistics = wide_statistics(

@@ -19,6 +19,7 @@ from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts,
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
+from mmpca_dist.statistics.widening import implied
 from mmpca_dist.tables.dataset import Dataset, Span
 
 
@@ -115,6 +116,7 @@ def take_moments(
         Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
+    precision = implied(precision, rows.dataset.widening)
     task = ReadMoments(rows.dataset, ClassCodes(rows.census.classes), precision, weights, brackets, rows.census.n_rows)
     merge = partial(PassResult.merge, work=work_type(precision))
     n_classes = len(rows.census.classes)

@@ -1,12 +1,14 @@
-"""Rows with missing values: widened by indicators for passes, or with values in their place for whatever reads rows."""
+"""Widened rows, which passes for moments read, and adjusted ones, for whatever reads the rows themselves."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -14,8 +16,8 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import read_units
-from mmpca_dist.statistics.widening import Adjustment, Widening
+from mmpca_dist.passes.units import read_codes, read_units
+from mmpca_dist.statistics.widening import Adjustment, CrossSums, Widening
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, Span
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
@@ -65,13 +67,15 @@ class AlreadyWidened(DatasetProxy):
 
 
 class WidenedRows(_Floating):
-    """The rows of a data set with missing values, filled with fixed values, and indicators of gaps."""
+    """The rows of a data set with fixed values in the place of missing ones, indicators of gaps, and covariates."""
 
     def __init__(self, rows: Any, widening: Widening) -> None:
         names = rows.feature_names
         if names is not None:
-            names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps)]
+            names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps), *widening.covariates]
         super().__init__(rows, n_features=widening.width, feature_names=names, image_shape=None)
+        if widening.covariates:
+            self.facts = replace(self.facts, dtype=np.dtype(np.float64))
         self._widening = widening
 
     @property
@@ -80,32 +84,51 @@ class WidenedRows(_Floating):
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        return self._widening.rows(self._rows.read_rows(start, stop), out)
+        X, Z = self._rows.read_rows(start, stop), self._rows.read_covariates(start, stop)
+        return self._widening.rows(X, Z, out)
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        if not self.sparse:
+            return super().read_sparse(start, stop)
+        both = self._rows.read_sparse(start, stop), csr_array(self._rows.read_covariates(start, stop))
+        return csr_array(scipy.sparse.hstack(both, "csr"))
+
+    @property
+    def nnz(self) -> int:
+        return self._rows.nnz + self.n_rows * len(self._widening.covariates)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows.sparse_bytes(n_rows) + 32 * n_rows * len(self._widening.covariates)
 
     def adjusted(self, adjustment: Adjustment) -> Dataset:
-        """Return the rows of the columns alone, with the means of the columns in the place of missing values."""
-        return FilledRows(self._rows, adjustment.widening.gaps, adjustment.means)
+        return AdjustedRows(self._rows, adjustment.widening.gaps, adjustment.means, adjustment)
 
 
-class FilledRows(_Floating):
-    """The rows of a data set with a value by column in the place of missing ones."""
+class AdjustedRows(_Floating):
+    """The rows of a data set with a value by column in the place of missing ones, less what covariates explain."""
 
-    def __init__(self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64]) -> None:
-        super().__init__(rows)
-        self._gaps, self._values = gaps, values
+    def __init__(
+        self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
+    ) -> None:
+        sparse = rows.sparse and (adjustment is None or not len(adjustment.slopes))
+        super().__init__(rows, sparse=sparse)
+        self._gaps, self._values, self._adjustment = gaps, values, adjustment
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         out[...] = self._rows.read_rows(start, stop)
         some = out[:, self._gaps]
         out[:, self._gaps] = np.where(np.isnan(some), self._values, some)
+        if self._adjustment is not None:
+            out[...] = self._adjustment.without(out, self._rows.read_covariates(start, stop))
         return out
 
 
-def filled_rows(rows: Dataset, values: NDArray[np.float64]) -> Dataset:
+def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
     """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,)."""
     rows = rows._rows if isinstance(rows, WidenedRows) else rows
-    return rows if rows.sparse or rows.dtype.kind != "f" else FilledRows(rows, np.arange(rows.n_features), values)
+    gaps = np.zeros(0, np.intp) if rows.sparse or rows.dtype.kind != "f" else np.arange(rows.n_features)
+    return AdjustedRows(rows, gaps, values[gaps], adjustment)
 
 
 @storable
@@ -137,34 +160,39 @@ def look_at_gaps(dataset: Any, spans: list[Span], tasks: Tasks) -> tuple[NDArray
     return gaps.missing, gaps.sums / np.maximum(dataset.n_rows - gaps.missing, 1)
 
 
-def widened(dataset: Any, missing: NDArray[np.int64], means: NDArray[np.float64]) -> Any:
-    """Return the rows with indicators of the columns that lack values, filled with ``means``."""
+def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None = None) -> Any:
+    """Return rows with their covariates, and indicators of the columns that lack values, filled with ``means``."""
+    missing, means = (np.zeros(dataset.n_features) if values is None else values for values in (missing, means))
     gaps = np.flatnonzero(missing)
     names = None if dataset.feature_names is None else tuple(dataset.feature_names[j] for j in gaps)
-    return widened_as(dataset, Widening(dataset.n_features, gaps, means[gaps], names))
+    covariates = tuple(name for covariate in dataset.covariates for name in covariate.names)
+    return widened_as(dataset, Widening(dataset.n_features, gaps, means[gaps], covariates, names))
 
 
 def widened_as(dataset: Any, widening: Widening | None) -> Any:
-    """Return the rows widened as others are; those of columns without gaps as they are."""
-    return dataset if widening is None or not len(widening.gaps) else WidenedRows(dataset, widening)
+    """Return the rows widened as others are; where nothing stands beside their columns, as they are."""
+    return dataset if widening is None or widening.width == widening.n_columns else WidenedRows(dataset, widening)
 
 
 @dataclass(frozen=True)
-class _SumColumns:
+class _SumProducts:
     dataset: Dataset
+    classes: NDArray
 
-    def __call__(self, span: Span) -> NDArray[np.float64]:
-        total = np.zeros(self.dataset.n_features)
-        for start, X in read_units(self.dataset, span):
-            weights = self.dataset.read_weights(start, start + len(X))
-            total += X.sum(axis=0, dtype=np.float64) if weights is None else weights @ X.astype(np.float64)
-        return total
+    def __call__(self, span: Span) -> CrossSums:
+        parts = []
+        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
+            stop = start + X.shape[0]
+            codes = read_codes(self.dataset, self.classes, start, stop)
+            weights = self.dataset.read_weights(start, stop)
+            parts.append(CrossSums.of(X, codes, len(self.classes), weights, len(self.dataset.widening.covariates)))
+        return functools.reduce(operator.add, parts)
 
 
 def adjustment_from_pass(rows: Rows) -> Adjustment:
-    """Return the map of widened rows from a pass for their mean."""
-    total = rows.pass_over(_SumColumns(rows.dataset), np.add, "means")
-    return Adjustment.of_mean(rows.dataset.widening, total / rows.census.counts.sum())
+    """Return the map of widened rows from a pass for their means and products with covariates."""
+    sums = rows.pass_over(_SumProducts(rows.dataset, rows.census.classes), operator.add, "means")
+    return Adjustment.of_sums(rows.dataset.widening, sums)
 
 
 def adjusted_rows(rows: Rows, adjustment: Adjustment | None = None) -> Rows:

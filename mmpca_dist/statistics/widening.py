@@ -1,22 +1,29 @@
-"""Widened rows u = [x | g], their moments, and the map v = A^T u + b back to the columns, known once these are merged.
+"""Widened rows u = [x | g | z], their moments, and the map v = A^T u + b back to the columns, known once these merge.
 
-x are d columns whose missing values are filled with a fixed value, and g indicators of gaps in some of them. Means,
-and so A and b, follow from the moments of u: fold by fold, and for rows that come later, nothing is read again.
+x are d columns whose missing values are filled with a fixed value, g indicators of gaps in some of them, and z
+covariates. Means and slopes, and so A and b, follow from the moments of u: fold by fold, and for rows that come later,
+nothing is read again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 
 if TYPE_CHECKING:
     from mmpca_dist.statistics.moments import ClassMoments
+
+
+CUTOFF = 1e-10
+"""Covariates are dependent where no more than this share of their scatter within classes is left."""
 
 
 @storable
@@ -32,95 +39,205 @@ class Widening:
         The columns that have an indicator of missing values, ascending.
     fills : array of shape (g,)
         What their missing values are filled with: of about their mean, single precision loses nothing.
+    covariates : tuple of q str
+        What the numbers of covariates are called; of a category "batch=b".
     names : tuple of str or None
-        Names of these columns.
+        Names of the columns with gaps.
     """
 
     n_columns: int
     gaps: NDArray[np.intp]
     fills: NDArray[np.float64]
+    covariates: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
+
+    @property
+    def filled(self) -> int:
+        """Columns without covariates, d + g."""
+        return self.n_columns + len(self.gaps)
 
     @property
     def width(self) -> int:
         """Columns of widened rows."""
-        return self.n_columns + len(self.gaps)
+        return self.filled + len(self.covariates)
 
-    def rows(self, X: NDArray, out: NDArray) -> NDArray:
-        """Fill ``out``, shape (n, d + g), with rows X (n, d), and return it."""
+    def rows(self, X: NDArray, Z: NDArray | None, out: NDArray) -> NDArray:
+        """Fill ``out``, shape (n, d + g + q), with rows X (n, d) and covariates Z (n, q), and return it."""
         out[:, : self.n_columns] = X
         some = out[:, self.gaps]
         missing = np.isnan(some)
         out[:, self.gaps] = np.where(missing, self.fills, some)
-        out[:, self.n_columns :] = missing
+        out[:, self.n_columns : self.filled] = missing
+        if Z is not None:
+            out[:, self.filled :] = Z
         return out
 
 
 @storable
 @dataclass(frozen=True)
+class CrossSums(ArraySums):
+    """Sums over widened rows u by class, and of products with their covariates z."""
+
+    counts: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    """Of u, shape (C, d + g + q)."""
+    products: NDArray[np.float64]
+    """Of z and u, shape (q, d + g + q)."""
+
+    @classmethod
+    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, q: int) -> Self:
+        """Add up rows, dense or CSR, shape (n, d + g + q)."""
+        weights = np.ones(len(codes)) if weights is None else weights
+        members = csr_array((weights, (codes, np.arange(len(codes)))), (n_classes, len(codes)))
+        z = u[:, u.shape[1] - q :]
+        z = z.toarray() if issparse(z) else z
+        products = (u.T @ (weights[:, None] * z)).T
+        totals = members @ u
+        return cls(
+            np.bincount(codes, weights, n_classes).astype(np.float64),
+            np.asarray(totals.toarray() if issparse(totals) else totals, np.float64),
+            np.asarray(products, np.float64),
+        )
+
+
+@storable
+@dataclass(frozen=True)
 class Adjustment:
-    """The map v = A^T u: missing values become the mean of those that are there.
+    """The map v = A^T u + b: means stand for missing values, and what covariates explain within classes is gone.
 
     Source: with p_j the share of missing values of column j and m_j the mean of its filled values, the mean of the
-    others is (m_j - p_j c_j) / (1 - p_j), c_j being the fixed value.
+    others is (m_j - p_j c_j) / (1 - p_j), c_j being the fixed value. Covariates: limma's ``removeBatchEffect`` with the
+    classes as design, B = W_zz^+ W_zx of the scatter W within classes, v = x - B^T (z - mean of z).
 
     Attributes
     ----------
     widening : Widening
     deltas : array of shape (g,)
         Mean of the values of a column less its fixed value.
+    slopes : array of shape (q, d)
+        B.
+    centre : array of shape (q,)
+        Mean of z.
     """
 
     widening: Widening
     deltas: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    centre: NDArray[np.float64]
 
     @classmethod
     def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
-        """Return the map of rows with this mean, shape (d + g,).
+        """Return the map of rows with this mean, shape (d + g,), and without covariates.
 
         Raises
         ------
         InputError
             For a column without any value.
         """
-        shares, filled = mean[widening.n_columns :], mean[widening.gaps]
+        shares, filled = mean[widening.n_columns : widening.filled], mean[widening.gaps]
         if (shares >= 1).any():
             empty = int(np.argmax(shares >= 1))
             name = "" if widening.names is None else f" ({widening.names[empty]!r})"
             raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
-        return cls(widening, (filled - widening.fills) / (1 - shares))
+        q = len(widening.covariates)
+        deltas = (filled - widening.fills) / (1 - shares)
+        return cls(widening, deltas, np.zeros((q, widening.n_columns)), mean[len(mean) - q :])
+
+    @classmethod
+    def of(cls, moments: ClassMoments) -> Self:
+        """Return the map that moments of widened rows tell.
+
+        Raises
+        ------
+        InputError
+            Also for a covariate that the class determines.
+        """
+        widening = moments.widening
+        assert widening is not None  # noqa: S101  (they are of widened rows)
+        without, q = cls.of_mean(widening, moments.mean), len(widening.covariates)
+        if not q:
+            return without
+        within = moments.scatter(np.ones(len(moments.counts)))[-q:]
+        return without._with_slopes(within, moments.counts @ moments.deviations[:, -q:] ** 2)
+
+    @classmethod
+    def of_sums(cls, widening: Widening, sums: CrossSums) -> Self:
+        """Return the map that sums over the rows tell; raise as ``of``."""
+        counts, q = sums.counts, len(widening.covariates)
+        mean = sums.totals.sum(axis=0) / counts.sum()
+        without = cls.of_mean(widening, mean)
+        if not q:
+            return without
+        means = sums.totals / np.where(counts > 0, counts, 1)[:, None]
+        within = sums.products - (means[:, -q:] * counts[:, None]).T @ means
+        return without._with_slopes(within, counts @ (means[:, -q:] - mean[-q:]) ** 2)
+
+    def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64]) -> Self:
+        """Return the map with slopes from the scatter within classes of covariates and columns, (q, d + g + q)."""
+        q = len(within)
+        cross, own = self.columns_of(within), within[:, -q:]
+        _refuse_determined(self.widening.covariates, np.diag(own), between)
+        roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
+        values, vectors = np.linalg.eigh(own / roots / roots[:, None])
+        kept = values > max(10 * q * float(np.finfo(np.float64).eps), CUTOFF)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        return replace(self, slopes=inverse / roots / roots[:, None] @ cross)
 
     @property
     def means(self) -> NDArray[np.float64]:
         """Means of the values of the columns with gaps, shape (g,)."""
         return self.widening.fills + self.deltas
 
-    def rows(self, u: NDArray) -> NDArray:
-        """Return adjusted rows, shape (n, d)."""
+    def columns_of(self, u: NDArray) -> NDArray:
+        """Return the columns of widened rows, or rows of scatters, with means in the place of missing values."""
         v = u[:, : self.widening.n_columns].copy()
-        v[:, self.widening.gaps] += u[:, self.widening.n_columns :] * self.deltas
+        v[:, self.widening.gaps] += u[:, self.widening.n_columns : self.widening.filled] * self.deltas
         return v
 
-    def loadings(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return A M for M of shape (d, K): what projects widened rows as M does adjusted ones."""
-        return np.concatenate([matrix, self.deltas[:, None] * matrix[self.widening.gaps]])
+    def rows(self, u: NDArray) -> NDArray:
+        """Return adjusted rows, shape (n, d)."""
+        return self.without(self.columns_of(u), u[:, self.widening.filled :])
+
+    def without(self, X: NDArray, Z: NDArray | None) -> NDArray:
+        """Return rows X (n, d) less what covariates Z (n, q) explain of them."""
+        if Z is None or not len(self.slopes):
+            return X
+        return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
 
     def moments(self, widened: ClassMoments) -> ClassMoments:
         """Return the moments of adjusted rows."""
-        d, gaps = self.widening.n_columns, self.widening.gaps
-        means = self.rows(widened.means)
+        d, gaps, filled = self.widening.n_columns, self.widening.gaps, self.widening.filled
         scatters = np.empty((len(widened.scatters), d, d))
         for scatter, G in zip(scatters, widened.scatters, strict=True):
-            both = G[:, :d].copy()
-            both[:, gaps] += G[:, d:] * self.deltas
+            both = self.columns_of(G)
+            both -= G[:, filled:] @ self.slopes
             scatter[...] = both[:d]
-            scatter[gaps] += both[d:] * self.deltas[:, None]
-        return replace(widened, means=means, scatters=scatters, widening=None)
+            scatter[gaps] += both[d:filled] * self.deltas[:, None]
+            scatter -= self.slopes.T @ both[filled:]
+        return replace(widened, means=self.rows(widened.means), scatters=scatters, widening=None)
+
+
+def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray) -> None:
+    """Raise InputError for a covariate of which nothing varies within classes."""
+    varying = {
+        name.partition("=")[0] for name, left in zip(names, within > CUTOFF * (within + between), strict=True) if left
+    }
+    for name in names:
+        if name.partition("=")[0] not in varying:
+            raise InputError(
+                f"The class of a row determines the covariate {name.partition('=')[0]!r}, so that what it explains "
+                "cannot be told from what the class does. Leave it out."
+            )
+
+
+def implied(precision: str, widening: Widening | None) -> str:
+    """Return the precision of products: double where covariates are removed, whatever is asked for."""
+    return "double" if widening is not None and widening.covariates else precision
 
 
 def adjustment_of(moments: ClassMoments) -> Adjustment | None:
     """Return the map that moments of widened rows tell; None of rows that are not widened."""
-    return None if moments.widening is None else Adjustment.of_mean(moments.widening, moments.mean)
+    return None if moments.widening is None else Adjustment.of(moments)
 
 
 def adjusted(moments: ClassMoments) -> ClassMoments:
@@ -133,4 +250,7 @@ def same_widening(left: Widening | None, right: Widening | None) -> bool:
     """Tell whether moments of rows that are widened in these ways merge; None stands for rows that are not."""
     if left is None or right is None:
         return left is right
-    return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in ("n_columns", "gaps", "fills"))
+    return all(
+        np.array_equal(getattr(left, name), getattr(right, name))
+        for name in ("n_columns", "gaps", "fills", "covariates")
+    )

@@ -206,6 +206,15 @@ class Dataset(RowReader, Table):
         """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""
         return None
 
+    @property
+    def covariates(self) -> tuple[Any, ...]:
+        """What the covariates of the rows are, see ``tables.covariates``."""
+        return ()
+
+    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        """Return the covariates of rows ``start`` to ``stop``, shape ``(stop - start, q)``; None without any."""
+        return None
+
     def read_values(self, start: int, stop: int) -> NDArray:
         """Return what rows ``start`` to ``stop`` have in the place of labels as it is stored, such as times.
 
@@ -315,6 +324,13 @@ class DatasetProxy(Dataset):
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         return self._rows.read_weights(start, stop)
+
+    @property
+    def covariates(self) -> tuple[Any, ...]:
+        return self._rows.covariates
+
+    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        return self._rows.read_covariates(start, stop)
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return self._rows.read_values(start, stop)

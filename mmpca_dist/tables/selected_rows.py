@@ -64,6 +64,11 @@ class SelectedRows(DatasetProxy):
         begin, end, places = self._within(start, stop)
         return self._rows.read_values(begin, end)[places]
 
+    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        begin, end, places = self._within(start, stop)
+        covariates = self._rows.read_covariates(begin, end)
+        return None if covariates is None else covariates[places]
+
     def beside(self, column: Dataset) -> Dataset:
         return SelectedRows(self._rows.beside(column), self._keep)
 

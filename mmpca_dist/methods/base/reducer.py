@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
@@ -32,6 +32,7 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
+from mmpca_dist.tables.covariates import Covariate, given_covariates
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
@@ -68,6 +69,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
+    covariates_: tuple[Covariate, ...] = ()
+    """What the covariates of the rows were."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
@@ -103,7 +106,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, covariates: Any = None) -> Self:
         """Fit to labelled rows.
 
         Parameters
@@ -118,6 +121,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         sample_weight : array-like or Dask array of shape (n_samples,), optional
             How often each row counts: a row of weight 2 is that row twice, one of weight 0 is left out first. By
             default every row counts once.
+        covariates : array or data frame of shape (n_samples,) or (n_samples, q), optional
+            Numbers or names, such as ages and batches: what they explain of the rows within classes is removed, in
+            double precision. Give ``transform`` those of its rows.
 
         Returns
         -------
@@ -133,13 +139,13 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
         for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
         """
-        return self._fit_anew(X, y, sample_weight)
+        return self._fit_anew(X, y, sample_weight, covariates)
 
-    def _fit_anew(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit_anew(self, X: Any, y: Any, sample_weight: Any, covariates: Any = None) -> Self:
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
         self._check_parameters()
         self._kept = None
-        self._fit_rows(*self._widened(*self._rows(X, y, reset=True, sample_weight=sample_weight)))
+        self._fit_rows(*self._widened(*self._rows(X, y, reset=True, sample_weight=sample_weight), covariates))
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
@@ -149,7 +155,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return self.fit_statistics(self._statistics(dataset, scheduler))
 
     @Mergeable
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, covariates: Any = None
+    ) -> Self:
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
 
         Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
@@ -157,7 +165,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
 
         Parameters
         ----------
-        X, y, sample_weight : as in ``fit``
+        X, y, sample_weight, covariates : as in ``fit``
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
@@ -173,7 +181,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         stored = self._extendable()
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
-        dataset, scheduler = self._widened(dataset, scheduler, stored)
+        dataset, scheduler = self._widened(dataset, scheduler, covariates, stored)
         weightings = self._needs().scatters
         arrived = moments_of(
             dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
@@ -256,6 +264,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
         self.classes_ = self._classes_among(statistics.moments.classes)
+        self._adjustment = statistics.adjustment
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self._unmergeable or statistics.fixed
         if self._kept is None and isinstance(statistics, ColumnStatistics):
@@ -393,12 +402,21 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
         return dataset, Threads()
 
-    def _widened(self, dataset: Any, scheduler: Scheduler, stored: ClassMoments | None = None) -> tuple[Any, Scheduler]:
-        """Return rows with indicators of their gaps, or of those of stored moments, where gaps are filled."""
-        if self.missing == "refuse":
-            return dataset, scheduler
+    def _widened(
+        self, dataset: Any, scheduler: Scheduler, covariates: Any = None, stored: ClassMoments | None = None
+    ) -> tuple[Any, Scheduler]:
+        """Return rows with covariates and indicators of gaps, those of stored moments where there are such."""
+        if stored is None:
+            self.covariates_ = ()
+        if covariates is not None:
+            dataset = given_covariates(dataset, covariates, None if stored is None else self.covariates_)
+            self.covariates_ = dataset.covariates
+        elif self.covariates_:
+            raise InputError(f"Earlier rows had the covariates {some_names([c.name for c in self.covariates_])}.")
         if stored is not None:
             return widened_as(dataset, stored.widening), scheduler
+        if self.missing == "refuse":
+            return widened(dataset), scheduler
         return widened(dataset, *look_at_gaps(dataset, make_spans(dataset), Tasks(scheduler=scheduler))), scheduler
 
     def _prepared(self, X: Any, y: Any) -> Any:

@@ -67,7 +67,7 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
 
     _fitted_name: ClassVar[str] = "fits_"
 
-    @overload
+    @overload  # type: ignore[override]
     def transform(self, X: NDArray) -> NDArray: ...
     @overload
     def transform(self, X: Any) -> Any: ...

@@ -21,6 +21,7 @@ from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
+from mmpca_dist.statistics.widening import implied
 
 
 def statistics_for(
@@ -72,6 +73,7 @@ def class_statistics(
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
     if choice.in_passes and rows.dataset.widening is not None:
         adjustment = adjustment_from_pass(weighted_by_class(rows, class_weight))
+        precision = implied(precision, rows.dataset.widening)
         statistics = class_statistics(
             adjusted_rows(rows, adjustment), needs, replace(solver, kind=choice.kind), precision=precision,
             standardize=standardize, class_weight=class_weight,

@@ -49,10 +49,10 @@ class SweptReducer(MomentReducer):
 
         ``sample_weight`` is taken where moments suffice for the fit, as for squared losses; sweeps refuse it.
         """
-        weights = others.pop("sample_weight", None)
+        weights, covariates = (others.pop(name, None) for name in ("sample_weight", "covariates"))
         if others:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {min(others)!r}")
-        return self._fit_anew(X, y, weights)
+        return self._fit_anew(X, y, weights, covariates)
 
     @abstractmethod
     def _fit(self) -> SweptNeed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -19,8 +20,10 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.passes.units import read_unit
+from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.dataset import Dataset, unit_edges
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 
 class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -30,6 +33,8 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     mean_: NDArray[np.float64]
     scale_: NDArray[np.float64] | None
     center: bool
+    _adjustment: Any = None
+    """How widened rows come to the columns, where they had covariates or gaps."""
     _gain: float = 1.0
     """What projections onto the components are multiplied by."""
 
@@ -38,9 +43,25 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """What is subtracted from projections, shape (K,)."""
         return None
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, covariates: Any = None) -> Any:
         check_is_fitted(self, "components_")
-        return self._project(check_rows(self, X, reset=False, **gaps_allowed(self)))
+        X = check_rows(self, X, reset=False, **gaps_allowed(self))
+        Z = self._project(X)
+        if not getattr(self, "covariates_", ()):
+            return Z
+        if covariates is None:
+            warnings.warn(
+                f"{type(self).__name__}: without their covariates, rows are projected as they are.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return Z
+        known = given_covariates(rows_in_memory(X, None, "X"), covariates, self.covariates_)
+        return Z - (self._explained(known.read_covariates(0, X.shape[0])) @ self.projection()[0]).astype(Z.dtype)
+
+    def _explained(self, covariates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what covariates, shape (n, q), explain of rows, shape (n, d)."""
+        return (covariates - self._adjustment.centre) @ self._adjustment.slopes
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
@@ -67,10 +88,10 @@ class LazyTransform:
     """An attribute of those that are fitted."""
 
     @overload
-    def transform(self, X: NDArray) -> NDArray: ...
+    def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...
     @overload
-    def transform(self, X: Any) -> Any: ...
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, covariates: Any = None) -> Any: ...
+    def transform(self, X: Any, covariates: Any = None) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
 
         With ``standardize=True`` rows are standardised first, which centres them.
@@ -79,6 +100,8 @@ class LazyTransform:
         ----------
         X : as in ``fit``
             Columns that have names must have those of ``fit``, in their order.
+        covariates : as in ``fit``, optional
+            For a fit with covariates, of rows in memory. Without them rows are projected as they are, with a warning.
 
         Returns
         -------
@@ -94,7 +117,9 @@ class LazyTransform:
         """
         X = as_table(X)
         if not (isinstance(X, ForeignTable) and X.lazy):
-            return super().transform(X)  # type: ignore[misc]
+            return super().transform(X, **({} if covariates is None else {"covariates": covariates}))  # type: ignore[misc]
+        if covariates is not None:
+            raise InputError("Rows that are read piece by piece are transformed without covariates: load them first.")
         check_is_fitted(self, self._fitted_name)
         check_header(self, X, reset=False)
         sample = super().transform(X.sample)  # type: ignore[misc]
@@ -115,7 +140,9 @@ class LazyTransform:
     def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any: ...
     def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
         """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
-        table = as_table(X)
+        table, covariates = as_table(X), fit_parameters.get("covariates")
+        if covariates is not None:
+            return self.fit(X, y, **fit_parameters).transform(X, covariates)  # type: ignore[attr-defined]
         if isinstance(table, ForeignTable) and table.lazy:
             return self.fit(X, y, **fit_parameters).transform(X)  # type: ignore[attr-defined]
         return super().fit_transform(X, y, **fit_parameters)  # type: ignore[misc]

@@ -1,0 +1,157 @@
+"""Covariates of rows: columns of numbers or categories whose influence is to be removed, as centred numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
+from mmpca_dist.tables.labels import distinct_labels
+from mmpca_dist.tables.readers.beside import column_in_memory
+
+DOUBLE = 8
+"""Bytes of a value."""
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """How a column becomes numbers: less a centre, which keeps digits, and over a scale.
+
+    Attributes
+    ----------
+    name : str
+    levels : array or None
+        Sorted names of categories, each but the first of which has an indicator; None of numbers.
+    centre : array of shape (k,)
+    scale : float
+    """
+
+    name: str
+    levels: NDArray | None
+    centre: NDArray[np.float64]
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, name: str, column: Dataset, digest: Any) -> Covariate:
+        """Look at a column once; what it holds enters the digest."""
+        counts, total, squares = dict[Any, int](), 0.0, 0.0
+        numeric = column.read_values(0, 1).dtype.kind in "iuf"
+        for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+            if numeric:
+                values = _numbers(column, start, stop)
+                total, squares = total + float(values.sum()), squares + float(values @ values)
+            else:
+                values = column.read_labels(start, stop)
+                names, times = np.unique(values, return_counts=True)
+                for level, count in zip(names.tolist(), times.tolist(), strict=True):
+                    counts[level] = counts.get(level, 0) + count
+                if len(counts) > LIMITS.max_levels:
+                    raise InputError(f"The covariate {name!r} has more than {LIMITS.max_levels:,} categories.")
+            digest.update(values.dtype.str.encode() + values.tobytes())
+        n = column.n_rows
+        if numeric:
+            mean = total / n
+            return cls(name, None, np.asarray([mean]), float(np.sqrt(max(squares / n - mean**2, 0.0))) or 1.0)
+        levels = sorted(counts)
+        return cls(name, distinct_labels(levels), np.asarray([counts[level] / n for level in levels[1:]]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels[1:])
+
+    def encoded(self, column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the numbers of rows ``start`` to ``stop``, shape (n, k)."""
+        if self.levels is None:
+            return (_numbers(column, start, stop)[:, None] - self.centre) / self.scale
+        names = column.read_labels(start, stop)
+        unknown = ~np.isin(names, self.levels)
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            raise InputError(
+                f"Row {start + row} has {self.name} {names[row]!s} in {column.values_place}, which no row had that the "
+                "model was fitted to."
+            )
+        return (names[:, None] == self.levels[1:]) - self.centre
+
+
+def _numbers(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
+    values = column.read_values(start, stop)
+    if values.dtype.kind not in "iufb":
+        raise InputError(f"{column.values_place} has type {values.dtype}; a covariate holds numbers or names.")
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise InputError(
+            f"Row {start + row} has the covariate {values[row]} in {column.values_place}. Leave the row out, or give "
+            "it a number."
+        )
+    return values
+
+
+class CovariateRows(DatasetProxy):
+    """The rows of a data set with covariates from columns beside it."""
+
+    def __init__(
+        self, rows: Any, covariates: Sequence[Covariate], columns: Sequence[Dataset], digest: str = ""
+    ) -> None:
+        super().__init__(rows)
+        self._covariates, self._columns, self._digest = tuple(covariates), tuple(columns), digest
+
+    @property
+    def covariates(self) -> tuple[Covariate, ...]:
+        return self._covariates
+
+    @property
+    def addresses(self) -> list[str]:
+        beside = [address for column in self._columns for address in column.addresses]
+        return list(dict.fromkeys([*self._rows.addresses, *beside]))
+
+    def fingerprint(self) -> str:
+        return self._digest and storage.digest("covariates", self._rows.fingerprint(), self._digest)
+
+    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64]:
+        pairs = zip(self._covariates, self._columns, strict=True)
+        return np.concatenate([covariate.encoded(column, start, stop) for covariate, column in pairs], axis=1)
+
+
+def with_covariates(rows: Any, columns: Mapping[str, Dataset]) -> CovariateRows:
+    """Return the rows with covariates by name, after a look at their columns."""
+    digest = hashlib.sha256()
+    covariates = [Covariate.of(name, column, digest) for name, column in columns.items()]
+    return CovariateRows(rows, covariates, list(columns.values()), digest.hexdigest())
+
+
+def given_covariates(rows: Any, values: Any, known: Sequence[Covariate] | None = None) -> CovariateRows:
+    """Return rows with covariates in memory, shape (n,) or (n, q), or a data frame; ``known`` are those of a fit."""
+    columns = {name: column_in_memory(column, name) for name, column in _by_name(values).items()}
+    for name, column in columns.items():
+        if column.n_rows != rows.n_rows:
+            raise InputError(
+                f"The covariate {name!r} has {column.n_rows} values; there must be one for each of {rows.n_rows} rows."
+            )
+    if known is None:
+        return with_covariates(rows, columns)
+    names = [covariate.name for covariate in known]
+    if list(columns) != names:
+        raise InputError(f"The covariates are {some_names(list(columns))}; those of the fit were {some_names(names)}.")
+    return CovariateRows(rows, known, list(columns.values()))
+
+
+def _by_name(values: Any) -> dict[str, NDArray]:
+    if hasattr(values, "columns"):
+        return {str(name): np.asarray(values[name]) for name in values.columns}
+    array = np.asarray(values)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2:
+        raise InputError(f"covariates have shape {array.shape}; they must have shape (n,) or (n, q).")
+    return {f"covariate {j}": column for j, column in enumerate(array.T)}

@@ -1,0 +1,142 @@
+"""Covariates: what they explain within classes is removed, as limma's ``removeBatchEffect`` with the classes as design."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from helpers.samples import labelled, largest_angle
+from helpers.table_files import write_zarr
+
+from mmpca_dist import (
+    LOL,
+    PLS,
+    BayesianMarginPCA,
+    FisherDiscriminant,
+    MarginPCA,
+    ProjectionPenaltyClassifier,
+    SupervisedPCA,
+    open_dataset,
+)
+from mmpca_dist.errors import InputError
+
+METHODS = {
+    **{
+        variant: lambda variant=variant: MarginPCA(2, variant=variant)
+        for variant in ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2")
+    },
+    "fisher": lambda: FisherDiscriminant(),
+    "hsic": lambda: SupervisedPCA(),
+    "lol": lambda: LOL(3),
+    "pls": lambda: PLS(2),
+}
+
+
+def rows(n, d, seed=1):
+    """Return rows with effects of a batch and an age, which go with the class, their labels and the covariates."""
+    X, y = labelled(n, d, 3, seed=seed)
+    y[:9] = [0, 1, 2] * 3
+    rng = np.random.default_rng(seed)
+    batch = np.asarray(["a", "b", "c"])[np.where(rng.random(n) < 0.7, y, rng.integers(0, 3, n))]
+    batch[:9] = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    age = 40 + 5 * y + 10 * rng.random(n)
+    X = X + (batch == "b")[:, None] * rng.normal(0, 3, d) + age[:, None] * rng.normal(0, 0.3, d)
+    return X, y, pd.DataFrame({"batch": batch, "age": age})
+
+
+def removed(X, y, frame, w=None):
+    """Regress the rows on classes and covariates by least squares, and subtract what the covariates explain."""
+    w = np.ones(len(y)) if w is None else w
+    Z = np.column_stack([frame["batch"] == "b", frame["batch"] == "c", frame["age"]]).astype(float)
+    design = np.column_stack([(y == label) for label in np.unique(y)] + [Z]).astype(float)
+    roots = np.sqrt(w)[:, None]
+    coef = np.linalg.lstsq(roots * design, roots * X, rcond=None)[0][-3:]
+    return X - (Z - np.average(Z, axis=0, weights=w)) @ coef
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(("n", "d"), [(90, 7), (40, 60)])
+def test_fits_are_those_of_residuals(n, d, method, tmp_path):
+    X, y, covariates = rows(n, d)
+    write_zarr(tmp_path / "rows.zarr", X, y, chunks=(5, d))
+    for standardize in (False, True):
+        V = removed(X, y, covariates)
+        expected = METHODS[method]().set_params(precision="double", standardize=standardize).fit(V, y)
+        for given, labels in (
+            (X, y), (da.from_array(X, (7, 3)), da.from_array(y, 5)), (open_dataset(str(tmp_path / "rows.zarr")), None),
+            (scipy.sparse.csr_array(X), y),
+        ):  # fmt: skip
+            found = METHODS[method]().set_params(standardize=standardize).fit(given, labels, covariates=covariates)
+            assert largest_angle(found.components_, expected.components_.T) < 1e-5
+            np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
+        Z = found.transform(X, covariates)
+        np.testing.assert_allclose(np.abs(Z), np.abs(expected.transform(V)), atol=1e-5 * np.abs(Z).max())
+
+
+def test_weights_gaps_and_later_rows():
+    X, y, covariates = rows(120, 7)
+    w = np.random.default_rng(0).integers(1, 4, 120)
+    X[20::5, 2] = np.nan
+    filled = X.copy()
+    filled[:, 2] = np.where(
+        np.isnan(X[:, 2]), np.average(X[~np.isnan(X[:, 2]), 2], weights=w[~np.isnan(X[:, 2])]), X[:, 2]
+    )
+    expected = MarginPCA(2, precision="double").fit(removed(filled, y, covariates, w), y, sample_weight=w)
+    whole = MarginPCA(2, missing="mean").fit(X, y, sample_weight=w, covariates=covariates)
+    np.testing.assert_allclose(whole.components_, expected.components_, atol=1e-8)
+    parts = MarginPCA(2, missing="mean")
+    for some in (slice(0, 70), slice(70, None)):
+        parts.partial_fit(X[some], y[some], sample_weight=w[some], covariates=covariates[some])
+    np.testing.assert_allclose(parts.components_, expected.components_, atol=1e-8)
+    np.testing.assert_allclose(
+        parts.transform(X, covariates), expected.transform(removed(filled, y, covariates, w)), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("solver", [{}, {"solver": "krylov", "passes": 12, "tolerance": 0}])
+def test_solvers_in_passes(solver):
+    X, y, covariates = rows(300, 30)
+    for variant in ("pca", "m-pca0", "m-pca2"):
+        expected = MarginPCA(2, variant=variant, precision="double").fit(removed(X, y, covariates), y)
+        for given in (X, scipy.sparse.csr_array(X), da.from_array(X, (50, -1))):
+            found = MarginPCA(2, variant=variant, **solver).fit(given, y, covariates=covariates)
+            assert largest_angle(found.components_, expected.components_.T) < 1e-4, (variant, type(given))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_sweeps_read_adjusted_rows():
+    X, y, covariates = rows(120, 7)
+    V = removed(X, y, covariates)
+    for make in (
+        lambda: BayesianMarginPCA(2, max_iter=5),
+        lambda: ProjectionPenaltyClassifier("m-pca0", n_components=2),
+        lambda: ProjectionPenaltyClassifier("m-pca0", n_components=2, loss="squared"),
+    ):
+        found = make().set_params(precision="double").fit(X, y, covariates=covariates)
+        twin = make().set_params(precision="double").fit(V, y).transform(V)
+        np.testing.assert_allclose(found.transform(X, covariates), twin, atol=1e-5 * np.abs(twin).max())
+
+
+def test_dependent_covariates_and_what_is_refused():
+    X, y, covariates = rows(120, 7)
+    twice = covariates.assign(years=2 * covariates["age"] + 1)
+    one = MarginPCA(2).fit(X, y, covariates=covariates)
+    np.testing.assert_allclose(MarginPCA(2).fit(X, y, covariates=twice).components_, one.components_, atol=1e-8)
+    determined = covariates.assign(site=np.asarray(["x", "y", "z"])[y])
+    with pytest.raises(InputError, match="class of a row determines the covariate 'site'"):
+        MarginPCA(2).fit(X, y, covariates=determined)
+    with pytest.raises(InputError, match="class of a row determines the covariate 'dose'"):
+        MarginPCA(2).fit(X, y, covariates=covariates.assign(dose=1e3 * y))
+    with pytest.raises(InputError, match="Row 3 has the covariate nan in age"):
+        MarginPCA(2).fit(X, y, covariates=covariates.assign(age=covariates["age"].mask(np.arange(120) == 3)))
+    with pytest.raises(InputError, match="has 119 values; there must be one for each of 120 rows"):
+        MarginPCA(2).fit(X, y, covariates=covariates[1:])
+    with pytest.warns(UserWarning, match="without their covariates, rows are projected as they are"):
+        Z = one.transform(X)
+    np.testing.assert_allclose(Z, X @ one.components_.T)
+    with pytest.raises(InputError, match="has batch z in batch, which no row had"):
+        one.transform(X, covariates.assign(batch="z"))
+    with pytest.raises(InputError, match="those of the fit were 'batch' and 'age'"):
+        one.transform(X, covariates[["age"]])
+    with pytest.raises(InputError, match="Earlier rows had the covariates"):
+        MarginPCA(2).partial_fit(X, y, covariates=covariates).partial_fit(X, y)
