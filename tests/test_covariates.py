@@ -1,12 +1,14 @@
-"""Covariates: what they explain within classes is removed, as limma's ``removeBatchEffect`` with the classes as design."""
+"""Covariates: what they explain within classes is removed, as limma's ``removeBatchEffect`` does by design."""
 
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from helpers.evaluating import scored
 from helpers.samples import labelled, largest_angle
 from helpers.table_files import write_zarr
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from mmpca_dist import (
     LOL,
@@ -16,9 +18,14 @@ from mmpca_dist import (
     MarginPCA,
     ProjectionPenaltyClassifier,
     SupervisedPCA,
+    load_model,
     open_dataset,
+    run,
 )
-from mmpca_dist.errors import InputError
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 METHODS = {
     **{
@@ -136,7 +143,91 @@ def test_dependent_covariates_and_what_is_refused():
     np.testing.assert_allclose(Z, X @ one.components_.T)
     with pytest.raises(InputError, match="has batch z in batch, which no row had"):
         one.transform(X, covariates.assign(batch="z"))
-    with pytest.raises(InputError, match="those of the fit were 'batch' and 'age'"):
+    with pytest.raises(InputError, match="those of the fit were 'batch', 'age'"):
         one.transform(X, covariates[["age"]])
     with pytest.raises(InputError, match="Earlier rows had the covariates"):
         MarginPCA(2).partial_fit(X, y, covariates=covariates).partial_fit(X, y)
+
+
+RUN = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
+
+
+def write(path, X, y, frame):
+    names = [f"x{j}" for j in range(X.shape[1])]
+    pd.DataFrame(X, columns=names).assign(y=y, **frame).to_parquet(path, row_group_size=17)
+    return str(path)
+
+
+def config_of(output, uri, **changes):
+    dataset = {"uri": str(uri), "covariates": ["batch", "age"], "missing": "mean"}
+    content = {"dataset": dataset, "methods": RUN, "n_components": 2, "output": str(output)}
+    return parse_config({**content, **changes}, "the test")
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize(("n", "d"), [(120, 7), (40, 60)])
+def test_runs_refreshes_and_new_files(n, d, tmp_path):
+    X, y, covariates = rows(n, d)
+    covariates = covariates.reset_index(drop=True)
+    config = config_of(tmp_path / "out", write(tmp_path / "rows.parquet", X, y, covariates))
+    assert config.precision == "double"
+    results = run(config)
+    assert results["count"]["n_features"] == d and results["count"]["covariates"][0]["levels"][1] == ["a", "b", "c"]
+    V = removed(X, y, covariates)
+    for method in RUN:
+        expected = MarginPCA(2, variant=method, precision="double").fit(V, y)
+        found = load_model(str(tmp_path / "out"), method)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-8, err_msg=method)
+        Z = open_dataset(str(tmp_path / "out" / "projected" / f"{method}.zarr")).read_rows(0, n)
+        np.testing.assert_allclose(Z, expected.transform(V), atol=1e-6 * np.abs(Z).max())
+        np.testing.assert_allclose(found.transform(X, covariates), Z, atol=1e-6 * np.abs(Z).max())
+    new = write(tmp_path / "new.parquet", X[:20], y[:20], covariates[:20])
+    settings = {"output": str(tmp_path / "out"), "dataset": new, "methods": ["m-pca0"]}
+    transform(TransformConfig(**settings, destination=str(tmp_path / "projected")))
+    Z = open_dataset(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 20)
+    np.testing.assert_allclose(Z, load_model(str(tmp_path / "out"), "m-pca0").transform(X[:20], covariates[:20]))
+    lacking = write(tmp_path / "lacking.parquet", X[:20], y[:20], covariates[["age"]][:20])
+    with pytest.raises(InputError, match=r"no column 'batch' \(dataset.covariates\)"):
+        transform(TransformConfig(**{**settings, "dataset": lacking}, destination=str(tmp_path / "other")))
+    if n < d:
+        return
+    parts = [slice(70), slice(70, None)]
+    first, second = (
+        write(tmp_path / f"{i}.parquet", X[s], y[s], covariates[s].reset_index(drop=True)) for i, s in enumerate(parts)
+    )
+    run(config_of(tmp_path / "first", first, methods=RUN[:3]))
+    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=second, output=str(tmp_path / "live")))["folder"]
+    for method in RUN[:3]:
+        expected = MarginPCA(2, variant=method, precision="double").fit(V, y)
+        np.testing.assert_allclose(load_model(folder, method).components_, expected.components_, atol=1e-8)
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
+def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
+    X, y, covariates = rows(200, 7)
+    if not direct:
+        limits.direct_bytes = 0
+    methods = RUN if direct else [method for method in RUN if method != "m-pca1b"]
+    config = config_of(
+        tmp_path / "out", write(tmp_path / "rows.parquet", X, y, covariates), methods=methods,
+        evaluation={"classifiers": ["lda", {"name": "svm", "bias": True}]},
+    )  # fmt: skip
+    records, splits, _ = scored(config)
+    parts = splits.codes(0, len(X), y)[0]
+    for part, record in enumerate(records):
+        train = parts != part
+        Z = np.column_stack([covariates["batch"] == "b", covariates["batch"] == "c", covariates["age"]]).astype(float)
+        design = np.column_stack([(y == label) for label in range(3)] + [Z]).astype(float)
+        slopes = np.linalg.lstsq(design[train], X[train], rcond=None)[0][-3:]
+        V = X - (Z - Z[train].mean(axis=0)) @ slopes
+        for line in record["errors"]:
+            if line["classifier"] == "lda":
+                reducer = MarginPCA(2, variant=line["method"], precision="double").fit(V[train], y[train])
+                model = LinearDiscriminantAnalysis().fit(reducer.transform(V[train]), y[train])
+                assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(V[~train])) != y[~train])
+
+
+def test_settings_that_do_not_go_together(tmp_path):
+    with pytest.raises(ConfigError, match=r"dataset\.covariates are removed in double precision"):
+        config_of(tmp_path, "bundled:iris", precision="single")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
@@ -80,6 +80,16 @@ class RunConfig(Section):
         description="Folder of the run: a path or fsspec URL; same settings go on where it stopped. Evaluations "
         "go to the folder evaluation below it",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _precise_enough(cls, content: Any) -> Any:
+        dataset = content.get("dataset") if isinstance(content, dict) else None
+        if not (isinstance(dataset, dict) and dataset.get("covariates")):
+            return content
+        if content.get("precision", "double") == "single":
+            raise ValueError("dataset.covariates are removed in double precision: leave out precision.")
+        return {**content, "precision": "double"}
 
     @field_validator("methods")
     @classmethod

@@ -81,6 +81,13 @@ class DatasetConfig(Section):
         description="Whether missing values of features (null, NaN) are an error, or stand for the mean of their "
         "column in the rows that are fitted to; that shrinks its variance by the share that is missing",
     )
+    covariates: ColumnNames = setting(
+        [],
+        values="names of columns",
+        example=["batch", "age"],
+        description="Arrays, columns or .npy files of numbers or names whose influence within classes is removed, in "
+        "double precision. They are no features",
+    )
     weight: str | None = setting(
         None,
         example="n",

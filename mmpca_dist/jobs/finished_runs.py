@@ -33,11 +33,13 @@ from mmpca_dist.methods.base.row_features import StoredRowMaps
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.widening import Adjustment
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.covariates import Covariate, CovariateRows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.mapped_rows import mapped
-from mmpca_dist.tables.readers.beside import open_beside
+from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
 from mmpca_dist.tables.weights import weighted_by
@@ -141,9 +143,21 @@ def open_rows_for(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
             f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
         )
+    if "covariates" in count:
+        dataset = _with_covariates(dataset, count["covariates"])
     if weight is not None:
         dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
     return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+
+
+def _with_covariates(dataset: Dataset, stored: list[dict[str, Any]]) -> Dataset:
+    """Return new rows with the covariates of a run, which are columns of the same names."""
+    covariates = [Covariate.from_json(record) for record in stored]
+    files = [covariate.name for covariate in covariates if covariate.name.endswith(FILE)]
+    if files:
+        raise InputError(f"The covariates in {some_names(files)} are those of the run's own rows, and of no others.")
+    columns = [open_beside(dataset, covariate.name, "dataset.covariates") for covariate in covariates]
+    return CovariateRows(dataset, covariates, columns)
 
 
 def stored_columns(count: CountRecord) -> StoredColumns:
@@ -230,6 +244,8 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
     fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")}
     scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
     arrays = {name: value for name, value in fitted.items() if name not in scalars}
+    if reducer._adjustment is not None and len(reducer._adjustment.slopes):
+        arrays |= {"slopes": reducer._adjustment.slopes, "centre": reducer._adjustment.centre}
     save_arrays(run.path("model", f"{method}.zarr"), arrays)
     return {
         "scalars": scalars,
@@ -289,6 +305,9 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
             setattr(reducer, name, record["scalars"][name] if name in record["scalars"] else arrays[name])
     reducer.scale_ = arrays.get("scale_")
+    if "slopes" in arrays:
+        reducer.covariates_ = tuple(map(Covariate.from_json, count["covariates"]))
+        reducer._adjustment = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)
     reducer.classes_ = reducer._classes_among(classes_of(count))

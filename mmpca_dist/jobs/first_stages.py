@@ -61,6 +61,8 @@ def _count(job: Job) -> CountRecord:
     }
     if census.totals is not None:
         record["weights"] = census.totals.tolist()
+    if dataset.covariates:
+        record["covariates"] = [covariate.to_json() for covariate in dataset.covariates]
     if job.config.dataset.missing == "mean":
         stored = dataset.source if isinstance(dataset, MappedRows) else dataset
         missing, means = look_at_gaps(stored, make_spans(stored), job.tasks("count"))
@@ -88,7 +90,7 @@ COUNT = Stage(records.COUNT, "Count classes", _count)
 
 def look_ahead(job: Job) -> Job:
     """Return a job that is not begun, after a look at gaps where these are filled: they make columns of their own."""
-    if job.config.dataset.missing == "mean":
+    if job.config.dataset.missing == "mean" or job.config.dataset.covariates:
         job.results[records.COUNT] = _count(job)
     return job
 

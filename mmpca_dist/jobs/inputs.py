@@ -15,11 +15,14 @@ from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.covariates import with_covariates
 from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
 from mmpca_dist.tables.weights import balanced_by, weighted_by
+
+COVARIATES = "dataset.covariates"
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     if purpose == "evaluation":
         named["evaluation.column"] = config.evaluation.column
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
-    refuse_private(compute, [section.uri, section.label, section.weight, section.balance, config.output])
+    beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
+    refuse_private(compute, [section.uri, section.label, *named.values(), *section.covariates, config.output])
     uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks", "missing"})
 
     def opened(more: Sequence[str]) -> Dataset:
@@ -92,6 +96,8 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
             rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
         if section.balance is not None:
             rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
+        if section.covariates:
+            rows = with_covariates(rows, {name: open_beside(rows, name, COVARIATES) for name in section.covariates})
         dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(

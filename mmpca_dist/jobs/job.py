@@ -32,10 +32,9 @@ from mmpca_dist.tables.mapped_rows import MappedRows
 
 
 def widened_by(dataset: Dataset, count: CountRecord) -> Dataset:
-    """Return rows with indicators of the columns that have gaps by the record of a count."""
-    if "missing" not in count:
-        return dataset
-    return widened(dataset, np.asarray(count["missing"]), np.asarray(count["means"]))
+    """Return rows with their covariates, and indicators of the columns that have gaps by the record of a count."""
+    gaps = (count["missing"], count["means"]) if "missing" in count else ()
+    return widened(dataset, *map(np.asarray, gaps))
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:

@@ -39,6 +39,8 @@ class CountRecord(StageRecord):
     counts: list[int]
     weights: NotRequired[list[float]]
     """Sums of the weights of the rows of each class, where rows have weights."""
+    covariates: NotRequired[list[dict[str, Any]]]
+    """What the covariates are, see ``Covariate``."""
     missing: NotRequired[list[int]]
     """How many values each column lacks, where these are filled."""
     means: NotRequired[list[float]]

@@ -27,6 +27,7 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_units, refuse_not_finite
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.widened_rows import filled_rows
+from mmpca_dist.statistics.widening import Adjustment
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import checksum
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
@@ -53,7 +54,10 @@ class Projector:
     offset: NDArray | None = None
     """Shape (K,)."""
     fills: NDArray | None = None
-    """What stands for missing values, shape (d,), the same for all methods; None where there may be none."""
+    """What stands for missing values, shape (d,), the same for all methods; None where rows are projected as they are.
+    """
+    adjustment: Adjustment | None = None
+    """What removes covariates."""
 
     @property
     def uris(self) -> list[str]:
@@ -221,7 +225,8 @@ def projectors_of(job: Job) -> list[Projector]:
             method,
             *model.projection(dtype),
             offset=model._offset,
-            fills=model.mean_ if config.dataset.missing == "mean" else None,
+            fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
+            adjustment=model._adjustment if model.covariates_ else None,
             zarr=f"{folder}/{method}.zarr" if "zarr" in config.project.format else None,
             parquet=f"{folder}/{method}.parquet" if "parquet" in config.project.format else None,
         )
@@ -234,7 +239,9 @@ def _project(job: Job) -> ProjectRecord:
     if not projectors:
         return {"bytes": 0, "written": 0, "memory": 0, "outputs": []}
     with measured(job) as peak:
-        rows = job.dataset if projectors[0].fills is None else filled_rows(job.dataset, projectors[0].fills)
+        rows, fills = job.dataset, projectors[0].fills
+        if fills is not None:
+            rows = filled_rows(rows, fills, projectors[0].adjustment)
         written = project_rows(rows, projectors, job.tasks("project"))
     return {
         "bytes": job.dataset.n_bytes,

@@ -183,6 +183,12 @@ class Adjustment:
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         return replace(self, slopes=inverse / roots / roots[:, None] @ cross)
 
+    @classmethod
+    def of_slopes(cls, slopes: NDArray[np.float64], centre: NDArray[np.float64]) -> Self:
+        """Return the map that removes covariates from rows without gaps."""
+        none, names = np.zeros(0), tuple(map(str, range(len(slopes))))
+        return cls(Widening(slopes.shape[1], none.astype(np.intp), none, names), none, slopes, centre)
+
     @property
     def means(self) -> NDArray[np.float64]:
         """Means of the values of the columns with gaps, shape (g,)."""

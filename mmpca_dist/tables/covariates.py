@@ -64,6 +64,17 @@ class Covariate:
         levels = sorted(counts)
         return cls(name, distinct_labels(levels), np.asarray([counts[level] / n for level in levels[1:]]))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        levels = None if self.levels is None else [self.levels.dtype.str, self.levels.tolist()]
+        return {"name": self.name, "levels": levels, "centre": self.centre.tolist(), "scale": self.scale}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Covariate:
+        """Return what ``to_json`` made plain."""
+        levels = None if record["levels"] is None else np.asarray(record["levels"][1], record["levels"][0])
+        return cls(record["name"], levels, np.asarray(record["centre"]), record["scale"])
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its numbers."""
