@@ -206,20 +206,20 @@ def plan_of(tmp_path, path, **dataset):
     return tmp_path / "my.yaml"
 
 
-def test_the_plan_finds_gaps_and_text_in_metadata(tmp_path, monkeypatch):
-    """All at once, and a setting to paste that keeps what was left out before."""
+def test_the_plan_finds_gaps_in_metadata(tmp_path, monkeypatch):
+    """All at once, and a setting to paste that keeps what was left out before; text becomes indicators."""
     path = write(tmp_path, "parquet", columns())
     monkeypatch.setattr(ParquetDataset, "read_rows", lambda *_: pytest.fail("rows are read"))
     file = plan_of(tmp_path, path, drop=["ward"])
     with pytest.raises(ColumnError) as caught:
         preview(load_config(file))
     message = str(caught.value)
-    assert {fault.name for fault in caught.value.faults} == BAD
+    assert {fault.name for fault in caught.value.faults} == {"age", "weight"}
     assert "20 missing values (null)" in message and "--keep" not in message
     words = shlex.split(message.split("with: ")[1].split("\n")[0])
     assert words[0] == "--set"
     key, _, value = words[1].partition("=")
-    assert set(yaml.safe_load(value)) == BAD | {"ward"}
+    assert set(yaml.safe_load(value)) == {"age", "weight", "ward"}
     monkeypatch.undo()
     preview(load_config(file, {key: yaml.safe_load(value)}))
 

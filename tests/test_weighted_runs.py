@@ -71,7 +71,7 @@ def test_a_run_has_the_models_of_repeated_rows(kind, n, d, tmp_path):
     count = results["count"]
     assert count["n_rows"] == np.count_nonzero(w) and count["counts"] == np.bincount(y[w > 0]).tolist()
     assert count["weights"] == np.bincount(y, w).tolist()
-    assert count["notes"] == [f"{np.count_nonzero(w == 0)} rows of weight zero are left out."]
+    assert count["notes"] == [f"Rows left out, as they have no label or weight zero: {np.count_nonzero(w == 0)}."]
 
 
 CLASSIFIERS = [

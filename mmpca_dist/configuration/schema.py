@@ -58,8 +58,11 @@ class RunConfig(Section):
         description="Numbers of components; the largest is computed, the others are its first ones. auto chooses one "
         "for each method, by cross-validation and the one-standard-error rule",
     )
-    standardize: bool = setting(
-        False, example=True, description="Divide columns by their standard deviations, after subtracting means"
+    standardize: bool | None = setting(
+        None,
+        example=True,
+        description="Divide columns by their standard deviations, after subtracting means; by default where indicators "
+        "of text stand beside numbers",
     )
     precision: Literal["single", "double"] = setting(
         "single", example="double", description="Precision of products of rows. Class moments add them up in double"
@@ -125,11 +128,16 @@ class RunConfig(Section):
         return self.method(label).reducer(n_components, **self.shared)
 
     @property
+    def standardizes(self) -> bool:
+        """Whether columns are standardised; where that is not said, `resolved` tells."""
+        return bool(self.standardize)
+
+    @property
     def shared(self) -> dict[str, Any]:
         """The parameters of estimators that all methods share."""
         by_class = {} if self.class_weight is None else {"class_weight": self.class_weight}
         filled = {} if self.dataset.missing == "refuse" else {"missing": self.dataset.missing}
-        return {"standardize": self.standardize, "precision": self.precision, **by_class, **filled}
+        return {"standardize": self.standardizes, "precision": self.precision, **by_class, **filled}
 
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""
@@ -150,11 +158,14 @@ class RunConfig(Section):
         """The largest number of components; the others are prefixes."""
         return self.sizes[-1]
 
-    def resolved(self, n_rows: int, n_features: int, purpose: Purpose = "run") -> RunConfig:
+    def resolved(self, n_rows: int, n_features: int, purpose: Purpose = "run", mixed: bool = False) -> RunConfig:
         """Return the same with the numbers of components that are tried on so many rows and columns, for ``auto``.
 
-        A run tries no more than there are columns, and one less than rows train; so does an evaluation in folds.
+        A run tries no more than there are columns, and one less than rows train; so does an evaluation in folds. Where
+        nothing is said of it, columns are standardised if they are ``mixed``: indicators next to numbers.
         """
+        if self.standardize is None:
+            return self.model_copy(update={"standardize": mixed}).resolved(n_rows, n_features, purpose)
         if not self.chooses:
             return self
         in_folds = purpose == "run" or self.evaluation.splits == "folds"

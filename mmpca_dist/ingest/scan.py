@@ -188,7 +188,8 @@ def checked(uri: str, opened: Callable[[Sequence[str]], Dataset], dropped: Seque
     """
     try:
         dataset = opened([])
-        gaps = dataset.gaps().faults if isinstance(dataset, ColumnRows) and not dataset.allows_gaps else []
+        stored = dataset.stored
+        gaps = stored.gaps().faults if isinstance(stored, ColumnRows) and not stored.allows_gaps else []
         if gaps:
             raise refusal(dataset.uri, gaps, options=False, dropped=dropped)
         return dataset

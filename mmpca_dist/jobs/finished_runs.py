@@ -38,6 +38,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.covariates import Covariate, CovariateRows
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_rows
@@ -135,7 +136,8 @@ def open_rows_for(
         label=label,
         missing_chunks=run.config.dataset.missing_chunks,
         missing=run.config.dataset.missing,
-        names=columns["feature_names"],
+        names=count.get("columns", columns["feature_names"]),
+        levels=[Levels(*each) for each in count.get("levels", [])],
         labelled=labelled,
     )
     if dataset.n_features != columns["n_features"]:
@@ -295,7 +297,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     group = f"model/{method}.zarr"
     arrays = load_arrays(run.path(group), objects_in(solved, group))
     count = finished(run, COUNT)
-    reducer = run.config.reducer(method, n_components or stored)
+    reducer = run.config.reducer(method, n_components or stored).set_params(standardize=count["standardize"])
     if n_components is not None and n_components < stored and not reducer._nested:
         raise InputError(
             f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and a fit for "

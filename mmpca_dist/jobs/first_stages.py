@@ -22,6 +22,9 @@ from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.mapped_rows import MappedRows
 
+INDICATORS_BESIDE_NUMBERS = (
+    "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."
+)
 MOST_NAMED = 5
 """Columns with gaps that a note names."""
 
@@ -44,7 +47,9 @@ def _count(job: Job) -> CountRecord:
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset)
     if left_out := dataset.stored.n_rows - dataset.n_rows:
-        notes.append(f"{counted(left_out, 'row')} of weight zero {'is' if left_out == 1 else 'are'} left out.")
+        notes.append(f"Rows left out, as they have no label or weight zero: {left_out:,}.")
+    if job.config.standardizes and job.inputs.asked.standardize is None:
+        notes.append(INDICATORS_BESIDE_NUMBERS)
     for note in notes:
         job.callback.on_note(note)
     record: CountRecord = {
@@ -56,11 +61,15 @@ def _count(job: Job) -> CountRecord:
         "counts": census.sizes.tolist(),
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
+        "standardize": job.config.standardizes,
         "image_shape": job.config.dataset.image_shape or dataset.image_shape,
         "notes": notes,
     }
     if census.totals is not None:
         record["weights"] = census.totals.tolist()
+    if dataset.stored.levels:
+        record["columns"] = list(dataset.stored.columns)
+        record["levels"] = [[each.name, each.kept, each.rare] for each in dataset.stored.levels]
     if dataset.covariates:
         record["covariates"] = [covariate.to_json() for covariate in dataset.covariates]
     if job.config.dataset.missing == "mean":
@@ -117,7 +126,7 @@ def request_of(job: Job) -> Request:
         formats=len(set(config.project.format)),
         median_rows=median_rows(census.sizes, needs.medians),
         resources=resources_of(config, config.output),
-        standardize=config.standardize,
+        standardize=config.standardizes,
         solver=config.solver.options(),
     )
 

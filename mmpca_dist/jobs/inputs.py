@@ -48,7 +48,9 @@ class Inputs:
         """
         refuse_misfit(config.compute)
         dataset = _opened(config, purpose)
-        resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
+        of_text = sum(len(levels.names) for levels in dataset.stored.levels)
+        mixed = 0 < of_text < dataset.stored.n_features
+        resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
         held_out = HeldOut.of(config, dataset, purpose)
         return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out)
 
@@ -83,10 +85,11 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
     beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
     refuse_private(compute, [section.uri, section.label, *named.values(), *section.covariates, config.output])
-    uri, options = located(section), section.model_dump(include={"features", "label", "missing_chunks", "missing"})
+    given = {"features", "label", "missing_chunks", "missing", "unlabelled"}
+    uri, options = located(section), section.model_dump(include=given)
 
     def opened(more: Sequence[str]) -> Dataset:
-        return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
+        return open_dataset(uri, drop=[*section.drop, *more], beside=beside, encode=True, **options)
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
         rows = checked(uri, opened, section.drop)

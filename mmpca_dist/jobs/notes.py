@@ -96,7 +96,7 @@ def note_ahead(config: RunConfig, dataset: Dataset) -> str:
 
 
 def _goes_by_scatter(config: RunConfig) -> bool:
-    return not config.standardize and not all(section.method.scale_free for section in config.methods)
+    return not config.standardizes and not all(section.method.scale_free for section in config.methods)
 
 
 def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float]]:

@@ -39,6 +39,12 @@ class CountRecord(StageRecord):
     counts: list[int]
     weights: NotRequired[list[float]]
     """Sums of the weights of the rows of each class, where rows have weights."""
+    columns: NotRequired[list[str]]
+    """The stored columns, where some are text, and become indicators."""
+    levels: NotRequired[list[list[Any]]]
+    """Of each of them its name, and the levels that are kept and joined."""
+    standardize: bool
+    """Whether columns are standardised: as asked for, or as indicators stand beside numbers."""
     covariates: NotRequired[list[dict[str, Any]]]
     """What the covariates are, see ``Covariate``."""
     missing: NotRequired[list[int]]

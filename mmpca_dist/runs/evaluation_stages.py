@@ -83,7 +83,7 @@ def _tune(job: Job) -> TuneRecord:
         rows.groups,
         rows.weights,
         seed=config.evaluation.seed,
-        standardize=config.standardize,
+        standardize=config.standardizes,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),
     )
     return {"penalties": penalties}
@@ -141,7 +141,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         reference=config.reference,
         table=ErrorTable.of(splits, count["n_rows"]),
         margin_rows="a sample of the rows held out" if sampled else "the rows held out",
-        standardized=config.standardize,
+        standardized=config.standardizes,
         margins=[{**line, "split": record["split"]} for record in splits for line in record["margins"]],
         seconds=_summed(record["seconds"] for record in splits),
         bytes_read=_summed(record["read"] for record in splits),

@@ -16,7 +16,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
-from mmpca_dist.jobs.records import CHOOSE, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
+from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
@@ -115,7 +115,13 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     if not methods:
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
         raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
-    changes = {"methods": methods, "project": config.project.model_copy(update={"methods": []}), "output": output}
+    standardize = finished(run, COUNT)["standardize"]
+    changes = {
+        "methods": methods,
+        "standardize": standardize,
+        "project": config.project.model_copy(update={"methods": []}),
+        "output": output,
+    }
     if config.evaluation.reference in left_out:
         changes["evaluation"] = config.evaluation.model_copy(update={"reference": None})
     return config.model_copy(update=changes), left_out

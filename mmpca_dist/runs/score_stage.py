@@ -101,7 +101,7 @@ def evaluation_request(
         margins=config.evaluation.margins,
         n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
         precision=config.precision,
-        standardize=config.standardize,
+        standardize=config.standardizes,
         class_weight=config.class_weight,
         solver=config.solver.options(),
     )

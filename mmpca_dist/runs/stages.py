@@ -50,7 +50,7 @@ def _reduce(job: Job) -> ReduceRecord:
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_features)
-    needs, standardize = config.needs(job.largest), config.standardize and not kept_raw
+    needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
     with measured(job) as peak:
         rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
         statistics = class_statistics(
@@ -106,7 +106,7 @@ def _statistics(job: Job, before: int | None = None) -> Statistics:
 
 
 def _of_classes(job: Job) -> Statistics:
-    return statistics_of(job.run, job.config.standardize, job.config.class_weight)
+    return statistics_of(job.run, job.config.standardizes, job.config.class_weight)
 
 
 def _solve(job: Job) -> SolveRecord:

@@ -29,8 +29,7 @@ class _Floating(DatasetProxy):
     """Base of rows in floating point that are made of others as they are read."""
 
     def __init__(self, rows: Any, **changes: Any) -> None:
-        dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float64)
-        super().__init__(rows, dtype=dtype, **changes)
+        super().__init__(rows, dtype=np.result_type(rows.dtype, np.float32), **changes)
 
     @property
     def in_memory(self) -> bool:
@@ -166,7 +165,8 @@ def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None 
     gaps = np.flatnonzero(missing)
     names = None if dataset.feature_names is None else tuple(dataset.feature_names[j] for j in gaps)
     covariates = tuple(name for covariate in dataset.covariates for name in covariate.names)
-    return widened_as(dataset, Widening(dataset.n_features, gaps, means[gaps], covariates, names))
+    fills = means[gaps].astype(np.result_type(dataset.dtype, np.float32)).astype(np.float64)  # as rows hold them
+    return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names))
 
 
 def widened_as(dataset: Any, widening: Widening | None) -> Any:

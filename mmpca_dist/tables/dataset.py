@@ -190,6 +190,10 @@ class Dataset(RowReader, Table):
     """The array or column that the rows are read from, where there may be several."""
     label: str | None = None
     """The array, column or file that the labels are read from."""
+    levels: Sequence[Any] = ()
+    """What becomes of columns of text, see ``tables.levels``."""
+    columns: Sequence[str] = ()
+    """The stored columns that the features are made of, where they have names."""
     missing_chunks: str | None = None
     """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
 
@@ -201,6 +205,14 @@ class Dataset(RowReader, Table):
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
+
+    def with_label(self, name: str, setting: str) -> Dataset | None:
+        """Return the same rows with another column as their labels; None where it must be opened for itself."""
+        return None
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which of rows ``start`` to ``stop`` have a label, of data sets that may lack some."""
+        return np.ones(stop - start, bool)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""

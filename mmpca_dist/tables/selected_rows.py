@@ -22,12 +22,12 @@ class SelectedRows(DatasetProxy):
     Chunks stay as they are, less what is left out, so that each is read once.
     """
 
-    def __init__(self, rows: Dataset, keep: Keep) -> None:
+    def __init__(self, rows: Dataset, keep: Keep, reason: str = "have weight zero") -> None:
         edges = rows.chunk_edges.tolist()
         sizes = np.asarray([np.count_nonzero(keep(start, stop)) for start, stop in itertools.pairwise(edges)])
         filled = np.flatnonzero(sizes)
         if not len(filled):
-            raise InputError(f"No row of {rows.uri} is left: all have weight zero.")
+            raise InputError(f"No row of {rows.uri} is left: all {reason}.")
         super().__init__(rows, n_rows=int(sizes.sum()))
         self._keep = keep
         self._edges = np.append(0, np.cumsum(sizes[filled]))

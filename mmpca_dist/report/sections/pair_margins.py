@@ -60,7 +60,7 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins
     search = next((search for search in run_needs(finished.config, SEARCH) if search.stage in finished.results), None)
     if search is None:
         return None
-    return PairMargins.of(search.load(finished.run, finished.results), methods, finished.config.standardize)
+    return PairMargins.of(search.load(finished.run, finished.results), methods, finished.config.standardizes)
 
 
 def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:

@@ -44,6 +44,7 @@ class ArrowDataset(ColumnRows):
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
         for number, batch in enumerate(batches):
             refuse_larger(batch.n_rows * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
+        self._encode(request)
 
     @property
     def _batches(self) -> tuple[Batch, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.levels import Levels
+from mmpca_dist.tables.selected_rows import SelectedRows
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Request:
     """Otherwise ``fill``."""
     missing: str = "refuse"
     """Whether missing values of features are refused, or read as NaN (``mean``)."""
+    encode: bool = False
+    """Whether columns of text become indicators."""
+    levels: Sequence[Levels] | None = None
+    """Those of the columns of text that a model was fitted to; None where rows tell them."""
+    unlabelled: str = "refuse"
+    """Whether rows without a label are refused, or left out (``skip``)."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ def open_dataset(
     beside: Mapping[str, str] | None = None,
     missing_chunks: str | None = None,
     missing: str = "refuse",
+    encode: bool = False,
+    unlabelled: str = "refuse",
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -110,6 +121,11 @@ def open_dataset(
         those of labels are read as the fill value where that is also the label of other rows.
     missing : {"refuse", "mean"}
         Whether missing values (null) of features are an error, or NaN, which estimators with ``missing="mean"`` take.
+    encode : bool
+        Whether columns of text in Parquet and Arrow become indicators of their levels, such as ``colour=red``: of two
+        levels one column, and one for all that fewer than a thousandth of the rows have. They are read once for it.
+    unlabelled : {"refuse", "skip"}
+        Whether rows without a label are an error, or left out.
 
     Returns
     -------
@@ -131,7 +147,7 @@ def open_dataset(
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
-        missing_chunks=missing_chunks, missing=missing,
+        missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled,
     )  # fmt: skip
     format = format_of(request.uri)
     dataset = format.open(request)
@@ -140,7 +156,15 @@ def open_dataset(
             f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
             "to leave them out by."
         )
-    return dataset
+    return labelled_rows(dataset) if unlabelled == "skip" else dataset
+
+
+def labelled_rows(dataset: Dataset) -> Dataset:
+    """Return the rows that have a label, after a look at the labels."""
+    edges = unit_edges(dataset.chunk_edges, 8).tolist()
+    if all(dataset.is_labelled(start, stop).all() for start, stop in itertools.pairwise(edges)):
+        return dataset
+    return SelectedRows(dataset, dataset.is_labelled, "have no label")
 
 
 def open_rows(
@@ -151,6 +175,7 @@ def open_rows(
     missing_chunks: str | None = None,
     missing: str = "refuse",
     names: list[str] | None = None,
+    levels: Sequence[Levels] = (),
     labelled: bool = False,
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
@@ -162,6 +187,8 @@ def open_rows(
     names : list of str, optional
         The features that a model was fitted to. Columns of Parquet and Arrow are taken by these names, in any order
         and among other columns; features of other formats must be in this order, if they have names at all.
+    levels : sequence of Levels, optional
+        What became of the columns of text that a model was fitted to; text that is new has indicators of 0.
     labelled : bool
         Whether labels must be there even if ``label`` is None.
 
@@ -177,10 +204,10 @@ def open_rows(
     """
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
-        missing_chunks=missing_chunks, missing=missing,
+        missing_chunks=missing_chunks, missing=missing, encode=bool(levels), levels=levels or None,
     )  # fmt: skip
     dataset = format_of(request.uri).open(request)
-    stored = dataset.feature_names
+    stored = None if levels else dataset.feature_names
     if names is not None and stored is not None and len(stored) == len(names) and stored != names:
         refuse_missing_names(dataset.uri, stored, names)
         i = next(i for i, name in enumerate(names) if stored[i] != name)
@@ -210,6 +237,8 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
     if dataset.uri.startswith(storage.NAMED):
         raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
     stored = dataset.stored
+    if (column := stored.with_label(name, setting)) is not None:
+        return column
     names = stored.feature_names if stored.named_columns else None
     with settings_named(as_named(setting)):
         return open_rows(

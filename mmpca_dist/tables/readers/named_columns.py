@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_faults import ColumnFault, Gaps
-from mmpca_dist.tables.dataset import Dataset, readable
+from mmpca_dist.tables.column_faults import ColumnFault, Gaps, refusal
+from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, unseen_note
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
+
+log = logging.getLogger(__name__)
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256
@@ -33,7 +41,7 @@ class ColumnRows(Dataset):
     """
 
     def __init__(self, request: Request, schema: pa.Schema) -> None:
-        uri, drop = request.uri, list(request.drop)
+        uri, drop, self._stored_names = request.uri, list(request.drop), list(schema.names)
         name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
         if times > 1:
             raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
@@ -44,8 +52,10 @@ class ColumnRows(Dataset):
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
-        self.allows_gaps = request.missing == "mean"
+        self.allows_gaps, self._skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
         fields = [schema.field(name) for name in self.columns]
+        self._texts = [field.name for field in fields if request.encode and is_text(field.type)]
+        fields = [field for field in fields if field.name not in self._texts]
         _refuse_other_types(fields, uri)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
@@ -53,9 +63,10 @@ class ColumnRows(Dataset):
             if not n_features:
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
-            n_features, dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
+            kinds = {_numpy_type(field.type) for field in fields} | ({np.dtype(np.uint8)} if self._texts else set())
+            n_features, dtype = len(self.columns), np.result_type(*kinds)
         if self.allows_gaps:
-            dtype = np.result_type(dtype, np.float16)
+            dtype = np.result_type(dtype, np.float32)
         self.facts = Facts(
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
             has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
@@ -64,6 +75,46 @@ class ColumnRows(Dataset):
     @property
     def named_columns(self) -> bool:
         return not self._is_list
+
+    def _encode(self, request: Request) -> None:
+        """Let columns of text become indicators: by the levels that a model knows, or those that the rows have."""
+        if not self._texts:
+            return
+        counts = self._count_levels()
+        if request.levels is None:
+            faults = level_faults(counts)
+            if faults:
+                raise refusal(self.uri, faults, options=False, dropped=request.drop)
+            self.levels = [Levels.of(name, counts[name]) for name in self._texts]
+        else:
+            self.levels = list(request.levels)
+            note = unseen_note(self.levels, counts, self.uri)
+            if note:
+                log.warning("%s", note)
+        by_name = {levels.name: levels.names for levels in self.levels}
+        names = [name for column in self.columns for name in by_name.get(column, [column])]
+        self.facts = replace(self.facts, n_features=len(names), feature_names=names)
+
+    def _count_levels(self) -> dict[str, Counter[str]]:
+        """Return how many rows have each text of the columns of text, from a look at these columns alone.
+
+        A column with too many is counted no further.
+        """
+        counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
+        edges = unit_edges(self.chunk_edges, max(self.row_bytes, 1)).tolist()
+        with ThreadPoolExecutor() as pool:
+            for of_unit in pool.map(self._levels_of, edges[:-1], edges[1:]):
+                for name, more in of_unit.items():
+                    if len(counts[name]) <= LIMITS.max_levels:
+                        counts[name].update(more)
+        return counts
+
+    def _levels_of(self, start: int, stop: int) -> dict[str, Counter[str]]:
+        counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
+        for table, _ in self._parts(start, stop, self._texts):
+            for name, column in zip(table.column_names, table.columns, strict=True):
+                counts[name].update(count_levels(column))
+        return counts
 
     def gaps(self, beside: Sequence[str] = ()) -> Gaps:
         """Return which features, labels and columns ``beside`` have missing values, by the metadata."""
@@ -76,14 +127,34 @@ class ColumnRows(Dataset):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        fill = _fill_from_list if self._is_list else _fill_from_columns
         for table, first in self._parts(start, stop, list(self.columns)):
-            fill(table, out[first - start : first - start + len(table)], first, self.uri, self.allows_gaps)
+            rows = out[first - start : first - start + len(table)]
+            if self._is_list:
+                _fill_from_list(table, rows, first, self.uri, self.allows_gaps)
+            else:
+                _fill_from_columns(table, rows, first, self.uri, self.allows_gaps, self.levels)
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         where = self.values_place
+        if self._skips_unlabelled:
+            return np.concatenate([_known_labels(chunk, where) for chunk in self._label_chunks(start, stop)])
         return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
+
+    def with_label(self, name: str, setting: str) -> Dataset:
+        if name not in self._stored_names:
+            hint = did_you_mean(name, self._stored_names) or f" Its columns are {some_names(self._stored_names)}."
+            raise InputError(f"{self.uri} has no column {name!r} ({setting}).{hint}")
+        same = copy(self)
+        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
+        return same
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return np.concatenate([_has_label(chunk) for chunk in self._label_chunks(start, stop)])
+
+    def _label_chunks(self, start: int, stop: int) -> Iterator[pa.Array]:
+        for table, _ in self._parts(start, stop, [str(self.label)]):
+            yield from table.column(0).chunks
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return np.concatenate(list(self._values(start, stop, "values")))
@@ -163,11 +234,16 @@ def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
     if bad:
         others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
         raise ColumnError(
-            f"Column {bad[0]!r} of {uri} has type {kinds[bad[0]]}{others}; features must be numbers. Encode it as "
+            f"Column {bad[0]!r} of {uri} has {_kind(kinds[bad[0]])}{others}; features must be numbers. Encode it as "
             f"numbers, leave it out with {setting_name('drop', bad[:MOST_NAMES])}, or name it as "
             f"{setting_name('label')}.",
-            [ColumnFault(name, f"type {kinds[name]}, where numbers belong") for name in bad],
+            [ColumnFault(name, f"{_kind(kinds[name])}, where numbers belong") for name in bad],
         )
+
+
+def _kind(kind: pa.DataType) -> str:
+    dates = " (turn dates into numbers, such as days since one of them)" if pa.types.is_temporal(kind) else ""
+    return f"type {kind}{dates}"
 
 
 def _numpy_type(kind: pa.DataType) -> np.dtype:
@@ -196,15 +272,21 @@ def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str, allows
         at += len(chunk)
 
 
-def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool) -> None:
-    columns = np.empty((rows.shape[1], len(rows)), rows.dtype)
-    for target, name, column in zip(columns, table.column_names, table.columns, strict=True):
+def _fill_from_columns(
+    table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool, levels: Sequence[Levels]
+) -> None:
+    columns, of_text = np.empty((rows.shape[1], len(rows)), rows.dtype), {each.name: each for each in levels}
+    done = 0
+    for name, column in zip(table.column_names, table.columns, strict=True):
         if not allows_gaps:
             _refuse_nulls(column, name, first, uri)
-        at = 0
+        text, at = of_text.get(name), 0
+        width = 1 if text is None else len(text.names)
         for chunk in column.chunks:
-            target[at : at + len(chunk)] = _numbers(chunk)
+            values = _numbers(chunk) if text is None else text.indicators(chunk, rows.dtype)
+            columns[done : done + width, at : at + len(chunk)] = values
             at += len(chunk)
+        done += width
     for start in range(0, len(rows), TRANSPOSE_ROWS):
         rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
 
@@ -214,6 +296,22 @@ def _numbers(values: pa.Array) -> NDArray:
     if values.null_count and pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     return values.to_numpy(zero_copy_only=False)
+
+
+def _has_label(chunk: pa.Array) -> NDArray[np.bool_]:
+    valid = np.array(chunk.is_valid())
+    if pa.types.is_floating(chunk.type):
+        valid &= ~np.isnan(chunk.to_numpy(zero_copy_only=False))
+    return valid
+
+
+def _known_labels(chunk: pa.Array, where: str) -> NDArray:
+    """Return labels, with anything in the place of those that are missing."""
+    valid = _has_label(chunk)
+    known = normalize_labels(_values(chunk.filter(pa.array(valid))), where)
+    labels = np.zeros(len(chunk), known.dtype if len(known) else "U1" if is_text(chunk.type) else np.int64)
+    labels[valid] = known
+    return labels
 
 
 def _values(chunk: pa.Array) -> NDArray:

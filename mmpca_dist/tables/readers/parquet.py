@@ -61,6 +61,7 @@ class ParquetDataset(ColumnRows):
                     self._groups.append(RowGroup(file, number, n_rows, group.num_rows))
                 n_rows += group.num_rows
         self.facts = replace(self.facts, n_rows=n_rows)
+        self._encode(request)
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
     def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
@@ -71,7 +72,8 @@ class ParquetDataset(ColumnRows):
         refuse_larger(max(group.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
     def gaps(self, beside: Sequence[str] = ()) -> Gaps:
-        names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (self.label, *beside) if name}
+        label = None if self._skips_unlabelled else self.label
+        names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (label, *beside) if name}
         return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
 
     @property

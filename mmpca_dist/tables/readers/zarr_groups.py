@@ -62,6 +62,7 @@ class ZarrGroupRows(Dataset):
 
     def __init__(self, request: Request, table: str) -> None:
         uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
+        self._skips_unlabelled = request.unlabelled == "skip"
         self.features, self.label = request.features or "X", request.label or "y"
         self._token, self._address = uuid.uuid4().hex, uri
         group = zarr_stores.open_group(table)
@@ -126,7 +127,11 @@ class ZarrGroupRows(Dataset):
         return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return _open_labels(self.table, self.label, self._token).read(start, stop)
+        labels = _open_labels(self.table, self.label, self._token)
+        return labels.read_known(start, stop) if self._skips_unlabelled else labels.read(start, stop)
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return _open_labels(self.table, self.label, self._token).is_known(start, stop)
 
     def read_values(self, start: int, stop: int) -> NDArray:
         labels = _open_labels(self.table, self.label, self._token)
@@ -262,6 +267,22 @@ class ZarrLabels:
             if self.mask is not None:
                 _refuse_absent(values_of(self.mask, start, stop), start, where, "it is marked as missing")
             return self._named(stored, start, where)
+
+    def is_known(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which of rows ``start`` to ``stop`` have a label."""
+        stored = values_of(self.array, start, stop)
+        if self.categories is not None:
+            return np.asarray((stored >= 0) & (stored < len(self.categories)))
+        missing = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(len(stored), bool)
+        return ~missing if self.mask is None else ~(missing | values_of(self.mask, start, stop))
+
+    def read_known(self, start: int, stop: int) -> NDArray:
+        """Return labels, with anything in the place of those that are missing."""
+        known, stored, where = self.is_known(start, stop), values_of(self.array, start, stop), f"{self.uri}/{self.path}"
+        labels = self._named(stored[known], start, where)
+        everywhere = np.zeros(len(stored), labels.dtype)
+        everywhere[known] = labels
+        return everywhere
 
     @property
     def fill(self) -> Any:

@@ -1,0 +1,103 @@
+"""Levels of text columns: what becomes an indicator column, and what is joined as rare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.tables.column_faults import ColumnFault
+
+RARE = 0.001
+"""Levels of a smaller share of the rows are joined."""
+JOINED = "(rare)"
+"""What joined levels are called."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a text column: those with an indicator each, and those that are joined; both sorted."""
+
+    name: str
+    kept: tuple[str, ...]
+    rare: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, counts: Mapping[str, int]) -> Levels:
+        """Return the levels of a column, given how many rows have each."""
+        least = RARE * sum(counts.values())
+        rare = sorted(level for level, count in counts.items() if count < least)
+        return cls(name, tuple(sorted(counts.keys() - set(rare))), tuple(rare))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the indicator columns; of two levels the second one's is enough."""
+        levels = [*self.kept, *([JOINED] if self.rare else [])]
+        return [f"{self.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels)]
+
+    def indicators(self, values: pa.Array, dtype: np.dtype) -> NDArray:
+        """Return the indicators of text, shape (k, n): NaN where there is none, and zeros of a level that is new."""
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        found = pc.index_in(values, pa.array([*self.kept, *self.rare], values.type))
+        codes = np.minimum(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), len(self.kept))
+        n_levels = len(self.kept) + bool(self.rare)
+        first = 1 if n_levels == 2 else 0
+        indicators = (codes == np.arange(first, n_levels)[:, None]).astype(dtype)
+        if values.null_count:
+            indicators[:, values.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        return indicators
+
+    def unseen(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Return the levels among ``counts`` that are new, and how many rows have each."""
+        known = {*self.kept, *self.rare}
+        return {level: count for level, count in counts.items() if level not in known}
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type of columns is that of text, plain or as categories."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def count_levels(values: pa.ChunkedArray) -> Counter[str]:
+    """Return how many rows have each value of a text column; missing ones are left out."""
+    counted = pc.value_counts(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values).to_pylist()
+    return Counter({str(each["values"]): each["counts"] for each in counted if each["values"] is not None})
+
+
+def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:
+    """Return the text columns whose levels are too many for indicators, alone or together."""
+    sizes = {name: len(of_column) for name, of_column in counts.items()}
+    faults = [name for name, size in sizes.items() if size > LIMITS.max_levels]
+    if not faults and sum(sizes.values()) > LIMITS.max_levels:
+        faults = [max(sizes, key=lambda name: sizes[name])]
+    example: Any = {name: next(iter(of_column), "") for name, of_column in counts.items()}
+    return [
+        ColumnFault(
+            name,
+            f"{sizes[name]:,} different texts, such as {str(example[name])[:40]!r}, and indicators for at most "
+            f"{LIMITS.max_levels:,} in all columns",
+        )
+        for name in faults
+    ]
+
+
+def unseen_note(levels: Sequence[Levels], counts: Mapping[str, Mapping[str, int]], uri: str) -> str | None:
+    """Return a sentence on values that the model has not seen; None where there are none."""
+    parts = []
+    for each in levels:
+        new = each.unseen(counts[each.name])
+        if new:
+            parts.append(f"{each.name} ({len(new)} values in {sum(new.values()):,} rows, such as {next(iter(new))!r})")
+    return (
+        f"{uri} holds text that the model has not seen, whose indicators are 0: {', '.join(parts)}." if parts else None
+    )

@@ -1,0 +1,165 @@
+"""Tables of numbers, booleans, text and gaps in Parquet: indicators, as scikit-learn's encoder makes them."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather as feather
+import pytest
+from helpers.evaluating import scored
+from helpers.samples import labelled
+from sklearn.preprocessing import OneHotEncoder
+
+from mmpca_dist import MarginPCA, load_model, open_dataset, run
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.tables.readers.formats import open_rows
+
+NO_REPORT = pytest.mark.usefixtures("no_report")
+METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca2"]
+TEXTS = ["colour", "size", "town"]
+
+
+def table(n=4000, seed=1):
+    """Return a frame of numbers, booleans and text: three colours, two sizes, a few towns and many rare ones."""
+    X, y = labelled(n, 3, 3, seed=seed)
+    rng = np.random.default_rng(seed)
+    colour = np.asarray(["red", "green", "blue"])[np.where(rng.random(n) < 0.6, y, rng.integers(0, 3, n))]
+    town = np.where(rng.random(n) < 0.01, [f"village {i}" for i in rng.integers(0, 40, n)], "city")
+    town = np.where(rng.random(n) < 0.3, "port", town)
+    return pd.DataFrame(
+        {
+            "a": X[:, 0], "colour": colour, "flag": rng.random(n) < 0.3 + 0.2 * (y == 1), "b": X[:, 1].round(3),
+            "size": np.where(X[:, 2] > 0, "small", "large"), "town": town, "whole": rng.integers(0, 9, n),
+            "label": np.asarray(["x", "y", "z"])[y],
+        }
+    )  # fmt: skip
+
+
+def encoded(frame, fitted):
+    """Return the features as scikit-learn encodes them, in the order of the columns."""
+    columns, names = [], []
+    for name in frame.columns.drop("label"):
+        if name in TEXTS:
+            encoder = OneHotEncoder(
+                min_frequency=0.001, drop="if_binary", handle_unknown="ignore", sparse_output=False
+            ).fit(fitted[[name]])
+            columns.append(encoder.transform(frame[[name]]))
+            names += [each.replace(f"{name}_", f"{name}=", 1) for each in encoder.get_feature_names_out()]
+        else:
+            columns.append(frame[[name]].to_numpy(float))
+            names.append(name)
+    return np.hstack(columns), [name.replace("infrequent_sklearn", "(rare)") for name in names]
+
+
+def write(kind, path, frame):
+    if kind == "arrow":
+        feather.write_feather(pa.Table.from_pandas(frame), f"{path}.feather", compression="uncompressed", chunksize=700)
+        return f"{path}.feather"
+    if kind == "categories":
+        frame = frame.astype(dict.fromkeys(TEXTS, "category"))
+    frame.to_parquet(f"{path}.parquet", row_group_size=700)
+    return f"{path}.parquet"
+
+
+def config_of(output, uri, **changes):
+    content = {"dataset": {"uri": str(uri)}, "methods": METHODS, "n_components": 2, "precision": "double"}
+    return parse_config({**content, "output": str(output), **changes}, "the test")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "categories", "arrow"])
+def test_text_becomes_indicators(kind, tmp_path):
+    frame = table()
+    dataset = open_dataset(write(kind, tmp_path / "t", frame), encode=True)
+    X, names = encoded(frame, frame)
+    assert dataset.feature_names == names and "town=(rare)" in names and "size=small" in names
+    np.testing.assert_array_equal(dataset.read_rows(0, len(frame)), X)
+    np.testing.assert_array_equal(dataset.read_rows(650, 1500), X[650:1500])
+
+
+@NO_REPORT
+@pytest.mark.parametrize("kind", ["parquet", "categories", "arrow"])
+def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_path, caplog):
+    frame = table()
+    results = run(config_of(tmp_path / "out", write(kind, tmp_path / "t", frame)))
+    X, names = encoded(frame, frame)
+    assert results["count"]["feature_names"] == names and results["count"]["standardize"]
+    assert "Columns are standardised, as indicators of text stand beside numbers" in results["count"]["notes"][0]
+    for method in METHODS:
+        expected = MarginPCA(2, variant=method, precision="double", standardize=True).fit(X, frame["label"])
+        found = load_model(str(tmp_path / "out"), method)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+    new = table(300, seed=5).sample(frac=1, axis="columns", random_state=0).drop(columns="label")
+    new.loc[:4, "colour"] = "teal"
+    transform(
+        TransformConfig(
+            output=str(tmp_path / "out"), dataset=write(kind, tmp_path / "new", new), methods=["m-pca0"],
+            destination=str(tmp_path / "projected"),
+        )
+    )  # fmt: skip
+    assert "colour (1 values in 5 rows, such as 'teal')" in caplog.text
+    Z = open_rows(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 300)
+    expected = load_model(str(tmp_path / "out"), "m-pca0").transform(
+        encoded(new.assign(label="")[frame.columns], frame)[0]
+    )
+    np.testing.assert_allclose(Z, expected, atol=1e-9)
+
+
+@NO_REPORT
+def test_evaluations_gaps_covariates_weights_and_rows_without_labels(tmp_path):
+    frame = table(600)
+    rng = np.random.default_rng(0)
+    frame.loc[rng.random(600) < 0.1, "a"] = np.nan
+    frame.loc[rng.random(600) < 0.1, "colour"] = None
+    frame.loc[:5, "label"] = None
+    frame["site"], frame["n"] = np.where(rng.random(600) < 0.5, "p", "q"), rng.integers(0, 3, 600)
+    dataset = {
+        "uri": write("parquet", tmp_path / "t", frame), "missing": "mean", "unlabelled": "skip", "weight": "n",
+        "covariates": ["site"],
+    }  # fmt: skip
+    config = config_of(tmp_path / "out", "", dataset=dataset, evaluation={"classifiers": ["lda"], "margins": False})
+    kept = frame[frame["label"].notna() & (frame["n"] > 0)]
+    results = run(config)
+    assert results["count"]["n_rows"] == len(kept)
+    assert results["count"]["notes"][0] == f"Rows left out, as they have no label or weight zero: {600 - len(kept)}."
+    records, _, _ = scored(config)
+    assert sum(record["rows"] for record in records) == kept["n"].sum()
+    plain = kept.drop(columns=["site", "n"])
+    X, names = encoded(plain, frame[frame["colour"].notna()])  # levels are those of all rows in the file
+    of_colour = [j for j, name in enumerate(names) if name.startswith("colour=")]
+    X[np.ix_(plain["colour"].isna().to_numpy(), of_colour)] = np.nan
+    found = load_model(str(tmp_path / "out"), "m-pca0")
+    expected = MarginPCA(2, standardize=True, missing="mean").fit(
+        X, plain["label"], sample_weight=kept["n"], covariates=kept[["site"]]
+    )
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
+@NO_REPORT
+def test_a_refresh_keeps_the_levels(tmp_path):
+    frame = table(1200)
+    uris = [write("parquet", tmp_path / str(i), part) for i, part in enumerate((frame[:800], frame[800:]))]
+    run(config_of(tmp_path / "first", uris[0], methods=["pca", "m-pca0"]))
+    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))["folder"]
+    X, _ = encoded(frame, frame[:800])
+    expected = MarginPCA(2, precision="double", standardize=True).fit(X, frame["label"])
+    np.testing.assert_allclose(load_model(folder, "m-pca0").components_, expected.components_, atol=1e-9)
+
+
+@NO_REPORT
+def test_refused_by_name(tmp_path, monkeypatch):
+    frame = table(300)
+    dates = frame.assign(day=pd.Timestamp("2024-01-31"), identifier=[f"p{i}" for i in range(300)])
+    uri = write("parquet", tmp_path / "t", dates)
+    with pytest.raises(InputError, match=r"'day' .*turn dates into numbers, such as days since one of them"):
+        run(config_of(tmp_path / "out", uri))
+    monkeypatch.setattr(LIMITS, "max_levels", 100)
+    message = (
+        r"'identifier' .* 300 different texts, such as 'p\d+', and indicators for at most 100 .*drop=\[day,identifier\]"
+    )
+    with pytest.raises(InputError, match=message):
+        run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day"]}))
+    run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day", "identifier"]}, standardize=False))
+    assert load_model(str(tmp_path / "out"), "pca").scale_ is None
