@@ -163,3 +163,22 @@ def test_refused_by_name(tmp_path, monkeypatch):
         run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day"]}))
     run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day", "identifier"]}, standardize=False))
     assert load_model(str(tmp_path / "out"), "pca").scale_ is None
+
+
+@pytest.mark.parametrize("library", ["pandas", "categories", "polars"])
+def test_data_frames_give_the_same_bits_as_files(library, tmp_path):
+    frame = table(1500)
+    features, y = frame.drop(columns="label"), frame["label"]
+    dataset = open_dataset(write("parquet", tmp_path / "t", frame), encode=True)
+    if library == "polars":
+        features = pytest.importorskip("polars").from_pandas(features)
+    elif library == "categories":
+        features = features.astype(dict.fromkeys(TEXTS, "category"))
+    found, expected = MarginPCA(2).fit(features, y), MarginPCA(2).fit(dataset)
+    np.testing.assert_array_equal(found.components_, expected.components_)
+    assert found.feature_names_in_.tolist() == dataset.feature_names
+    new = table(40, seed=3).drop(columns="label")
+    X, _ = encoded(new.assign(label=""), frame)
+    if library == "polars":
+        new = pytest.importorskip("polars").from_pandas(new)
+    np.testing.assert_allclose(found.transform(new), MarginPCA(2).fit(encoded(frame, frame)[0], y).transform(X))

@@ -393,7 +393,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
     ) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
-        y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight)
+        y, X, weights = labels_of(y, X), as_table(self._numbers(X, reset)), labels_of(sample_weight)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
             return lazy_rows(self._prepared(X.rows, y), y, weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, ClassVar, overload
@@ -23,6 +23,8 @@ from mmpca_dist.passes.units import read_unit
 from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.dataset import Dataset, unit_edges
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
+from mmpca_dist.tables.levels import Levels
+from mmpca_dist.tables.readers.frames import encoded, is_mixed
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 
@@ -86,6 +88,8 @@ class LazyTransform:
 
     _fitted_name: ClassVar[str] = "components_"
     """An attribute of those that are fitted."""
+    _text: tuple[list[str] | None, Sequence[Levels] | None] = None, None
+    """The columns of a data frame with text that was fitted to, and their levels."""
 
     @overload
     def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...
@@ -115,7 +119,7 @@ class LazyTransform:
             (a ValueError) For other columns than those of ``fit``, and with ``set_output(transform="polars")``, which
             has no lazy form here.
         """
-        X = as_table(X)
+        X = as_table(self._numbers(X))
         if not (isinstance(X, ForeignTable) and X.lazy):
             return super().transform(X, **({} if covariates is None else {"covariates": covariates}))  # type: ignore[misc]
         if covariates is not None:
@@ -125,6 +129,18 @@ class LazyTransform:
         sample = super().transform(X.sample)  # type: ignore[misc]
         Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
         return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
+
+    def _numbers(self, X: Any, reset: bool = False) -> Any:
+        """Return a data frame with columns of text as one of indicators, those of the fit; other rows as they are."""
+        columns, levels = (None, None) if reset else self._text
+        if reset:
+            self._text = None, None
+        if not is_mixed(X):
+            return X
+        frame, rows = encoded(X, levels, columns)
+        if reset:
+            self._text = list(rows.columns), list(rows.levels)
+        return frame
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
         """Return the transformed rows of a data set."""
