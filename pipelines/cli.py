@@ -321,11 +321,15 @@ def ingest(
 ) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
 
+    CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
+    labels and columns that are no features are then named in the configuration of a run.
+
     A first reading of CSV or Parquet names all columns that hold text or gaps, with the options that leave them out.
 
     \b
     Examples:
       mmpca ingest table.csv table.zarr --label species --drop id --keep patient
+      mmpca ingest messy.csv messy.parquet
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
@@ -347,7 +351,7 @@ def ingest(
         keep=list(keep),
         **options,
     )
-    if check:
+    if check and not config.destination.endswith(".parquet"):
         check_source(console, config)
     with session(console, errors, STARTS_AGAIN, prefect) as work:
         summary = work.ingest(config)

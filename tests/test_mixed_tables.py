@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
+import pyarrow.parquet
 import pytest
 from helpers.evaluating import scored
 from helpers.samples import labelled
@@ -11,7 +12,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
@@ -182,3 +184,41 @@ def test_data_frames_give_the_same_bits_as_files(library, tmp_path):
     if library == "polars":
         new = pytest.importorskip("polars").from_pandas(new)
     np.testing.assert_allclose(found.transform(new), MarginPCA(2).fit(encoded(frame, frame)[0], y).transform(X))
+
+
+@NO_REPORT
+def test_csv_becomes_parquet_with_types(tmp_path):
+    """Types of whole numbers, numbers, booleans, dates and text, and the bits of the data frame it was written from."""
+    frame = table(3000)
+    frame["whole"] = frame["whole"].astype("Int64")
+    frame.loc[::7, "a"], frame.loc[::11, "whole"] = np.nan, pd.NA
+    frame["day"], frame["zip"] = (
+        pd.date_range("2024-01-01", periods=3000).astype(str),
+        [f"{i:05d}x" for i in range(3000)],
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    manifest = ingest(tmp_path / "t.csv", tmp_path / "t.parquet")
+    assert (manifest["rows"], manifest["columns"]) == frame.shape
+    found = pa.parquet.read_table(tmp_path / "t.parquet")
+    kinds = {field.name: str(field.type) for field in found.schema}
+    assert kinds == {
+        "a": "double", "colour": "string", "flag": "bool", "b": "double", "size": "string", "town": "string",
+        "whole": "int64", "label": "string", "day": "date32[day]", "zip": "string",
+    }  # fmt: skip
+    assert found.column("whole").null_count == frame["whole"].isna().sum()
+    settings = {"missing": "mean", "drop": ["day", "zip"]}
+    run(config_of(tmp_path / "out", "", dataset={"uri": str(tmp_path / "t.parquet"), **settings}))
+    uri = write("parquet", tmp_path / "frame", frame)
+    run(config_of(tmp_path / "twin", "", dataset={"uri": uri, **settings}))
+    for method in METHODS:
+        both = [load_model(str(tmp_path / name), method).components_ for name in ("out", "twin")]
+        np.testing.assert_allclose(*both, atol=1e-12)
+    with pytest.raises(OutputError, match="is there already"):
+        ingest(tmp_path / "t.csv", tmp_path / "t.parquet")
+    ingest(tmp_path / "t.csv", tmp_path / "t.parquet", overwrite=True)
+    with pytest.raises(InputError, match="is no CSV, and only that is turned into Parquet"):
+        ingest(uri, tmp_path / "other.parquet")
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(InputError, match="has 1 cells where 2 belong"):
+        ingest(tmp_path / "bad.csv", tmp_path / "bad.parquet")
+    assert not (tmp_path / "bad.parquet").exists()

@@ -117,7 +117,7 @@ def test_results_are_those_of_the_library_alone(done, plain, tmp_path):
     for method in SETTINGS["methods"]:
         stored, expected = (load_model(folder, method, 2) for folder in (f"{BUCKET}/runs/first", str(plain)))
         np.testing.assert_array_equal(stored.components_, expected.components_)
-        new = open_dataset(f"{BUCKET}/new/{method}.zarr").read_rows(0, 4000)
+        new = open_dataset(f"{BUCKET}/new/projected/{method}.zarr").read_rows(0, 4000)
         fitted = open_dataset(str(plain / "projected" / f"{method}.zarr")).read_rows(0, 4000)
         np.testing.assert_array_equal(new, fitted)
 

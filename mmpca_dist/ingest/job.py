@@ -18,6 +18,7 @@ from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.scan import table_faults
 from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -52,7 +53,8 @@ def ingest(
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
-    Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and ``indptr``, as AnnData has it.
+    A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them. Sparse rows
+    stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and ``indptr``, as AnnData has it.
 
     Parameters
     ----------
@@ -102,6 +104,10 @@ def ingest(
     PlanError
         When the rows do not fit the disk.
     """
+    if is_parquet(os.fspath(destination)):
+        origin, target = storage.normalize(source), storage.normalize(destination)
+        quiet = note or (lambda _: None)
+        return csv_to_parquet(origin, target, progress=progress, note=quiet, overwrite=bool(overwrite))
     started = time.monotonic()
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
@@ -215,6 +221,9 @@ def check_ingest(
     ------
     InputError, OutputError
     """
+    if is_parquet(os.fspath(destination)):
+        check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))
+        return
     origin, target = _addresses(source, destination, label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
