@@ -110,7 +110,12 @@ def server(tmp_path_factory):
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("mode", "expected"),
-    [("slow", None), ("failing", "status 500"), ("gone", "disconnected|reset by peer"), ("silent", "no answer within|timed out")],
+    [
+        ("slow", None),
+        ("failing", "status 500"),
+        ("gone", "disconnected|reset by peer"),
+        ("silent", "no answer within|timed out"),
+    ],
 )
 @pytest.mark.e2e
 def test_a_run_ends_well_without_its_server(mode, expected, server, tmp_path):

@@ -7,6 +7,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet
 import pytest
 from helpers.evaluating import scored
+from helpers.runs import Recorder
 from helpers.samples import labelled
 from sklearn.preprocessing import OneHotEncoder
 
@@ -83,7 +84,7 @@ def test_text_becomes_indicators(kind, tmp_path):
 
 @NO_REPORT
 @pytest.mark.parametrize("kind", ["parquet", "categories", "arrow"])
-def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_path, caplog):
+def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_path):
     frame = table()
     results = run(config_of(tmp_path / "out", write(kind, tmp_path / "t", frame)))
     X, names = encoded(frame, frame)
@@ -95,13 +96,15 @@ def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_pat
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
     new = table(300, seed=5).sample(frac=1, axis="columns", random_state=0).drop(columns="label")
     new.loc[:4, "colour"] = "teal"
+    recorder = Recorder()
     transform(
         TransformConfig(
             output=str(tmp_path / "out"), dataset=write(kind, tmp_path / "new", new), methods=["m-pca0"],
             destination=str(tmp_path / "projected"),
-        )
+        ),
+        [recorder],
     )  # fmt: skip
-    assert "colour (1 values in 5 rows, such as 'teal')" in caplog.text
+    assert "colour (1 values in 5 rows, such as 'teal')" in recorder.notes[0]
     Z = open_rows(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 300)
     expected = load_model(str(tmp_path / "out"), "m-pca0").transform(
         encoded(new.assign(label="")[frame.columns], frame)[0]
@@ -181,6 +184,8 @@ def test_data_frames_give_the_same_bits_as_files(library, tmp_path):
     assert found.feature_names_in_.tolist() == dataset.feature_names
     new = table(40, seed=3).drop(columns="label")
     X, _ = encoded(new.assign(label=""), frame)
+    with pytest.warns(UserWarning, match="text that the model has not seen, whose indicators are 0: colour"):
+        MarginPCA(2).fit(frame.drop(columns="label"), y).transform(new.assign(colour="teal"))
     if library == "polars":
         new = pytest.importorskip("polars").from_pandas(new)
     np.testing.assert_allclose(found.transform(new), MarginPCA(2).fit(encoded(frame, frame)[0], y).transform(X))

@@ -262,7 +262,8 @@ class _RefreshJob:
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
             union = unite(classes, census.classes, dataset.uri)
             check_missing_labels(dataset, census, classes)
-            for note in notes_on_missing_labels(dataset):
+            own = [] if dataset.stored.note is None else [dataset.stored.note]
+            for note in [*notes_on_missing_labels(dataset), *own]:
                 self.callback.on_note(note)
             new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
             if new:

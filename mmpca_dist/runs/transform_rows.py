@@ -86,6 +86,8 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)
+        if job.dataset.stored.note is not None:
+            job.callback.on_note(job.dataset.stored.note)
         for stage in STAGES:
             run_stage(job, stage)
         record = job.results.of(records.PROJECT)

@@ -56,10 +56,13 @@ def refusal(
     if texts and options:
         kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MAX_LISTED])
         lines.append(f"To split evaluations by a column of names, such as a patient's, store it with the rows: {kept}")
-    if texts:
-        lines.append("Text that is a feature must become numbers first, such as one column of 0 and 1 for each value.")
-    if any(fault.kind == "gap" for fault in features):
-        lines.append("To use a column with gaps, fill them, or leave out their rows, before.")
+    if options and features:
+        lines.append(
+            "To use text, dates and gaps as they are, write Parquet, which keeps them: mmpca ingest "
+            f"{shlex.quote(uri)} DEST.parquet"
+        )
+    elif any(fault.kind == "gap" for fault in features):
+        lines.append("To use columns with gaps, let their mean stand for them: --set dataset.missing=mean")
     if any(fault.kind == "names" for fault in faults):
         lines.append(
             "Labels and columns to keep are integers or names in every row: correct them, or name others. Columns to "

@@ -190,6 +190,8 @@ class Dataset(RowReader, Table):
     """The array or column that the rows are read from, where there may be several."""
     label: str | None = None
     """The array, column or file that the labels are read from."""
+    note: str | None = None
+    """What a user must know of the rows."""
     levels: Sequence[Any] = ()
     """What becomes of columns of text, see ``tables.levels``."""
     columns: Sequence[str] = ()

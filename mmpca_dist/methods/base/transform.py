@@ -138,6 +138,8 @@ class LazyTransform:
         if not is_mixed(X):
             return X
         frame, rows = encoded(X, levels, columns)
+        if rows.note is not None:
+            warnings.warn(rows.note, UserWarning, stacklevel=4)
         if reset:
             self._text = list(rows.columns), list(rows.levels)
         return frame

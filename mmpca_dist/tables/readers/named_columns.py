@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,8 +23,6 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, unseen_note
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
-
-log = logging.getLogger(__name__)
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256
@@ -88,9 +85,7 @@ class ColumnRows(Dataset):
             self.levels = [Levels.of(name, counts[name]) for name in self._texts]
         else:
             self.levels = list(request.levels)
-            note = unseen_note(self.levels, counts, self.uri)
-            if note:
-                log.warning("%s", note)
+            self.note = unseen_note(self.levels, counts, self.uri)
         by_name = {levels.name: levels.names for levels in self.levels}
         names = [name for column in self.columns for name in by_name.get(column, [column])]
         self.facts = replace(self.facts, n_features=len(names), feature_names=names)
