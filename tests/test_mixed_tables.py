@@ -227,3 +227,18 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     with pytest.raises(InputError, match="has 1 cells where 2 belong"):
         ingest(tmp_path / "bad.csv", tmp_path / "bad.parquet")
     assert not (tmp_path / "bad.parquet").exists()
+
+
+def test_lists_of_one_length_are_rows(tmp_path):
+    """As pandas, Spark and Hugging Face write embeddings."""
+    X, y = labelled(300, 6, 3, seed=1)
+    for kind in (pa.float32(), pa.float16(), pa.float64()):
+        lists = pa.array(X.astype(kind.to_pandas_dtype()).tolist(), pa.list_(kind))
+        pa.parquet.write_table(pa.table({"x": lists, "label": y}), tmp_path / "t.parquet", row_group_size=70)
+        dataset = open_dataset(tmp_path / "t.parquet")
+        assert dataset.n_features == 6 and dataset.dtype == kind.to_pandas_dtype()
+        np.testing.assert_array_equal(dataset.read_rows(60, 200), X.astype(dataset.dtype)[60:200])
+    uneven = pa.array([*X[:80].tolist(), [1.0], *X[81:].tolist()])
+    pa.parquet.write_table(pa.table({"x": uneven, "label": y}), tmp_path / "t.parquet", row_group_size=70)
+    with pytest.raises(InputError, match=r"list in row 80 of .* has 1 values, and that in row 0 has 6"):
+        open_dataset(tmp_path / "t.parquet").read_rows(60, 200)

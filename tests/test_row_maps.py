@@ -27,8 +27,10 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.mapped_rows import BLOCK_ROWS, MappedRows, mapped
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import ArrayDataset, SparseArray, rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
+from mmpca_dist.tables.row_maps.log1p import Log1p
+from mmpca_dist.tables.row_maps.normalize_total import NormalizeTotal
 from mmpca_dist.tables.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS
@@ -317,7 +319,7 @@ def test_mistaken_parameters():
 
 
 def test_all_maps_are_registered_and_described():
-    assert list(ROW_MAPS) == ["fourier", "nystroem", "unit-length"]
+    assert list(ROW_MAPS) == ["fourier", "log1p", "normalize-total", "nystroem", "unit-length"]
     for kind in ROW_MAPS.values():
         assert len(kind.description) > 10 and kind.options.__doc__
 
@@ -327,3 +329,20 @@ def test_kernels_mean_what_scikit_learn_means(kernel):
     values = {name: {"gamma": 0.2, "degree": 3, "coef0": 1}[name] for name in PARAMETERS[kernel]}
     expected = [[naive.kernel(a, b, kernel, **values) for b in X[:9]] for a in X[:9]]
     np.testing.assert_allclose(pairwise_kernels(X[:9], metric=kernel, **values), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_counts_are_normalized_as_scanpy_does(dtype, tmp_path):
+    """Each row to the same sum, then log(1 + x): stored values alone, so that sparse rows stay sparse."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.4, (60, 30)).astype(dtype)
+    X[7] = 0
+    maps = [NormalizeTotal(to=1e4), Log1p()]
+    total = X.sum(axis=1, keepdims=True, dtype=float)
+    expected = np.log1p(X * (1e4 / np.where(total > 0, total, 1)))
+    for rows in (ArrayDataset(X, None, "X"), SparseArray(csr_array(X), None, "X")):
+        found = mapped(rows, maps)
+        assert found.sparse == rows.sparse and found.n_features == 30
+        np.testing.assert_allclose(found.read_rows(3, 60), expected[3:], rtol=1e-6)
+        if rows.sparse:
+            assert found.read_sparse(0, 60).nnz == csr_array(X).nnz

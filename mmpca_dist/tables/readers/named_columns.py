@@ -56,8 +56,9 @@ class ColumnRows(Dataset):
         _refuse_other_types(fields, uri)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
-            n_features, dtype = kind.list_size, _numpy_type(kind.value_type)
-            if not n_features:
+            is_fixed, dtype = pa.types.is_fixed_size_list(kind), _numpy_type(kind.value_type)
+            n_features = kind.list_size if is_fixed else 0  # the first row tells
+            if is_fixed and not n_features:
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
             kinds = {_numpy_type(field.type) for field in fields} | ({np.dtype(np.uint8)} if self._texts else set())
@@ -74,7 +75,12 @@ class ColumnRows(Dataset):
         return not self._is_list
 
     def _encode(self, request: Request) -> None:
-        """Let columns of text become indicators: by the levels that a model knows, or those that the rows have."""
+        """Learn from rows how long lists are, and what levels text has, unless a model knows them."""
+        if self._is_list and not self.n_features and self.n_rows:
+            (first,) = next(self._parts(0, 1, list(self.columns)))[0].column(0).to_pylist()
+            if not first:
+                raise InputError(f"The list in row 0 of column {self.features!r} of {self.uri} has no values.")
+            self.facts = replace(self.facts, n_features=len(first))
         if not self._texts:
             return
         counts = self._count_levels()
@@ -208,7 +214,8 @@ def _feature_columns(
 
 
 def _holds_lists(field: pa.Field) -> bool:
-    return pa.types.is_fixed_size_list(field.type)
+    kind = field.type
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: str) -> None:
@@ -259,6 +266,14 @@ def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str, allows
     column, at = table.column(0), 0
     _refuse_nulls(column, "features", first, uri)  # flatten() would drop null lists
     for chunk in column.chunks:
+        if not pa.types.is_fixed_size_list(chunk.type):
+            lengths = chunk.value_lengths().to_numpy(zero_copy_only=False)
+            if (lengths != rows.shape[1]).any():
+                other = int(np.argmax(lengths != rows.shape[1]))
+                raise InputError(
+                    f"The list in row {first + at + other} of {uri} has {lengths[other]} values, and that in row 0 has "
+                    f"{rows.shape[1]}. Lists must have as many each."
+                )
         values = chunk.flatten()
         if values.null_count and not allows_gaps:
             row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]

@@ -1,0 +1,26 @@
+"""``log1p``: the logarithm of one more than every value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
+
+
+class Log1p(RowMap):
+    """Takes log(1 + x) of every value x; zeros stay so."""
+
+    def fitted(self, arrays: Arrays) -> Callable[[Any], Any]:
+        return _log1p
+
+
+def _log1p(X: Any) -> Any:
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is not finite is refused where it is used
+        return X.log1p() if issparse(X) else np.log1p(X)
+
+
+MAP = RowMapKind("log1p", "takes log(1 + x) of every value x", Log1p)
