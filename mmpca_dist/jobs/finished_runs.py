@@ -30,10 +30,10 @@ from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arr
 from mmpca_dist.jobs.stored_maps import load_fits
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import StoredRowMaps
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.widening import Adjustment
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.covariates import Covariate, CovariateRows

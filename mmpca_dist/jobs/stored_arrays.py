@@ -13,6 +13,7 @@ import zarr.codecs
 from numpy.typing import NDArray
 
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import (
@@ -25,7 +26,7 @@ from mmpca_dist.statistics.coordinates import (
 )
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.widening import Adjustment, Widening
+from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own

@@ -26,8 +26,8 @@ from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_units, refuse_not_finite
 from mmpca_dist.planning.passes import output_chunk_rows
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
-from mmpca_dist.statistics.widening import Adjustment
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import checksum
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of

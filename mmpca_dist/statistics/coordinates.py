@@ -21,6 +21,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
@@ -28,7 +29,7 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import provisional_centre, work_type
-from mmpca_dist.statistics.widening import Adjustment, adjustment_of, implied
+from mmpca_dist.statistics.widening import implied
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -17,6 +17,7 @@ from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics.adjustment import Adjustment, CrossSums, adjustment_of
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors, weighted_by_class
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
@@ -24,7 +25,6 @@ from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pool
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians, take_moments
 from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.statistics.widening import Adjustment, CrossSums, adjustment_of
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.given_labels import GivenLabels

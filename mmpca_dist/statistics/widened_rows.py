@@ -17,7 +17,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_codes, read_units
-from mmpca_dist.statistics.widening import Adjustment, CrossSums, Widening
+from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
+from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.dataset import Dataset, DatasetProxy, Span
 from mmpca_dist.tables.readers.memory import rows_in_memory
 

@@ -1,29 +1,13 @@
-"""Widened rows u = [x | g | z], their moments, and the map v = A^T u + b back to the columns, known once these merge.
-
-x are d columns whose missing values are filled with a fixed value, g indicators of gaps in some of them, and z
-covariates. Means and slopes, and so A and b, follow from the moments of u: fold by fold, and for rows that come later,
-nothing is read again.
-"""
+"""Widened rows u = [x | g | z]: what stands beside the columns of rows with missing values and covariates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
-from mmpca_dist.errors import InputError
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
-
-if TYPE_CHECKING:
-    from mmpca_dist.statistics.moments import ClassMoments
-
-
-CUTOFF = 1e-10
-"""Covariates are dependent where no more than this share of their scatter within classes is left."""
 
 
 @storable
@@ -73,183 +57,9 @@ class Widening:
         return out
 
 
-@storable
-@dataclass(frozen=True)
-class CrossSums(ArraySums):
-    """Sums over widened rows u by class, and of products with their covariates z."""
-
-    counts: NDArray[np.float64]
-    totals: NDArray[np.float64]
-    """Of u, shape (C, d + g + q)."""
-    products: NDArray[np.float64]
-    """Of z and u, shape (q, d + g + q)."""
-
-    @classmethod
-    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, q: int) -> Self:
-        """Add up rows, dense or CSR, shape (n, d + g + q)."""
-        weights = np.ones(len(codes)) if weights is None else weights
-        members = csr_array((weights, (codes, np.arange(len(codes)))), (n_classes, len(codes)))
-        z = u[:, u.shape[1] - q :]
-        z = z.toarray() if issparse(z) else z
-        products = (u.T @ (weights[:, None] * z)).T
-        totals = members @ u
-        return cls(
-            np.bincount(codes, weights, n_classes).astype(np.float64),
-            np.asarray(totals.toarray() if issparse(totals) else totals, np.float64),
-            np.asarray(products, np.float64),
-        )
-
-
-@storable
-@dataclass(frozen=True)
-class Adjustment:
-    """The map v = A^T u + b: means stand for missing values, and what covariates explain within classes is gone.
-
-    Source: with p_j the share of missing values of column j and m_j the mean of its filled values, the mean of the
-    others is (m_j - p_j c_j) / (1 - p_j), c_j being the fixed value. Covariates: limma's ``removeBatchEffect`` with the
-    classes as design, B = W_zz^+ W_zx of the scatter W within classes, v = x - B^T (z - mean of z).
-
-    Attributes
-    ----------
-    widening : Widening
-    deltas : array of shape (g,)
-        Mean of the values of a column less its fixed value.
-    slopes : array of shape (q, d)
-        B.
-    centre : array of shape (q,)
-        Mean of z.
-    """
-
-    widening: Widening
-    deltas: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    centre: NDArray[np.float64]
-
-    @classmethod
-    def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
-        """Return the map of rows with this mean, shape (d + g,), and without covariates.
-
-        Raises
-        ------
-        InputError
-            For a column without any value.
-        """
-        shares, filled = mean[widening.n_columns : widening.filled], mean[widening.gaps]
-        if (shares >= 1).any():
-            empty = int(np.argmax(shares >= 1))
-            name = "" if widening.names is None else f" ({widening.names[empty]!r})"
-            raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
-        q = len(widening.covariates)
-        deltas = (filled - widening.fills) / (1 - shares)
-        return cls(widening, deltas, np.zeros((q, widening.n_columns)), mean[len(mean) - q :])
-
-    @classmethod
-    def of(cls, moments: ClassMoments) -> Self:
-        """Return the map that moments of widened rows tell.
-
-        Raises
-        ------
-        InputError
-            Also for a covariate that the class determines.
-        """
-        widening = moments.widening
-        assert widening is not None  # noqa: S101  (they are of widened rows)
-        without, q = cls.of_mean(widening, moments.mean), len(widening.covariates)
-        if not q:
-            return without
-        within = moments.scatter(np.ones(len(moments.counts)))[-q:]
-        return without._with_slopes(within, moments.counts @ moments.deviations[:, -q:] ** 2)
-
-    @classmethod
-    def of_sums(cls, widening: Widening, sums: CrossSums) -> Self:
-        """Return the map that sums over the rows tell; raise as ``of``."""
-        counts, q = sums.counts, len(widening.covariates)
-        mean = sums.totals.sum(axis=0) / counts.sum()
-        without = cls.of_mean(widening, mean)
-        if not q:
-            return without
-        means = sums.totals / np.where(counts > 0, counts, 1)[:, None]
-        within = sums.products - (means[:, -q:] * counts[:, None]).T @ means
-        return without._with_slopes(within, counts @ (means[:, -q:] - mean[-q:]) ** 2)
-
-    def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64]) -> Self:
-        """Return the map with slopes from the scatter within classes of covariates and columns, (q, d + g + q)."""
-        q = len(within)
-        cross, own = self.columns_of(within), within[:, -q:]
-        _refuse_determined(self.widening.covariates, np.diag(own), between)
-        roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
-        values, vectors = np.linalg.eigh(own / roots / roots[:, None])
-        kept = values > max(10 * q * float(np.finfo(np.float64).eps), CUTOFF)
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        return replace(self, slopes=inverse / roots / roots[:, None] @ cross)
-
-    @classmethod
-    def of_slopes(cls, slopes: NDArray[np.float64], centre: NDArray[np.float64]) -> Self:
-        """Return the map that removes covariates from rows without gaps."""
-        none, names = np.zeros(0), tuple(map(str, range(len(slopes))))
-        return cls(Widening(slopes.shape[1], none.astype(np.intp), none, names), none, slopes, centre)
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """Means of the values of the columns with gaps, shape (g,)."""
-        return self.widening.fills + self.deltas
-
-    def columns_of(self, u: NDArray) -> NDArray:
-        """Return the columns of widened rows, or rows of scatters, with means in the place of missing values."""
-        v = u[:, : self.widening.n_columns].copy()
-        v[:, self.widening.gaps] += u[:, self.widening.n_columns : self.widening.filled] * self.deltas
-        return v
-
-    def rows(self, u: NDArray) -> NDArray:
-        """Return adjusted rows, shape (n, d)."""
-        return self.without(self.columns_of(u), u[:, self.widening.filled :])
-
-    def without(self, X: NDArray, Z: NDArray | None) -> NDArray:
-        """Return rows X (n, d) less what covariates Z (n, q) explain of them."""
-        if Z is None or not len(self.slopes):
-            return X
-        return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
-
-    def moments(self, widened: ClassMoments) -> ClassMoments:
-        """Return the moments of adjusted rows."""
-        d, gaps, filled = self.widening.n_columns, self.widening.gaps, self.widening.filled
-        scatters = np.empty((len(widened.scatters), d, d))
-        for scatter, G in zip(scatters, widened.scatters, strict=True):
-            both = self.columns_of(G)
-            both -= G[:, filled:] @ self.slopes
-            scatter[...] = both[:d]
-            scatter[gaps] += both[d:filled] * self.deltas[:, None]
-            scatter -= self.slopes.T @ both[filled:]
-        return replace(widened, means=self.rows(widened.means), scatters=scatters, widening=None)
-
-
-def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray) -> None:
-    """Raise InputError for a covariate of which nothing varies within classes."""
-    varying = {
-        name.partition("=")[0] for name, left in zip(names, within > CUTOFF * (within + between), strict=True) if left
-    }
-    for name in names:
-        if name.partition("=")[0] not in varying:
-            raise InputError(
-                f"The class of a row determines the covariate {name.partition('=')[0]!r}, so that what it explains "
-                "cannot be told from what the class does. Leave it out."
-            )
-
-
 def implied(precision: str, widening: Widening | None) -> str:
     """Return the precision of products: double where covariates are removed, whatever is asked for."""
     return "double" if widening is not None and widening.covariates else precision
-
-
-def adjustment_of(moments: ClassMoments) -> Adjustment | None:
-    """Return the map that moments of widened rows tell; None of rows that are not widened."""
-    return None if moments.widening is None else Adjustment.of(moments)
-
-
-def adjusted(moments: ClassMoments) -> ClassMoments:
-    """Return the moments of adjusted rows; of rows that are not widened as they are."""
-    adjustment = adjustment_of(moments)
-    return moments if adjustment is None else adjustment.moments(moments)
 
 
 def same_widening(left: Widening | None, right: Widening | None) -> bool:

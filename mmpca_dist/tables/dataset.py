@@ -108,6 +108,11 @@ class Table:
         return None
 
     @property
+    def covariates(self) -> tuple[Any, ...]:
+        """What the covariates of the rows are, see ``tables.covariates``."""
+        return ()
+
+    @property
     def n_columns(self) -> int:
         """Columns of the table, and of models; widened rows have more."""
         return self.n_features if self.widening is None else self.widening.n_columns
@@ -219,11 +224,6 @@ class Dataset(RowReader, Table):
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""
         return None
-
-    @property
-    def covariates(self) -> tuple[Any, ...]:
-        """What the covariates of the rows are, see ``tables.covariates``."""
-        return ()
 
     def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
         """Return the covariates of rows ``start`` to ``stop``, shape ``(stop - start, q)``; None without any."""
