@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from mmpca_dist.configuration.sections import ColumnNames, ImageShape
+from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape
 from mmpca_dist.ingest.destination import Overwrite
 from mmpca_dist.ingest.job import check_columns, ingest
 from mmpca_dist.ingest.sources import Selection

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from mmpca_dist.configuration.sections import DatasetConfig
+from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 

@@ -9,16 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from mmpca_dist.configuration import bundled
+from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
 from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
-from mmpca_dist.configuration.sections import (
-    SPLITS_OF,
-    ComputeConfig,
-    DatasetConfig,
-    EvaluationConfig,
-    ProjectConfig,
-    SolverConfig,
-)
+from mmpca_dist.configuration.sections import SPLITS_OF, ComputeConfig, EvaluationConfig, ProjectConfig, SolverConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.component_rule import COMPONENT_COUNTS, candidates, fewest_training

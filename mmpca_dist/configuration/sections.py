@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 import dask.utils
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from mmpca_dist.configuration.row_map_section import RowMapSetting
 from mmpca_dist.eigen.options import SolverOptions, check_solver, solver_names
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
@@ -19,7 +18,6 @@ from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting, is_from_moments
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.tables.memory_limits import MAX_BYTES
-from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
 SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
 MOST_SECONDS = 7 * 24 * 3600
@@ -39,99 +37,6 @@ def _names_within(value: Any) -> Iterator[str]:
             yield from _names_within(inner)
     elif isinstance(value, str):
         yield from ASSIGNED.findall(value)
-
-
-_PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
-_Side = Annotated[int, Field(ge=1)]
-ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
-"""Height and width; forms know lists, but not pairs."""
-
-ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
-
-
-class DatasetConfig(Section):
-    """Where the labelled rows are."""
-
-    uri: str = setting(
-        example="bundled:digits",
-        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
-        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
-    )
-    data_dir: str | None = setting(
-        None,
-        example="$MMPCA_DATA",
-        description="Folder of a relative uri; it may begin with $HOME or the name of an environment variable "
-        "that begins with MMPCA_DATA",
-    )
-    features: str | None = setting(
-        None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
-    )
-    label: str | None = setting(
-        None,
-        example="species",
-        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
-        "or y); for .npy the labels' file",
-    )
-    drop: ColumnNames = setting(
-        [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
-    )
-    missing: Literal["refuse", "mean"] = setting(
-        "refuse",
-        example="mean",
-        description="Whether missing values of features (null, NaN) are an error, or stand for the mean of their "
-        "column in the rows that are fitted to; that shrinks its variance by the share that is missing",
-    )
-    unlabelled: Literal["refuse", "skip"] = setting(
-        "refuse", example="skip", description="Whether rows without a label are an error, or left out and counted"
-    )
-    covariates: ColumnNames = setting(
-        [],
-        values="names of columns",
-        example=["batch", "age"],
-        description="Arrays, columns or .npy files of numbers or names whose influence within classes is removed, in "
-        "double precision. They are no features",
-    )
-    weight: str | None = setting(
-        None,
-        example="n",
-        description="The array, column or .npy file that says how often each row counts: a row of weight 2 is that row "
-        "twice, one of weight 0 is left out first. It is no feature",
-    )
-    balance: str | None = setting(
-        None,
-        example="batch",
-        description="A column of names, such as batches, that are to count alike: rows get weights, over those of "
-        "weight. It is no feature",
-    )
-    missing_chunks: Literal["refuse", "fill"] | None = setting(
-        None,
-        example="fill",
-        description="Whether Zarr chunks that are not stored are an error or fill values; by default those of rows are "
-        "an error, and those of labels the fill value, with a note, where it is also the label of other rows",
-    )
-    image_shape: ImageShape | None = setting(
-        None,
-        values="two whole numbers",
-        example=[28, 28],
-        description="Where rows are images: height and width; components are then drawn as images",
-    )
-    maps: Annotated[list[RowMapSetting], BeforeValidator(as_list)] = setting(
-        [],
-        values=f"names of row maps ({', '.join(ROW_MAPS)}), or mappings such as {{name: nystroem, n_components: 300}}",
-        example=["unit-length"],
-        description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
-        "nystroem and fourier make kernel methods of all methods",
-    )
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.weight is not None or self.balance is not None
-
-    @property
-    def row_maps(self) -> list[RowMap]:
-        """The row maps with their options."""
-        return [section.map for section in self.maps]
 
 
 class SolverConfig(Section):

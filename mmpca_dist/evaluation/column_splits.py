@@ -17,8 +17,9 @@ from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mi
 from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
 from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, make_spans
+from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.proxies import Relabelled
 from mmpca_dist.tables.times import key_before, order_keys, read_times
 
 

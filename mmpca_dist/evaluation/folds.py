@@ -23,8 +23,9 @@ from mmpca_dist.statistics.fold_moments import (
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.dataset import Dataset, Relabelled
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.proxies import Relabelled
 
 
 class CellLabels(Relabelled):

@@ -18,7 +18,8 @@ from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.adjustment import Adjustment
-from mmpca_dist.statistics.coordinates import Statistics, in_units
+from mmpca_dist.statistics.column_units import in_units
+from mmpca_dist.statistics.coordinates import Statistics
 
 
 @dataclass(frozen=True)

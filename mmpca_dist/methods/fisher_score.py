@@ -9,7 +9,8 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vectors
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
+from mmpca_dist.statistics.column_units import ROUNDING
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 
 

@@ -11,7 +11,8 @@ from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vecto
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.optimise.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
-from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
+from mmpca_dist.statistics.column_units import ROUNDING
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import class_regression
 
 

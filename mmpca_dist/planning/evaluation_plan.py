@@ -37,7 +37,8 @@ from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
+from mmpca_dist.tables.dataset import Dataset, Span, grain_edges, make_spans
+from mmpca_dist.tables.proxies import Relabelled
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts

@@ -19,7 +19,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, refuse_weights
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule, Training, in_blocks
-from mmpca_dist.statistics.coordinates import column_units, in_units
+from mmpca_dist.statistics.column_units import column_units, in_units
 from mmpca_dist.tables.labels import normalize_labels
 
 GRID = tuple(10.0**power for power in range(-3, 3))

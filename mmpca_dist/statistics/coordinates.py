@@ -16,8 +16,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
@@ -25,6 +23,7 @@ from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
+from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -275,33 +274,6 @@ class SubspaceStatistics(_BasisStatistics):
 
 Statistics = ColumnStatistics | SpanStatistics | SubspaceStatistics
 """What every method is solved from."""
-ROUNDING = 10 * EPS
-"""Share of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
-
-
-def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return square roots of variances; 1 for a column that is constant up to rounding."""
-    deviations = np.sqrt(np.maximum(variances, 0))
-    constant = deviations <= ROUNDING * np.abs(mean)
-    return np.where(constant, 1.0, deviations)
-
-
-def column_units(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the means and standard deviations of the columns of rows in memory, dense or CSR."""
-    if issparse(X):
-        mean, variances = mean_variance_axis(X.astype(np.float64), axis=0)
-    else:
-        mean, variances = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
-    return mean, standard_deviations(variances, mean)
-
-
-def in_units(X: Any, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> Any:
-    """Standardise rows (n, d). CSR rows are only divided by the scale: less the mean they would be dense."""
-    if issparse(X):
-        return csr_array(X.multiply(1 / scale))
-    rows = X - mean
-    rows /= scale
-    return rows
 
 
 def tall_statistics(

@@ -20,7 +20,7 @@ from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import blocks, locator, read_units
-from mmpca_dist.statistics.coordinates import standard_deviations
+from mmpca_dist.statistics.column_units import standard_deviations
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, provisional_centre
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans

@@ -19,7 +19,8 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_codes, read_units
 from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
 from mmpca_dist.statistics.widening import Widening
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, Span
+from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 INDICATOR = "{} is missing"

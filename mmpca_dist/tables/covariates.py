@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
+from mmpca_dist.tables.dataset import Dataset, unit_edges
 from mmpca_dist.tables.labels import distinct_labels
+from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
 
 DOUBLE = 8

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.dataset import Dataset, Relabelled
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import label_array, normalize_labels
+from mmpca_dist.tables.proxies import Relabelled
 
 
 class GivenLabels(Relabelled):

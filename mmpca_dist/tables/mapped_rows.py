@@ -13,7 +13,8 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, not_finite
+from mmpca_dist.tables.dataset import Dataset, not_finite
+from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 
 BLOCK_ROWS = 256

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.proxies import DatasetProxy
 
 Keep = Callable[[int, int], NDArray[np.bool_]]
 """Tells which of the rows from one number to another are taken."""

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, DatasetProxy, unit_edges
+from mmpca_dist.tables.dataset import Dataset, unit_edges
 from mmpca_dist.tables.labels import distinct_labels, encode
+from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
 

@@ -12,32 +12,25 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
-from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory, gaps_allowed
-from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.schedulers import Scheduler, Threads
-from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
-from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
-from mmpca_dist.tables.covariates import Covariate, given_covariates
-from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
-from mmpca_dist.tables.labels import label_array, normalize_labels
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.weights import as_weights, weighted
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import ForeignTable, as_table
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
@@ -55,7 +48,7 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
+class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
@@ -69,8 +62,6 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
-    covariates_: tuple[Covariate, ...] = ()
-    """What the covariates of the rows were."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
@@ -388,46 +379,6 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)
-
-    def _rows(
-        self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
-    ) -> tuple[Dataset, Scheduler]:
-        """Return labelled rows as a data set, with their columns checked, and who reads them."""
-        y, X, weights = labels_of(y, X), as_table(self._numbers(X, reset)), labels_of(sample_weight)
-        if isinstance(X, ForeignTable) and X.lazy:
-            check_header(self, X, reset=reset)
-            return lazy_rows(self._prepared(X.rows, y), y, weights)
-        dataset = self._check_rows(X, y, reset, least)
-        if weights is not None:
-            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
-        return dataset, Threads()
-
-    def _widened(
-        self, dataset: Any, scheduler: Scheduler, covariates: Any = None, stored: ClassMoments | None = None
-    ) -> tuple[Any, Scheduler]:
-        """Return rows with covariates and indicators of gaps, those of stored moments where there are such."""
-        if stored is None:
-            self.covariates_ = ()
-        if covariates is not None:
-            dataset = given_covariates(dataset, covariates, None if stored is None else self.covariates_)
-            self.covariates_ = dataset.covariates
-        elif self.covariates_:
-            raise InputError(f"Earlier rows had the covariates {some_names([c.name for c in self.covariates_])}.")
-        if stored is not None:
-            return widened_as(dataset, stored.widening), scheduler
-        if self.missing == "refuse":
-            return widened(dataset), scheduler
-        return widened(dataset, *look_at_gaps(dataset, make_spans(dataset), Tasks(scheduler=scheduler))), scheduler
-
-    def _prepared(self, X: Any, y: Any) -> Any:
-        """Return rows, in memory or not, as the fit is to see them."""
-        return X
-
-    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        y = y if y is None else label_array(y, "y")
-        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **gaps_allowed(self))
-        check_classification_targets(y)
-        return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -17,7 +17,8 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import SweepRound
-from mmpca_dist.statistics.coordinates import Statistics, column_units
+from mmpca_dist.statistics.column_units import column_units
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import use_pooled
 
 ByFold = tuple[dict[int, list[NDArray[np.float64]]], bool]

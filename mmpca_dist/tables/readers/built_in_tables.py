@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, LoadedRows, chunk_edges, default_chunk_rows
+from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.proxies import LoadedRows
 from mmpca_dist.tables.readers.formats import Format
 from mmpca_dist.tables.readers.memory import ArrayDataset
 

@@ -16,10 +16,11 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
-from mmpca_dist.tables.dataset import Dataset, LoadedRows, grain_edges
+from mmpca_dist.tables.dataset import Dataset, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
+from mmpca_dist.tables.proxies import LoadedRows
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again

@@ -1,0 +1,73 @@
+"""``TakesRows``: from what ``fit`` is given to a data set, with weights, covariates and indicators of gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.multiclass import check_classification_targets
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.methods.base.transform import gaps_allowed
+from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
+from mmpca_dist.tables.covariates import Covariate, given_covariates
+from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
+from mmpca_dist.tables.labels import label_array, normalize_labels
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.weights import as_weights, weighted
+
+
+class TakesRows:
+    """What reducers do with the rows of a fit before statistics are taken."""
+
+    missing: str
+    covariates_: tuple[Covariate, ...] = ()
+    """What the covariates of the rows were."""
+
+    def _numbers(self, X: Any, reset: bool = False) -> Any:
+        """Return a data frame with columns of text as one of indicators; other rows as they are."""
+        return super()._numbers(X, reset)  # type: ignore[misc]
+
+    def _rows(
+        self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
+    ) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        y, X, weights = labels_of(y, X), as_table(self._numbers(X, reset)), labels_of(sample_weight)
+        if isinstance(X, ForeignTable) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(self._prepared(X.rows, y), y, weights)
+        dataset = self._check_rows(X, y, reset, least)
+        if weights is not None:
+            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
+        return dataset, Threads()
+
+    def _widened(
+        self, dataset: Any, scheduler: Scheduler, covariates: Any = None, stored: ClassMoments | None = None
+    ) -> tuple[Any, Scheduler]:
+        """Return rows with covariates and indicators of gaps, those of stored moments where there are such."""
+        if stored is None:
+            self.covariates_ = ()
+        if covariates is not None:
+            dataset = given_covariates(dataset, covariates, None if stored is None else self.covariates_)
+            self.covariates_ = dataset.covariates
+        elif self.covariates_:
+            raise InputError(f"Earlier rows had the covariates {some_names([c.name for c in self.covariates_])}.")
+        if stored is not None:
+            return widened_as(dataset, stored.widening), scheduler
+        if self.missing == "refuse":
+            return widened(dataset), scheduler
+        return widened(dataset, *look_at_gaps(dataset, make_spans(dataset), Tasks(scheduler=scheduler))), scheduler
+
+    def _prepared(self, X: Any, y: Any) -> Any:
+        """Return rows, in memory or not, as the fit is to see them."""
+        return X
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        y = y if y is None else label_array(y, "y")
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **gaps_allowed(self))
+        check_classification_targets(y)
+        return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
