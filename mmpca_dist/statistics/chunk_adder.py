@@ -269,6 +269,8 @@ def _sampled(
 
     Rows are evenly spaced, or, where they have weights, in proportion to these: one may then come several times.
     """
+    if not due.any():  # in most chunks none is
+        return
     labels, starts, stops = runs.labels[due], runs.edges[:-1][due], runs.edges[1:][due]
     steps = -(-(stops - starts) // CENTRE_ROWS)
     sizes = -(-(stops - starts) // np.maximum(steps, 1))

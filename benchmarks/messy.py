@@ -1,0 +1,61 @@
+"""What weights, gaps and covariates cost: class moments of the same rows with and without them, in turn.
+
+python benchmarks/messy.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+
+from mmpca_dist import class_moments
+from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.widened_rows import widened
+from mmpca_dist.tables.covariates import given_covariates
+from mmpca_dist.tables.readers.memory import rows_in_memory
+
+SHAPES = ((400_000, 64), (100_000, 256), (20_000, 1000))
+REPEATS = 7
+
+
+def measured(functions):
+    """Return the median seconds of each of several functions, which take turns."""
+    seconds = [[] for _ in functions]
+    for _ in range(REPEATS):
+        for times, function in zip(seconds, functions, strict=True):
+            begin = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - begin)
+    return [statistics.median(times) for times in seconds]
+
+
+def main():
+    rng = np.random.default_rng(0)
+    print("rows, columns: seconds plain; ratios with weights, with gaps in a tenth of the columns, with ten covariates")
+    for n, d in SHAPES:
+        X = rng.standard_normal((n, d), dtype=np.float32)
+        y, w = rng.integers(10, size=n), rng.uniform(0.1, 4, n)
+        gaps = X.copy()
+        gaps[:, ::10][rng.random((n, len(range(0, d, 10)))) < 0.1] = np.nan
+        missing = np.isnan(gaps).sum(axis=0)
+        with_gaps = widened(rows_in_memory(gaps, y, "X"), missing, np.nanmean(gaps, axis=0))
+        covariates = widened(given_covariates(rows_in_memory(X, y, "X"), rng.standard_normal((n, 10))))
+        plain, weighted, filled, double, removed = measured(
+            [
+                lambda: class_moments(X, y),
+                lambda: class_moments(X, y, sample_weight=w),
+                lambda: moments_of(with_gaps, precision="single"),
+                lambda: class_moments(X, y, precision="double"),
+                lambda: moments_of(covariates, precision="double"),
+            ]
+        )
+        print(
+            f"{n:>8,} x {d:>5}: {plain:.3f} s; {weighted / plain:.2f}, {filled / plain:.2f}, "
+            f"{removed / double:.2f} of double precision ({double / plain:.2f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
