@@ -31,26 +31,28 @@ def measured(functions):
     return [statistics.median(times) for times in seconds]
 
 
-def main():
+def cases(n, d):
+    """Return what is timed: plain, with weights, with gaps, plain in double precision, with covariates."""
     rng = np.random.default_rng(0)
+    X, y, w = rng.standard_normal((n, d), dtype=np.float32), rng.integers(10, size=n), rng.uniform(0.1, 4, n)
+    gaps = X.copy()
+    gaps[:, ::10][rng.random((n, len(range(0, d, 10)))) < 0.1] = np.nan
+    missing = np.isnan(gaps).sum(axis=0)
+    with_gaps = widened(rows_in_memory(gaps, y, "X"), missing, np.nanmean(gaps, axis=0))
+    covariates = widened(given_covariates(rows_in_memory(X, y, "X"), rng.standard_normal((n, 10))))
+    return [
+        lambda: class_moments(X, y),
+        lambda: class_moments(X, y, sample_weight=w),
+        lambda: moments_of(with_gaps, precision="single"),
+        lambda: class_moments(X, y, precision="double"),
+        lambda: moments_of(covariates, precision="double"),
+    ]
+
+
+def main():
     print("rows, columns: seconds plain; ratios with weights, with gaps in a tenth of the columns, with ten covariates")
     for n, d in SHAPES:
-        X = rng.standard_normal((n, d), dtype=np.float32)
-        y, w = rng.integers(10, size=n), rng.uniform(0.1, 4, n)
-        gaps = X.copy()
-        gaps[:, ::10][rng.random((n, len(range(0, d, 10)))) < 0.1] = np.nan
-        missing = np.isnan(gaps).sum(axis=0)
-        with_gaps = widened(rows_in_memory(gaps, y, "X"), missing, np.nanmean(gaps, axis=0))
-        covariates = widened(given_covariates(rows_in_memory(X, y, "X"), rng.standard_normal((n, 10))))
-        plain, weighted, filled, double, removed = measured(
-            [
-                lambda: class_moments(X, y),
-                lambda: class_moments(X, y, sample_weight=w),
-                lambda: moments_of(with_gaps, precision="single"),
-                lambda: class_moments(X, y, precision="double"),
-                lambda: moments_of(covariates, precision="double"),
-            ]
-        )
+        plain, weighted, filled, double, removed = measured(cases(n, d))
         print(
             f"{n:>8,} x {d:>5}: {plain:.3f} s; {weighted / plain:.2f}, {filled / plain:.2f}, "
             f"{removed / double:.2f} of double precision ({double / plain:.2f})"

@@ -48,10 +48,11 @@ class Widening:
     def rows(self, X: NDArray, Z: NDArray | None, out: NDArray) -> NDArray:
         """Fill ``out``, shape (n, d + g + q), with rows X (n, d) and covariates Z (n, q), and return it."""
         out[:, : self.n_columns] = X
-        some = out[:, self.gaps]
-        missing = np.isnan(some)
-        out[:, self.gaps] = np.where(missing, self.fills, some)
-        out[:, self.n_columns : self.filled] = missing
+        if len(self.gaps):
+            some = out[:, self.gaps]
+            missing = np.isnan(some)
+            out[:, self.gaps] = np.where(missing, self.fills.astype(out.dtype), some)
+            out[:, self.n_columns : self.filled] = missing
         if Z is not None:
             out[:, self.filled :] = Z
         return out

@@ -118,6 +118,8 @@ class CovariateRows(DatasetProxy):
     ) -> None:
         super().__init__(rows)
         self._covariates, self._columns, self._digest = tuple(covariates), tuple(columns), digest
+        in_memory = all(column.in_memory for column in columns)
+        self._encoded = self._read(0, rows.n_rows) if in_memory else None  # once, rather than unit by unit
 
     @property
     def covariates(self) -> tuple[Covariate, ...]:
@@ -132,6 +134,9 @@ class CovariateRows(DatasetProxy):
         return self._digest and storage.digest("covariates", self._rows.fingerprint(), self._digest)
 
     def read_covariates(self, start: int, stop: int) -> NDArray[np.float64]:
+        return self._read(start, stop) if self._encoded is None else self._encoded[start:stop]
+
+    def _read(self, start: int, stop: int) -> NDArray[np.float64]:
         pairs = zip(self._covariates, self._columns, strict=True)
         return np.concatenate([covariate.encoded(column, start, stop) for covariate, column in pairs], axis=1)
 
