@@ -302,7 +302,7 @@ def refresh(prefect: bool, **options: Any) -> None:
     help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
 )
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
-@click.option("--overwrite", is_flag=True, help="Replace the group at DESTINATION, if an ingest has completed it.")
+@click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
 @click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
 @click.option(
     "--check/--no-check",

@@ -6,37 +6,16 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from helpers.evaluating import scored
+from helpers.moment_reducers import REDUCERS
 from helpers.samples import labelled, largest_angle
 from helpers.table_files import write_zarr
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mmpca_dist import (
-    LOL,
-    PLS,
-    BayesianMarginPCA,
-    FisherDiscriminant,
-    MarginPCA,
-    ProjectionPenaltyClassifier,
-    SupervisedPCA,
-    load_model,
-    open_dataset,
-    run,
-)
+from mmpca_dist import BayesianMarginPCA, MarginPCA, ProjectionPenaltyClassifier, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
-
-METHODS = {
-    **{
-        variant: lambda variant=variant: MarginPCA(2, variant=variant)
-        for variant in ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2")
-    },
-    "fisher": lambda: FisherDiscriminant(),
-    "hsic": lambda: SupervisedPCA(),
-    "lol": lambda: LOL(3),
-    "pls": lambda: PLS(2),
-}
 
 
 def rows(n, d, seed=1):
@@ -61,19 +40,19 @@ def removed(X, y, frame, w=None):
     return X - (Z - np.average(Z, axis=0, weights=w)) @ coef
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(REDUCERS))
 @pytest.mark.parametrize(("n", "d"), [(90, 7), (40, 60)])
 def test_fits_are_those_of_residuals(n, d, method, tmp_path):
     X, y, covariates = rows(n, d)
     write_zarr(tmp_path / "rows.zarr", X, y, chunks=(5, d))
     for standardize in (False, True):
         V = removed(X, y, covariates)
-        expected = METHODS[method]().set_params(precision="double", standardize=standardize).fit(V, y)
+        expected = REDUCERS[method]().set_params(precision="double", standardize=standardize).fit(V, y)
         for given, labels in (
             (X, y), (da.from_array(X, (7, 3)), da.from_array(y, 5)), (open_dataset(str(tmp_path / "rows.zarr")), None),
             (scipy.sparse.csr_array(X), y),
         ):  # fmt: skip
-            found = METHODS[method]().set_params(standardize=standardize).fit(given, labels, covariates=covariates)
+            found = REDUCERS[method]().set_params(standardize=standardize).fit(given, labels, covariates=covariates)
             assert largest_angle(found.components_, expected.components_.T) < 1e-5
             np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
         Z = found.transform(X, covariates)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import zarr
 from helpers.samples import angle_bound, labelled, largest_angle, with_targets
+from naive_regressions import exact_cross_scatter
 
 from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
@@ -33,7 +34,7 @@ def assert_cross(found, X, Y):
     A chunk's mean is stored to a unit of |mean|, which a merge multiplies by the distance between two means.
     """
     X, Y = np.asarray(X), np.asarray(Y).reshape(len(X), -1)
-    scatter, squares, target_squares = naive.exact_cross_scatter(X, Y)
+    scatter, squares, target_squares = exact_cross_scatter(X, Y)
     n, spread, target_spread = len(X), np.sqrt(squares), np.sqrt(target_squares)
     stored = EPS * np.sqrt(n)
     mean, target_mean = X.astype(float).mean(axis=0), Y.astype(float).mean(axis=0)

@@ -5,37 +5,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from helpers.moment_reducers import REDUCERS
 from helpers.samples import labelled, largest_angle
 from helpers.table_files import write_zarr
 from sklearn.impute import SimpleImputer
 
 from mmpca_dist import (
-    LOL,
-    PLS,
     AllColumns,
     BayesianMarginPCA,
-    FisherDiscriminant,
     FisherScore,
     LogisticDiscriminant,
     MarginPCA,
     ProjectionPenaltyClassifier,
     RandomProjection,
-    RidgeDirections,
-    SupervisedPCA,
     open_dataset,
 )
 from mmpca_dist.errors import InputError
 
 METHODS = {
-    **{
-        variant: lambda variant=variant: MarginPCA(2, variant=variant)
-        for variant in ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2")
-    },
-    "fisher": lambda: FisherDiscriminant(),
-    "hsic": lambda: SupervisedPCA(),
-    "lol": lambda: LOL(3),
-    "pls": lambda: PLS(2),
-    "ridge": lambda: RidgeDirections(),
+    **REDUCERS,
     "fisher score": lambda: FisherScore(3),
     "all columns": lambda: AllColumns(),
     "random": lambda: RandomProjection(2),

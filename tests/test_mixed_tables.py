@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
@@ -223,6 +223,11 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     ingest(tmp_path / "t.csv", tmp_path / "t.parquet", overwrite=True)
     with pytest.raises(InputError, match="is no CSV, and only that is turned into Parquet"):
         ingest(uri, tmp_path / "other.parquet")
+    with pytest.raises(InputError, match=r"so 'label', 'drop', 'sparse' cannot be chosen here"):
+        ingest(tmp_path / "t.csv", tmp_path / "other.parquet", label="label", drop=["zip"], sparse=False)
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(AccessError, match="a folder where a file belongs"):
+        ingest(tmp_path / "t.csv", tmp_path / "folder.parquet", overwrite=True)
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n3\n")
     with pytest.raises(InputError, match="has 1 cells where 2 belong"):
         ingest(tmp_path / "bad.csv", tmp_path / "bad.parquet")

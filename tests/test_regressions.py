@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dask.array as da
-import naive
+import naive_regressions as naive
 import numpy as np
 import pytest
 import scipy.sparse

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from helpers.samples import counts_like_text, labelled, mixed
+from naive_regressions import lasso, targets
 from sklearn.linear_model import Lasso, lars_path
 
 from mmpca_dist import FisherScore, LassoSelection, class_moments
@@ -35,7 +36,7 @@ def active_at(changes, penalty):
 
 def signed(y):
     """Labels -1 and +1 of each class against the others; one column of two classes."""
-    Y = naive.targets(y)
+    Y = targets(y)
     return Y if Y.shape[1] == 1 else 2 * Y - 1
 
 
@@ -50,13 +51,13 @@ def test_the_path_has_the_columns_of_the_lasso_at_every_penalty(shape, n_classes
     assert len(between) > 4
     starts = [None] * signed(y).shape[1]
     for penalty in between:
-        starts = [naive.lasso(rows, t, penalty, start) for t, start in zip(signed(y).T, starts, strict=True)]
+        starts = [lasso(rows, t, penalty, start) for t, start in zip(signed(y).T, starts, strict=True)]
         expected = {int(j) for b in starts for j in np.flatnonzero(np.abs(b) > 1e-9)}
         assert active_at(changes, penalty) == expected
         theirs = np.atleast_2d(Lasso(alpha=penalty, tol=1e-12, max_iter=1_000_000).fit(rows, signed(y)).coef_)
         assert {int(j) for j in np.flatnonzero(np.abs(theirs).max(axis=0) > 1e-9)} == expected
     above = kinks[0] * (1 + 1e-6)
-    assert not any(np.abs(naive.lasso(rows, t, above)).any() for t in signed(y).T)
+    assert not any(np.abs(lasso(rows, t, above)).any() for t in signed(y).T)
 
 
 def supports(X, y):

@@ -169,10 +169,8 @@ class _ScoreSpan:
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))
             parts = self.splits.codes(start, start + len(X), labels)[0]
-            codes, weights = (
-                encode(labels, self.splits.classes, self.dataset.uri),
-                self.dataset.read_weights(start, start + len(X)),
-            )
+            codes = encode(labels, self.splits.classes, self.dataset.uri)
+            weights = self.dataset.read_weights(start, start + len(X))
             for h, head in enumerate(self.heads):
                 held_out = np.flatnonzero(parts == head.part)
                 errors[h, : len(head.scored)] += head.count_errors(X, codes, held_out, weights)

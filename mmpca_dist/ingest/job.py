@@ -18,7 +18,7 @@ from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.scan import table_faults
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet
+from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet, refuse_choices
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -104,20 +104,20 @@ def ingest(
     PlanError
         When the rows do not fit the disk.
     """
+    started, note = time.monotonic(), note or (lambda _: None)
+    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     if is_parquet(os.fspath(destination)):
-        origin, target = storage.normalize(source), storage.normalize(destination)
-        quiet = note or (lambda _: None)
-        return csv_to_parquet(origin, target, progress=progress, note=quiet, overwrite=bool(overwrite))
-    started = time.monotonic()
+        refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
+        typed = storage.normalize(source), storage.normalize(destination)
+        return csv_to_parquet(*typed, progress=progress, note=note, overwrite=bool(overwrite))
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     selection.check()
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
     with _all_columns_named(origin, selection), writing as writer:
         rows = selection.open(origin, sparse)
-        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import InputError, OutputError, some_names
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
+from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.readers.formats import stem_of
@@ -30,6 +31,18 @@ WIDER = {(pa.int64(), pa.float64()): pa.float64(), (pa.date32(), pa.timestamp("u
 def is_parquet(destination: str) -> bool:
     """Tell whether an ingest is to write Parquet."""
     return destination.endswith(SUFFIXES)
+
+
+def refuse_choices(selection: Selection, **others: Any) -> None:
+    """Raise InputError for choices that only an ingest to Zarr can honour, but for None in ``others``."""
+    unchosen = vars(Selection())
+    chosen = [name for name, value in vars(selection).items() if value != unchosen[name] and value != []]
+    chosen += [name for name, value in others.items() if value is not None]
+    if chosen:
+        raise InputError(
+            f"Parquet gets all columns of CSV as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
+            "labels and features in the configuration of a run: dataset.label, dataset.drop."
+        )
 
 
 def csv_to_parquet(
@@ -58,12 +71,13 @@ def csv_to_parquet(
     schema = pa.schema([pa.field(name, kind or pa.float64()) for name, kind in zip(names, kinds, strict=True)])
     partial = f"{destination}.partial"
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
-    with storage.explained(destination, "write"), fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
-        for table in _pieces(rows, progress, rows.total):
-            columns = [_cast(column, kind) for column, kind in zip(table.columns, schema.types, strict=True)]
-            writer.write_table(pa.table(columns, schema=schema))
-    if storage.is_local(destination):
-        Path(partial).replace(destination)  # object stores show a file once it is complete
+    with storage.explained(destination, "write"):
+        with fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for table in _pieces(rows, progress, rows.total):
+                columns = [_cast(column, kind) for column, kind in zip(table.columns, schema.types, strict=True)]
+                writer.write_table(pa.table(columns, schema=schema))
+        if storage.is_local(destination):
+            Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
         "source": source, "destination": destination, "rows": rows.first_row, "columns": len(names), "dtype": "mixed",
         "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,

@@ -73,14 +73,9 @@ class RidgeDirections(MomentReducer):
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components,
-            standardize=standardize,
-            center=center,
-            precision=precision,
-            solver=solver,
-            class_weight=class_weight,
-            missing=missing,
-        )
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight, missing=missing,
+        )  # fmt: skip
         self.alpha = alpha
 
     def _needs(self) -> Needs:

@@ -27,7 +27,7 @@ from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
-from mmpca_dist.statistics.precision import provisional_centre, work_type
+from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished, work_type
 from mmpca_dist.statistics.widening import implied
 
 EPS = float(np.finfo(np.float64).eps)
@@ -387,17 +387,3 @@ def column_sums(
 def _squares(rows: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Return the weighted sums of squares of the columns."""
     return np.asarray(np.einsum("ij,ij->j", rows, rows if weights is None else rows * weights[:, None]))
-
-
-def refuse_vanished(differences: NDArray[np.float64], variance: float, precision: str) -> None:
-    """Raise InputError where rows differ, but by so little that nothing is left of their squares."""
-    smallest, advice = SMALLEST[precision]
-    if 0 < np.abs(differences).max(initial=0.0) < smallest and variance <= smallest**2:
-        raise InputError(f"The rows vary by less than {smallest:.0e}, whose squares are zero in {advice}.")
-
-
-SMALLEST = {
-    "single": (float(np.finfo(np.float32).tiny), "single precision; set precision: double, or scale them up"),
-    "double": (float(np.sqrt(np.finfo(np.float64).tiny / EPS)), "double precision; scale them up"),
-}
-"""Squares of smaller differences vanish; in single precision rows are scaled before they are squared."""

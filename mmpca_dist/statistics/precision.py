@@ -22,6 +22,12 @@ SAFE_EXPONENT = 20
 """Columns beyond 2^20 or below 2^-20 are scaled by a power of two, or their single-precision squares would overflow or
 vanish."""
 
+SMALLEST = {
+    "single": (float(np.finfo(np.float32).tiny), "single precision; set precision: double, or scale them up"),
+    "double": (float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)), "double precision; scale them up"),
+}
+"""Squares of smaller differences vanish; in single precision rows are scaled before they are squared."""
+
 
 def work_type(precision: str) -> np.dtype:
     """Return the type of products: of "single" or "double" precision."""
@@ -32,6 +38,13 @@ def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:
     """Raise InputError for scatters (k, d, d) that overflowed."""
     if not np.isfinite(np.einsum("kii->k", scatters)).all():
         raise InputError(too_large(work))
+
+
+def refuse_vanished(differences: NDArray[np.float64], variance: float, precision: str) -> None:
+    """Raise InputError where rows differ, but by so little that nothing is left of their squares."""
+    smallest, advice = SMALLEST[precision]
+    if 0 < np.abs(differences).max(initial=0.0) < smallest and variance <= smallest**2:
+        raise InputError(f"The rows vary by less than {smallest:.0e}, whose squares are zero in {advice}.")
 
 
 def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:

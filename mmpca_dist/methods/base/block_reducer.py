@@ -17,14 +17,9 @@ class BlockReducer(MomentReducer):
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components,
-            standardize=standardize,
-            center=center,
-            precision=precision,
-            solver=solver,
-            class_weight=class_weight,
-            missing=missing,
-        )
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight, missing=missing,
+        )  # fmt: skip
         self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
 
     def _solver_options(self) -> SolverOptions:
