@@ -7,6 +7,7 @@ from fractions import Fraction
 import naive
 import naive_judging
 import numpy as np
+from naive_regressions import lasso, pls, ridge, targets
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
@@ -41,9 +42,9 @@ def directions(section, X, y, size):
     if method == "lol":
         return naive.lol(X, y, size)
     if method == "pls":
-        return naive.pls(X, naive.targets(y), size)[0]
+        return pls(X, targets(y), size)[0]
     if method == "ridge":
-        W, centred = naive.ridge(X, naive.targets(y), options.alpha), X - sum(X) / len(X)
+        W, centred = ridge(X, targets(y), options.alpha), X - sum(X) / len(X)
         return W @ naive.eigenpairs(W.T @ centred.T @ centred @ W)[1][:, : min(size, n_classes - 1)]
     if method == "lasso":
         return np.eye(d)[:, lasso_columns(X, y, size)]
@@ -58,13 +59,13 @@ def directions(section, X, y, size):
 
 def lasso_columns(X, y, size):
     """The columns in use by the lasso of any class against the rest, at the first penalty from above with so many."""
-    rows, Y = naive.standardised(X), naive.targets(y)
+    rows, Y = naive.standardised(X), targets(y)
     Y = Y if Y.shape[1] == 1 else 2 * Y - 1
     penalty, found = np.abs(rows.T @ (Y - sum(Y) / len(Y))).max() / len(rows), []
     coefficients = [None] * Y.shape[1]
     while len(found) < size:
         penalty *= 0.97
-        coefficients = [naive.lasso(rows, t, penalty, b) for t, b in zip(Y.T, coefficients, strict=True)]
+        coefficients = [lasso(rows, t, penalty, b) for t, b in zip(Y.T, coefficients, strict=True)]
         found = sorted({int(j) for b in coefficients for j in np.flatnonzero(b)})
     assert len(found) == size, "two columns came in between two penalties: choose other rows"
     return found

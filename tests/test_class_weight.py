@@ -121,6 +121,29 @@ def test_runs_and_refreshes(shape, tmp_path):
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("class_weight", ["balanced", TIMES, {"a": 0, "b": 2}])
+def test_runs_that_pool_their_scatters_are_right_and_not_refreshed(class_weight, tmp_path, limits):
+    X, y = rows(88, 5)
+    y = np.where(np.arange(88) % 11 == 0, "d", y)
+    np.savez(tmp_path / "all.npz", X=X, y=y)
+    methods = ["pca", "m-pca0", "fisher", "lol", "m-pca2"]
+    limits.pooled_bytes = 1
+    w = compute_sample_weight({"c": 1, "d": 1, **class_weight} if class_weight != "balanced" else "balanced", y)
+    settings = {"class_weight": class_weight, "standardize": True, "methods": methods}
+    run(config_of(tmp_path / "out", tmp_path / "all.npz", **settings))
+    for method in methods:
+        found = load_model(str(tmp_path / "out"), method)
+        expected = (
+            config_of("x", "x", methods=method, standardize=True)
+            .reducer(method, len(found.components_))
+            .fit(X, y, sample_weight=w)
+        )
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+    with pytest.raises(InputError, match="pooled for the class counts or weights of just its own rows"):
+        refresh(RefreshConfig(run=str(tmp_path / "out"), new=str(tmp_path / "all.npz"), output=str(tmp_path / "live")))
+
+
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_evaluations_weigh_reductions_and_no_errors(direct, standardize, tmp_path, limits):
@@ -128,7 +151,7 @@ def test_evaluations_weigh_reductions_and_no_errors(direct, standardize, tmp_pat
     np.savez(tmp_path / "all.npz", X=X, y=y)
     if not direct:
         limits.direct_bytes = 0
-    evaluation = {"classifiers": ["lda", "qda", "svm"], "margins": True}
+    evaluation = {"classifiers": ["lda", "qda"], "margins": False}
     settings = {"methods": ["m-pca0"], "evaluation": evaluation, "standardize": standardize}
     records, splits, _ = scored(config_of(tmp_path / "out", tmp_path / "all.npz", class_weight=TIMES, **settings))
     parts = splits.codes(0, len(X), y)[0]
@@ -138,7 +161,7 @@ def test_evaluations_weigh_reductions_and_no_errors(direct, standardize, tmp_pat
             X[train], y[train], sample_weight=w[train]
         )
         for line, model in zip(
-            record["errors"], (LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis()), strict=False
+            record["errors"], (LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis()), strict=True
         ):
             model.fit(reducer.transform(X[train]), y[train])
             assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(X[~train])) != y[~train])

@@ -11,7 +11,17 @@ from helpers.samples import labelled, largest_angle
 from helpers.table_files import write_zarr
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mmpca_dist import BayesianMarginPCA, MarginPCA, ProjectionPenaltyClassifier, load_model, open_dataset, run
+from mmpca_dist import (
+    PLS,
+    BayesianMarginPCA,
+    LogisticDiscriminant,
+    MarginPCA,
+    ProjectionPenaltyClassifier,
+    load_maps,
+    load_model,
+    open_dataset,
+    run,
+)
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
@@ -61,7 +71,7 @@ def test_fits_are_those_of_residuals(n, d, method, tmp_path):
 
 def test_weights_gaps_and_later_rows():
     X, y, covariates = rows(120, 7)
-    w = np.random.default_rng(0).integers(1, 4, 120)
+    w = np.random.default_rng(0).integers(0, 4, 120)
     X[20::5, 2] = np.nan
     filled = X.copy()
     filled[:, 2] = np.where(
@@ -70,6 +80,9 @@ def test_weights_gaps_and_later_rows():
     expected = MarginPCA(2, precision="double").fit(removed(filled, y, covariates, w), y, sample_weight=w)
     whole = MarginPCA(2, missing="mean").fit(X, y, sample_weight=w, covariates=covariates)
     np.testing.assert_allclose(whole.components_, expected.components_, atol=1e-8)
+    lazy = da.from_array(X, (7, 3)), da.from_array(y, 5)
+    found = MarginPCA(2, missing="mean").fit(*lazy, sample_weight=w, covariates=covariates)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-8)
     parts = MarginPCA(2, missing="mean")
     for some in (slice(0, 70), slice(70, None)):
         parts.partial_fit(X[some], y[some], sample_weight=w[some], covariates=covariates[some])
@@ -103,15 +116,40 @@ def test_sweeps_read_adjusted_rows():
         np.testing.assert_allclose(found.transform(X, covariates), twin, atol=1e-5 * np.abs(twin).max())
 
 
+@pytest.mark.parametrize("settings", [{"variant": "m-pca1b"}, {"variant": "m-pca2"}, {"solver": "krylov", "passes": 9}])
+def test_rows_in_single_precision_are_adjusted_in_double(settings):
+    X, y, covariates = rows(300, 30)
+    X = (X + 1e5).astype(np.float32)
+    V = removed(X.astype(float), y, covariates)
+    expected = MarginPCA(2, precision="double", **settings).fit(V, y)
+    found = MarginPCA(2, **settings).fit(X, y, covariates=covariates)
+    assert largest_angle(found.components_, expected.components_.T) < 1e-3
+
+
+def test_predictions_are_those_of_adjusted_rows():
+    X, y, covariates = rows(120, 7)
+    V = removed(X, y, covariates)
+    for make in (
+        lambda: LogisticDiscriminant(), lambda: ProjectionPenaltyClassifier("m-pca0", n_components=2),
+        lambda: BayesianMarginPCA(2, tol=1e-2),
+    ):  # fmt: skip
+        found = make().set_params(precision="double").fit(X, y, covariates=covariates)
+        twin = make().set_params(precision="double").fit(V, y)
+        scores = twin.decision_function(V)
+        np.testing.assert_allclose(found.decision_function(X, covariates), scores, atol=1e-4 * np.abs(scores).max())
+        assert np.mean(found.predict(X, covariates) == twin.predict(V)) > 0.99
+    assert np.abs(found.decision_function(X, covariates) - found.decision_function(X)).max() > 0.1
+
+
 def test_dependent_covariates_and_what_is_refused():
     X, y, covariates = rows(120, 7)
     twice = covariates.assign(years=2 * covariates["age"] + 1)
     one = MarginPCA(2).fit(X, y, covariates=covariates)
     np.testing.assert_allclose(MarginPCA(2).fit(X, y, covariates=twice).components_, one.components_, atol=1e-8)
     determined = covariates.assign(site=np.asarray(["x", "y", "z"])[y])
-    with pytest.raises(InputError, match="class of a row determines the covariate 'site'"):
+    with pytest.raises(InputError, match="covariate 'site' is the same in all rows of a class"):
         MarginPCA(2).fit(X, y, covariates=determined)
-    with pytest.raises(InputError, match="class of a row determines the covariate 'dose'"):
+    with pytest.raises(InputError, match="covariate 'dose' is the same in all rows of a class"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(dose=1e3 * y))
     with pytest.raises(InputError, match="Row 3 has the covariate nan in age"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(age=covariates["age"].mask(np.arange(120) == 3)))
@@ -126,6 +164,28 @@ def test_dependent_covariates_and_what_is_refused():
         one.transform(X, covariates[["age"]])
     with pytest.raises(InputError, match="Earlier rows had the covariates"):
         MarginPCA(2).partial_fit(X, y, covariates=covariates).partial_fit(X, y)
+    with pytest.raises(InputError, match="was fitted without covariates"):
+        MarginPCA(2).fit(X, y).transform(X, covariates)
+    with pytest.raises(InputError, match=r"covariates have shape \(120, 0\)"):
+        MarginPCA(2).fit(X, y, covariates=covariates[[]])
+    numbers = covariates["age"].to_numpy()
+    with pytest.raises(InputError, match="Covariates of rows with continuous targets are not taken yet"):
+        PLS(1, target="continuous").fit(X, numbers, covariates=covariates)
+    for name, value in (("missing", "mean"), ("class_weight", "balanced")):
+        with pytest.raises(InputError, match=f"{name} is for rows of classes"):
+            PLS(1, target="continuous", **{name: value}).fit(X, numbers)
+
+
+@pytest.mark.usefixtures("no_report")
+def test_row_maps_that_are_fitted_come_before(tmp_path):
+    X, y, covariates = rows(120, 7)
+    uri = write(tmp_path / "rows.parquet", X, y, covariates.reset_index(drop=True))
+    dataset = {"uri": uri, "covariates": ["batch", "age"], "maps": [{"name": "nystroem", "n_components": 5}]}
+    run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["m-pca0"]))
+    V = removed(load_maps(str(tmp_path / "out")).transform(X), y, covariates)
+    expected = MarginPCA(2, precision="double").fit(V, y)
+    found = load_model(str(tmp_path / "out"), "m-pca0")
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-6)
 
 
 RUN = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]

@@ -104,7 +104,7 @@ def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_pat
         ),
         [recorder],
     )  # fmt: skip
-    assert "colour (1 values in 5 rows, such as 'teal')" in recorder.notes[0]
+    assert "colour (such as 'teal'; 5 rows)" in recorder.notes[0]
     Z = open_rows(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 300)
     expected = load_model(str(tmp_path / "out"), "m-pca0").transform(
         encoded(new.assign(label="")[frame.columns], frame)[0]
@@ -154,6 +154,97 @@ def test_a_refresh_keeps_the_levels(tmp_path):
 
 
 @NO_REPORT
+def test_new_rows_without_labels_and_text(tmp_path):
+    """A refresh leaves out rows without a label, and transform, which needs none, writes none then."""
+    frame = table(1200)
+    frame.loc[::9, "label"] = None
+    parts = frame[:800], frame[800:]
+    uris = [write("parquet", tmp_path / str(i), part) for i, part in enumerate(parts)]
+    dataset, methods = {"uri": uris[0], "unlabelled": "skip", "missing": "mean"}, ["pca", "m-pca0"]
+    run(config_of(tmp_path / "first", "", dataset=dataset, methods=methods))
+    recorder, n_left_out = Recorder(), parts[1]["label"].isna().sum()
+    settings = {"run": str(tmp_path / "first"), "new": uris[1], "output": str(tmp_path / "live")}
+    folder = refresh(RefreshConfig(**settings), [recorder])["folder"]
+    assert any(
+        f"1.parquet left out, as they have no label or weight zero: {n_left_out}." in each for each in recorder.notes
+    )
+    kept = frame[frame["label"].notna()]
+    expected = MarginPCA(2, precision="double", standardize=True).fit(encoded(kept, parts[0])[0], kept["label"])
+    np.testing.assert_allclose(load_model(folder, "m-pca0").components_, expected.components_, atol=1e-9)
+    model = load_model(str(tmp_path / "first"), "m-pca0")
+    new = frame[:40].assign(town=None, size=np.nan, colour=7)
+    for kind in ("partly", "none"):
+        uri = write("parquet", tmp_path / kind, new if kind == "partly" else new.assign(label=None))
+        settings = {"output": str(tmp_path / "first"), "dataset": uri, "methods": ["m-pca0"]}
+        recorder = Recorder()
+        manifest = transform(TransformConfig(**settings, destination=str(tmp_path / f"to {kind}")), [recorder])
+        assert not manifest["labels"] and "have no label, and so labels are not written" in recorder.notes[0]
+        assert "colour (such as '7'; 40 rows)" in recorder.notes[1]
+        Z = open_rows(str(tmp_path / f"to {kind}" / "projected" / "m-pca0.zarr")).read_rows(0, 40)
+        X = encoded(frame[:40], parts[0])[0]
+        for j, name in enumerate(model.feature_names_in_):
+            if name.partition("=")[0] in TEXTS:
+                X[:, j] = 0 if name.startswith("colour") else model.mean_[j]
+        np.testing.assert_allclose(Z, model.transform(X), atol=1e-9)
+    settings["dataset"] = str(tmp_path / "partly.parquet")
+    with pytest.raises(InputError, match=r"'label' of .* has 1 missing values"):
+        transform(TransformConfig(**settings, label="label", destination=str(tmp_path / "named")))
+
+
+@NO_REPORT
+def test_a_loaded_model_knows_the_levels_and_keeps_the_index(tmp_path):
+    frame = table(1200)
+    run(config_of(tmp_path / "out", write("parquet", tmp_path / "t", frame), methods=["m-pca0"]))
+    some = frame[frame["colour"] == "red"].drop(columns="label")[:3]
+    model = load_model(str(tmp_path / "out"), "m-pca0").set_output(transform="pandas")
+    Z = model.transform(some)
+    assert Z.index.tolist() == some.index.tolist()
+    expected = load_model(str(tmp_path / "out"), "m-pca0").transform(encoded(frame, frame)[0])[some.index]
+    np.testing.assert_allclose(Z.to_numpy(), expected, atol=1e-9)
+    with pytest.warns(UserWarning, match="text that the model has not seen"):
+        model.transform(some.assign(colour="teal"))
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_rows_without_labels_are_left_out_of_arrays_too(kind, tmp_path):
+    X, y = labelled(60, 4, 3, seed=1)
+    y = np.where(np.arange(60) % 7 == 0, np.nan, y)
+    np.savez(tmp_path / "t.npz", X=X, y=y)
+    np.save(tmp_path / "t.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    given = (tmp_path / f"t.{kind}", None if kind == "npz" else str(tmp_path / "y.npy"))
+    dataset = open_dataset(given[0], label=given[1], unlabelled="skip")
+    np.testing.assert_array_equal(dataset.read_labels(3, 40), y[~np.isnan(y)][3:40])
+    np.testing.assert_array_equal(dataset.read_rows(3, 40), X[~np.isnan(y)][3:40])
+    with pytest.raises(InputError, match="Label nan at position 0"):
+        open_dataset(given[0], label=given[1]).read_labels(0, 60)
+
+
+def test_data_frames_that_cannot_be_read(monkeypatch):
+    frame, y = table(60).drop(columns="label"), table(60)["label"]
+    with pytest.raises(InputError, match=r"data frame X cannot be features: 'day': type timestamp.*Drop or"):
+        MarginPCA(2).fit(frame.assign(day=pd.Timestamp("2024-01-31")), y)
+    with pytest.raises(InputError, match="data frame X has columns that cannot be read"):
+        MarginPCA(2).fit(frame.assign(odd=[1, "a"] * 30), y)
+    with pytest.raises(InputError, match=r"X has 2 features called 'colour=red', one of them a text"):
+        MarginPCA(2).fit(frame.assign(**{"colour=red": 1.0}), y)
+    monkeypatch.setattr(LIMITS, "max_levels", 3)
+    with pytest.raises(InputError, match=r"'colour': 3 different texts, such as 'red', and indicators for at most 3"):
+        MarginPCA(2).fit(frame, y)
+
+
+def test_frames_of_polars_with_categories_and_dates():
+    polars = pytest.importorskip("polars")
+    frame, y = table(300)[["a", "colour"]], table(300)["label"]
+    kind = polars.Enum(["red", "green", "blue"])
+    kinds = polars.from_pandas(frame).with_columns(polars.col("colour").cast(kind))
+    np.testing.assert_array_equal(MarginPCA(2).fit(kinds, y).components_, MarginPCA(2).fit(frame, y).components_)
+    dates = polars.from_pandas(frame[["a"]].assign(day=pd.Timestamp("2024-01-31")))
+    with pytest.raises(InputError, match="'day': type"):
+        MarginPCA(1).fit(dates, y)
+
+
+@NO_REPORT
 def test_refused_by_name(tmp_path, monkeypatch):
     frame = table(300)
     dates = frame.assign(day=pd.Timestamp("2024-01-31"), identifier=[f"p{i}" for i in range(300)])
@@ -193,14 +284,13 @@ def test_data_frames_give_the_same_bits_as_files(library, tmp_path):
 
 @NO_REPORT
 def test_csv_becomes_parquet_with_types(tmp_path):
-    """Types of whole numbers, numbers, booleans, dates and text, and the bits of the data frame it was written from."""
+    """Types of whole numbers, numbers, booleans, dates and text, and the models of the data frame behind it."""
     frame = table(3000)
     frame["whole"] = frame["whole"].astype("Int64")
     frame.loc[::7, "a"], frame.loc[::11, "whole"] = np.nan, pd.NA
-    frame["day"], frame["zip"] = (
-        pd.date_range("2024-01-01", periods=3000).astype(str),
-        [f"{i:05d}x" for i in range(3000)],
-    )
+    frame["day"] = pd.date_range("2024-01-01", periods=3000).astype(str)
+    frame["at"], frame["zip"] = frame["day"] + "T10:00:00Z", [f"{i:05d}x" for i in range(3000)]
+    frame["bits"] = ["0", "1", *["true"] * 2998]
     frame.to_csv(tmp_path / "t.csv", index=False)
     manifest = ingest(tmp_path / "t.csv", tmp_path / "t.parquet")
     assert (manifest["rows"], manifest["columns"]) == frame.shape
@@ -208,10 +298,11 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     kinds = {field.name: str(field.type) for field in found.schema}
     assert kinds == {
         "a": "double", "colour": "string", "flag": "bool", "b": "double", "size": "string", "town": "string",
-        "whole": "int64", "label": "string", "day": "date32[day]", "zip": "string",
+        "whole": "int64", "label": "string", "day": "date32[day]", "at": "timestamp[us, tz=UTC]",
+        "zip": "string", "bits": "string",
     }  # fmt: skip
     assert found.column("whole").null_count == frame["whole"].isna().sum()
-    settings = {"missing": "mean", "drop": ["day", "zip"]}
+    settings = {"missing": "mean", "drop": ["day", "at", "zip", "bits"]}
     run(config_of(tmp_path / "out", "", dataset={"uri": str(tmp_path / "t.parquet"), **settings}))
     uri = write("parquet", tmp_path / "frame", frame)
     run(config_of(tmp_path / "twin", "", dataset={"uri": uri, **settings}))

@@ -136,6 +136,15 @@ def test_where_weights_do_not_apply(settings, message):
         MarginPCA(2, **settings).fit(X, y, sample_weight=w)
 
 
+def test_weights_of_another_unit_are_the_same():
+    """Also where they add up to less than one."""
+    X, y, w = rows(90, 6)
+    for variant in ("m-pca0", "m-pca2"):
+        expected = MarginPCA(3, variant=variant, precision="double").fit(X, y, sample_weight=w)
+        found = MarginPCA(3, variant=variant, precision="double").fit(X, y, sample_weight=w / 1024 / w.sum())
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -149,9 +158,13 @@ def test_where_weights_do_not_apply(settings, message):
 )
 def test_bad_weights_are_refused(change, message):
     X, y, w = rows(90, 6)
+    bad = change(w.astype(float))
     for given in (X, da.from_array(X, (7, -1))):
         with pytest.raises(InputError, match=message):
-            MarginPCA(2).fit(given, y, sample_weight=change(w.astype(float)))
+            MarginPCA(2).fit(given, y, sample_weight=bad)
+    if bad.dtype.kind == "U":
+        with pytest.raises(InputError, match=message):
+            MarginPCA(2).fit(da.from_array(X, (7, -1)), y, sample_weight=da.from_array(bad, 7))
 
 
 def test_errors_name_the_row_that_was_given(tmp_path):

@@ -108,8 +108,7 @@ def test_an_evaluation_has_the_errors_of_repeated_rows(direct, tmp_path, limits)
                 assert {**line, "errors": 2 * line["errors"]} == other
 
 
-def test_weights_that_are_halves_of_rows_halve_penalties(tmp_path):
-    """Of whole weights the fits of rows have the penalties of repeated rows."""
+def test_classifiers_of_whole_weights_have_the_penalties_of_repeated_rows(tmp_path):
     X, y, w, part = table(120, 5)
     evaluation = {"splits": "groups", "column": "part", "train": "2/3", "classifiers": CLASSIFIERS}
     repeated = [np.repeat(values, w, axis=0) for values in (X, y, part)]

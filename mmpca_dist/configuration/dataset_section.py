@@ -47,8 +47,8 @@ class DatasetConfig(Section):
     missing: Literal["refuse", "mean"] = setting(
         "refuse",
         example="mean",
-        description="Whether missing values of features (null, NaN) are an error, or stand for the mean of their "
-        "column in the rows that are fitted to; that shrinks its variance by the share that is missing",
+        description="Whether missing values of features (null, NaN) are an error, or the mean of their column in the "
+        "rows that are fitted to stands for them; that shrinks its variance by the share that is missing",
     )
     unlabelled: Literal["refuse", "skip"] = setting(
         "refuse", example="skip", description="Whether rows without a label are an error, or left out and counted"

@@ -63,7 +63,7 @@ class RunConfig(Section):
     )
     class_weight: Literal["balanced"] | dict[str | int | bool, float] | None = setting(
         None,
-        values="balanced, or weights by label",
+        values="balanced or weights by label",
         example={"rare": 4},
         description="How much classes count: balanced makes all count alike; those that are not named count once, and "
         "those of weight 0 are left out. Errors of evaluations are of all rows",

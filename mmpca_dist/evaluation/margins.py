@@ -267,7 +267,7 @@ def _unreduced(
 ) -> Mapping[str, FittedClassifier]:
     """Return classifiers of the original columns, fitted to the rows that train, by label."""
     # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = np.count_nonzero(part.train) < X.shape[1] and part.weights is None  # which it takes not
+    wide = np.count_nonzero(part.train) < X.shape[1] and part.weights is None  # scikit-learn's takes none
     from_rows = not all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs)
     if not from_rows and statistics is not None and not statistics.approximation and statistics.precision == "double":
         return rules_of_columns(statistics, specs)

@@ -22,8 +22,9 @@ from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
 
 Progress = Callable[[int, int], None]
-KINDS = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.string())
+KINDS = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.string())
 """Types of columns, the narrowest first."""
+WORDS = pa.array(["true", "false", None])
 WIDER = {(pa.int64(), pa.float64()): pa.float64(), (pa.date32(), pa.timestamp("us")): pa.timestamp("us")}
 """What holds values of two types; of others text does."""
 
@@ -135,4 +136,9 @@ def _cast(column: Any, kind: pa.DataType) -> Any:
     if kind == pa.string():
         return column
     trimmed = pc.utf8_trim_whitespace(column)
-    return pc.utf8_lower(trimmed).cast(kind) if kind == pa.bool_() else trimmed.cast(kind)
+    if kind != pa.bool_():
+        return trimmed.cast(kind)
+    words = pc.utf8_lower(trimmed)
+    if not pc.all(pc.is_in(words, WORDS)).as_py():  # Arrow takes 0 and 1 too
+        raise pa.ArrowInvalid("not all are true or false")
+    return words.cast(kind)

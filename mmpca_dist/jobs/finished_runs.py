@@ -137,8 +137,9 @@ def open_rows_for(
         missing_chunks=run.config.dataset.missing_chunks,
         missing=run.config.dataset.missing,
         names=count.get("columns", columns["feature_names"]),
-        levels=[Levels(*each) for each in count.get("levels", [])],
+        levels=levels_of(count),
         labelled=labelled,
+        unlabelled=run.config.dataset.unlabelled if labelled else "refuse",
     )
     if dataset.n_features != columns["n_features"]:
         raise InputError(
@@ -150,6 +151,11 @@ def open_rows_for(
     if weight is not None:
         dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
     return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+
+
+def levels_of(count: CountRecord) -> list[Levels]:
+    """Return what became of the columns of text that a run was fitted to."""
+    return [Levels(name, tuple(kept), tuple(rare)) for name, kept, rare in count.get("levels", [])]
 
 
 def _with_covariates(dataset: Dataset, stored: list[dict[str, Any]]) -> Dataset:
@@ -319,6 +325,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer.n_features_in_ = len(reducer.mean_)
     if count["named_columns"]:
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)
+    if "levels" in count:
+        reducer._text = count["columns"], levels_of(count)
     reducer._kept = partial(load_moments, run.uri)
     return reducer
 

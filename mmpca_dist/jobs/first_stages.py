@@ -42,12 +42,17 @@ def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
     )
 
 
+def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
+    """Return a note on how many rows are left out, of a data set that is named where there are several; none of 0."""
+    left_out = dataset.stored.n_rows - dataset.n_rows
+    return [f"Rows{of} left out, as they have no label or weight zero: {left_out:,}."] if left_out else []
+
+
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset)
-    if left_out := dataset.stored.n_rows - dataset.n_rows:
-        notes.append(f"Rows left out, as they have no label or weight zero: {left_out:,}.")
+    notes += notes_on_rows_left_out(dataset)
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
     for note in notes:
@@ -82,8 +87,7 @@ def _count(job: Job) -> CountRecord:
                     "out dataset.maps."
                 )
             record |= {"missing": missing.tolist(), "means": means.tolist()}
-            notes.append(gaps_note(missing, dataset))
-            job.callback.on_note(notes[-1])
+            job.callback.on_note(gaps_note(missing, dataset))
     if isinstance(dataset, MappedRows) and dataset.own_columns:
         record["image_shape"], source = None, dataset.source
         record["stored"] = {

@@ -21,7 +21,7 @@ SEES_ALL = (
 
 
 def _fit(job: Job) -> MapsRecord:
-    rows, passes = job.dataset, PassCounter(job, records.MAPS)
+    rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
     assert isinstance(rows, MappedRows)  # noqa: S101  (the stage is there for row maps alone)
     tasks = job.tasks(records.MAPS, passes)
     with measured(job) as peak:

@@ -48,7 +48,8 @@ class LOL(BlockReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         moments = statistics.moments
         present = at_least_two(moments.counts)
-        by_size = present[np.argsort(-moments.counts[present], kind="stable")]
+        shares = moments.counts[present] / moments.total
+        by_size = present[np.argsort(-shares.round(12), kind="stable")]  # balanced classes are alike but for rounding
         differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
         nothing = np.empty((0, moments.n_features)), np.empty(0)
         scatter = WeightedScatter(np.ones(len(moments.counts)), *nothing, moments.total, full_rank(moments))

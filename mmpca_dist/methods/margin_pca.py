@@ -206,7 +206,7 @@ class MarginPCA(BlockReducer):
         if pairs is None:
             raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
         size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
-        largest = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
+        largest = min(size, statistics.n_features, pairs.n_pairs)
         count = self._at_most(largest)
         # More than asked for: the gaps behind the last tell how certain the subspace is.
         proved = {}

@@ -288,6 +288,8 @@ def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, 
     weights = da.asarray(weights)
     if weights.shape != X.shape[:1]:
         raise InputError(f"Weights in sample_weight have shape {weights.shape}; X has {X.shape[0]} rows.")
+    if weights.dtype.kind not in "fiub":
+        raise InputError(f"Weights in sample_weight have type {weights.dtype}; they must be numbers.")
     weights = weights.rechunk(X.chunks[:1])
     if bool((weights == 0).any().compute()):
         kept = weights != 0

@@ -14,6 +14,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
+from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
@@ -21,13 +22,15 @@ from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.arrivals import Arrival
 from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.widened_rows import widened_as
+from mmpca_dist.statistics.widened_rows import look_at_gaps, widened_as
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.row_maps.specification import Arrays
 
@@ -109,7 +112,9 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             "all rows."
         )
     pooled = is_pooled(run)
-    reasons_by_label = ((method.label, _reason(method.needs, pooled)) for method in config.methods)
+    reasons_by_label = (
+        (method.label, _reason(method.needs, pooled, config.class_weight is not None)) for method in config.methods
+    )
     left_out = {label: reason for label, reason in reasons_by_label if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
     if not methods:
@@ -127,7 +132,7 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     return config.model_copy(update=changes), left_out
 
 
-def _reason(needs: Needs, pooled: bool) -> str | None:
+def _reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
     """Return why new rows cannot extend a method exactly; None where they can."""
     if needs.medians:
         return "the median of two sets of rows does not follow from their medians"
@@ -135,8 +140,8 @@ def _reason(needs: Needs, pooled: bool) -> str | None:
         return "new rows may be nearer than those that were found"
     if needs.swept:
         return "its fit passes over all rows several times"
-    if pooled and needs.scatters - {ClassWeighting.EQUAL}:
-        return "the scatters of the run's many classes are pooled for the class counts of just its own rows"
+    if pooled and (weighted or needs.scatters - {ClassWeighting.EQUAL}):
+        return "the scatters of the run's many classes are pooled for the class counts or weights of just its own rows"
     return None
 
 
@@ -177,6 +182,13 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
     }
 
 
+def notes_on(dataset: Dataset) -> list[str]:
+    """Return what must be known of a data set that is taken up."""
+    own = [] if dataset.stored.note is None else [dataset.stored.note]
+    left_out = notes_on_rows_left_out(dataset, f" of {dataset.uri}")
+    return [*notes_on_missing_labels(dataset), *left_out, *own]
+
+
 def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
     census, old_classes = rows.census, classes_of(count)
@@ -190,12 +202,15 @@ def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]
         "classes": classes.tolist(),
         "class_type": classes.dtype.str,
         "counts": counts.astype(np.int64).tolist(),
-        "notes": [*count["notes"], *notes_on_missing_labels(rows.dataset)],
+        "notes": [*count["notes"], *notes_on(rows.dataset)],
         "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
     }
     if "weights" in count:
         weights = np.bincount(old, count["weights"], len(classes)) + np.bincount(new, census.counts, len(classes))
         merged["weights"] = weights.tolist()
+    if "missing" in count:
+        missing, _ = look_at_gaps(rows.dataset, rows.spans, Tasks(scheduler=rows.scheduler))
+        merged["missing"] = (np.asarray(count["missing"]) + missing).tolist()
     merged.pop("key", None)
     merged.pop("seconds", None)
     return merged

@@ -37,6 +37,7 @@ from mmpca_dist.runs.extend import (
     is_pooled,
     maps_record,
     merge_rows,
+    notes_on,
     refreshable_config,
 )
 from mmpca_dist.runs.stages import REPORT, SOLVE
@@ -46,7 +47,7 @@ from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Table, make_spans
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import notes_on_missing_labels, unite
+from mmpca_dist.tables.labels import unite
 from mmpca_dist.tables.readers.beside import FILE
 
 
@@ -262,8 +263,7 @@ class _RefreshJob:
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
             union = unite(classes, census.classes, dataset.uri)
             check_missing_labels(dataset, census, classes)
-            own = [] if dataset.stored.note is None else [dataset.stored.note]
-            for note in [*notes_on_missing_labels(dataset), *own]:
+            for note in notes_on(dataset):
                 self.callback.on_note(note)
             new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
             if new:

@@ -59,7 +59,7 @@ def _reduce(job: Job) -> ReduceRecord:
             solver,
             precision=config.precision,
             standardize=standardize,
-            class_weight=None if kept_raw else config.class_weight,
+            class_weight=config.class_weight,
         )
     save_statistics(job.run.path(STATISTICS), statistics)
     return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}

@@ -27,6 +27,8 @@ from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.proxies import Unlabelled
+from mmpca_dist.tables.readers.formats import all_labelled
 
 
 class TransformConfig(Section):
@@ -86,6 +88,8 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)
+        if isinstance(job.dataset, Unlabelled):
+            job.callback.on_note(f"Some rows of {job.dataset.uri} have no label, and so labels are not written.")
         if job.dataset.stored.note is not None:
             job.callback.on_note(job.dataset.stored.note)
         for stage in STAGES:
@@ -153,7 +157,13 @@ def _inputs(config: TransformConfig) -> Inputs:
 
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
-    """Open the rows, and check that their features are those of the run."""
+    """Open the rows, and check that their features are those of the run; their labels only where all have one."""
+    dataset = _with_labels(config, run)
+    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
+    return Unlabelled(dataset) if partly else dataset
+
+
+def _with_labels(config: TransformConfig, run: RunDirectory) -> Dataset:
     count, label = finished(run, records.COUNT), run.config.dataset.label
     if config.label is None and label is not None and not label.endswith(".npy"):
         with suppress(InputError):  # new rows need no labels

@@ -180,10 +180,11 @@ def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray
         name.partition("=")[0] for name, left in zip(names, within > CUTOFF * (within + between), strict=True) if left
     }
     for name in names:
-        if name.partition("=")[0] not in varying:
+        column = name.partition("=")[0]
+        if column not in varying:
             raise InputError(
-                f"The class of a row determines the covariate {name.partition('=')[0]!r}, so that what it explains "
-                "cannot be told from what the class does. Leave it out."
+                f"The covariate {column!r} is the same in all rows of a class, so that its influence cannot be told "
+                "from that of the class. Leave it out."
             )
 
 

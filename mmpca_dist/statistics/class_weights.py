@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ def class_factors(class_weight: ClassWeight, classes: NDArray, counts: NDArray[n
     """
     if class_weight is None:
         return np.ones(len(classes))
-    if isinstance(class_weight, str):
+    if not isinstance(class_weight, Mapping):
         if class_weight != "balanced":
             raise InputError(f"class_weight={class_weight!r} must be 'balanced', or weights by label.")
         return counts.sum() / (np.count_nonzero(counts) * np.where(counts > 0, counts, np.inf))
@@ -40,9 +41,9 @@ def class_factors(class_weight: ClassWeight, classes: NDArray, counts: NDArray[n
         raise InputError(
             f"class_weight names the class {unknown!r}; there are {some_names(names)}.{did_you_mean(unknown, names)}"
         )
-    factors = np.asarray([given.get(name, 1.0) for name in names], np.float64)
-    if not (np.isfinite(factors) & (factors >= 0)).all():
+    if not all(isinstance(value, Real) and np.isfinite(value) and value >= 0 for value in given.values()):
         raise InputError(f"class_weight is {dict(class_weight)}; its weights must be 0 or positive numbers.")
+    factors = np.asarray([given.get(name, 1.0) for name in names], np.float64)
     if np.count_nonzero(factors * counts) < 2:
         raise InputError("class_weight leaves fewer than two classes that count.")
     return factors

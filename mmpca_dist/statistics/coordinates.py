@@ -159,10 +159,10 @@ class ColumnStatistics(_WorkingStatistics):
     @property
     def fixed(self) -> str | None:
         """The reason why no more rows can be merged in; None if they can."""
-        weights = self.raw.weights
-        if weights is None or len(weights) == 1:
+        weights = self.kept.weights
+        if weights is None or np.all(weights == 1):
             return None
-        return "the scatters of many classes were pooled for the class counts of just these rows"
+        return "the scatters of many classes were pooled for the class counts or weights of just these rows"
 
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
         return np.diagonal(self.raw.scatter(class_weights))

@@ -208,7 +208,9 @@ class ClassMoments:
             return replace(self, scatters=self.scatters * factors[:, None, None], **dropped)
         if np.any(self.weights[:, ~counting & (self.sizes > 0)]):
             raise InputError("These moments pool the scatters of the classes, so that none can be left out of them.")
-        return replace(self, weights=np.where(counting, self.weights / np.where(counting, factors, 1), 0), **dropped)
+        absent = np.eye(len(self.weights), 1)  # as `pooled_weights` has it of classes without rows
+        weights = np.where(counting, self.weights / np.where(counting, factors, 1), absent)
+        return replace(self, weights=weights, **dropped)
 
     def select(self, cells: NDArray[np.intp]) -> ClassMoments:
         """Return the moments of the classes at these positions.

@@ -22,7 +22,7 @@ class PairScatter:
     scatter : array of shape (r, r)
         Weighted sum of the differences' outer products, in working coordinates.
     weight : float
-        Sum of the weights: the number of difference rows.
+        Sum of the weights.
     sample : array of shape (s, d)
         Differences of queries spread evenly over all, each with those to all other classes where there are several;
         in (standardised) columns.
@@ -53,6 +53,11 @@ class PairScatter:
     missed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     basis: NDArray | None = None
     approximation: Approximation | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of difference rows."""
+        return int(self.counts.sum())
 
     def mean_outer_product(self) -> NDArray[np.float64]:
         """Return S of M-PCA2, shape (r, r).
@@ -104,7 +109,7 @@ class PairScatter:
 
     def _by_query(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Group rows by query: the differences of one query to all classes are not independent."""
-        return rows.reshape(-1, max(1, round(self.weight / self.queries)), rows.shape[1])
+        return rows.reshape(-1, self.n_pairs // self.queries, rows.shape[1])
 
     def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int) -> float:
         """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.

@@ -111,8 +111,10 @@ class AdjustedRows(_Floating):
     def __init__(
         self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
     ) -> None:
-        sparse = rows.sparse and (adjustment is None or not len(adjustment.slopes))
-        super().__init__(rows, sparse=sparse)
+        removes = adjustment is not None and len(adjustment.slopes) > 0
+        super().__init__(rows, sparse=rows.sparse and not removes)
+        if removes:
+            self.facts = replace(self.facts, dtype=np.dtype(np.float64))
         self._gaps, self._values, self._adjustment = gaps, values, adjustment
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,10 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.labels import distinct_labels
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
-
-DOUBLE = 8
-"""Bytes of a value."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Covariate:
         """Look at a column once; what it holds enters the digest."""
         counts, total, squares = dict[Any, int](), 0.0, 0.0
         numeric = column.read_values(0, 1).dtype.kind in "iuf"
-        for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+        for start, stop in value_units(column):
             if numeric:
                 values = _numbers(column, start, stop)
                 total, squares = total + float(values.sum()), squares + float(values @ values)
@@ -148,10 +144,17 @@ def with_covariates(rows: Any, columns: Mapping[str, Dataset]) -> CovariateRows:
     return CovariateRows(rows, covariates, list(columns.values()), digest.hexdigest())
 
 
-def given_covariates(rows: Any, values: Any, known: Sequence[Covariate] | None = None) -> CovariateRows:
-    """Return rows with covariates in memory, shape (n,) or (n, q), or a data frame; ``known`` are those of a fit."""
-    columns = {name: column_in_memory(column, name) for name, column in _by_name(values).items()}
-    for name, column in columns.items():
+def given_covariates(
+    rows: Any, values: Any, known: Sequence[Covariate] | None = None, counting: NDArray[np.bool_] | None = None
+) -> CovariateRows:
+    """Return rows with covariates in memory, shape (n,) or (n, q), or a data frame.
+
+    ``known`` are those of a fit. ``counting`` tells which rows the covariates are given for are among ``rows``.
+    """
+    columns = {}
+    for name, given in _by_name(values).items():
+        taken = given[counting] if counting is not None and len(counting) == len(given) else given
+        columns[name] = column = column_in_memory(taken, name)
         if column.n_rows != rows.n_rows:
             raise InputError(
                 f"The covariate {name!r} has {column.n_rows} values; there must be one for each of {rows.n_rows} rows."
@@ -165,10 +168,10 @@ def given_covariates(rows: Any, values: Any, known: Sequence[Covariate] | None =
 
 
 def _by_name(values: Any) -> dict[str, NDArray]:
-    if hasattr(values, "columns"):
+    if hasattr(values, "columns") and len(values.columns):
         return {str(name): np.asarray(values[name]) for name in values.columns}
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2:
+    if array.ndim != 2 or not array.shape[1]:
         raise InputError(f"covariates have shape {array.shape}; they must have shape (n,) or (n, q).")
     return {f"covariate {j}": column for j, column in enumerate(array.T)}

@@ -82,12 +82,6 @@ class Table:
     read_overhead: float = fact("read_overhead")
     resident_bytes: int = fact("resident_bytes")
     row_operations: int = fact("row_operations")
-
-    @property
-    def widening(self) -> Any:
-        """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
-        return None
-
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
 
@@ -110,6 +104,11 @@ class Table:
     def covariates(self) -> tuple[Any, ...]:
         """What the covariates of the rows are, see ``tables.covariates``."""
         return ()
+
+    @property
+    def widening(self) -> Any:
+        """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
+        return None
 
     @property
     def n_columns(self) -> int:
@@ -329,6 +328,11 @@ def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
     fewest = len(_fill_units(edges, limit, [first + n_rows])) - 1
     n_units = max(fewest, min(MIN_UNITS, n_rows * row_bytes // LIMITS.smallest_unit_bytes), 1)
     return np.asarray(_fill_units(edges, limit, [first + n_rows * i // n_units for i in range(1, n_units + 1)]))
+
+
+def value_units(column: Dataset) -> Iterator[tuple[int, int]]:
+    """Yield the first row, and the row after the last, of the units in which a value of each row is read."""
+    yield from itertools.pairwise(unit_edges(column.chunk_edges, 8).tolist())
 
 
 def _fill_units(edges: NDArray[np.int64], limit: int, targets: list[int]) -> list[int]:

@@ -67,6 +67,20 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
+def has_label(values: NDArray) -> NDArray[np.bool_]:
+    """Return which of the values, shape (n,), are there: not NaN, and not None."""
+    if values.dtype.kind == "O":
+        return np.asarray([value is not None and value == value for value in values.tolist()], bool)
+    return ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), bool)
+
+
+def labels_among(known: NDArray[np.bool_], labels: NDArray) -> NDArray:
+    """Return labels of the rows that are ``known`` in their places, with anything in those of the others."""
+    everywhere = np.zeros(len(known), labels.dtype)
+    everywhere[known] = labels
+    return everywhere
+
+
 def _of_one_type(y: NDArray, where: str) -> NDArray:
     """Return labels that are Python's objects, shape (n,), as integers, booleans or strings."""
     values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]

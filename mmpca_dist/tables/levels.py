@@ -44,8 +44,7 @@ class Levels:
 
     def indicators(self, values: pa.Array, dtype: np.dtype) -> NDArray:
         """Return the indicators of text, shape (k, n): NaN where there is none, and zeros of a level that is new."""
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = as_text(values)
         found = pc.index_in(values, pa.array([*self.kept, *self.rare], values.type))
         codes = np.minimum(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), len(self.kept))
         n_levels = len(self.kept) + bool(self.rare)
@@ -68,9 +67,16 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
+def as_text(values: Any) -> Any:
+    """Return a column as plain text: categories, and what a model knows as text where a file has numbers or nothing."""
+    if pa.types.is_dictionary(values.type):
+        return values.cast(values.type.value_type)
+    return values if is_text(values.type) else values.cast(pa.string())
+
+
 def count_levels(values: pa.ChunkedArray) -> Counter[str]:
     """Return how many rows have each value of a text column; missing ones are left out."""
-    counted = pc.value_counts(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values).to_pylist()
+    counted = pc.value_counts(as_text(values).combine_chunks()).to_pylist()
     return Counter({str(each["values"]): each["counts"] for each in counted if each["values"] is not None})
 
 
@@ -97,7 +103,8 @@ def unseen_note(levels: Sequence[Levels], counts: Mapping[str, Mapping[str, int]
     for each in levels:
         new = each.unseen(counts[each.name])
         if new:
-            parts.append(f"{each.name} ({len(new)} values in {sum(new.values()):,} rows, such as {next(iter(new))!r})")
+            rows = sum(new.values())
+            parts.append(f"{each.name} (such as {next(iter(new))!r}; {rows:,} row{'' if rows == 1 else 's'})")
     return (
         f"{uri} holds text that the model has not seen, whose indicators are 0: {', '.join(parts)}." if parts else None
     )

@@ -79,6 +79,9 @@ class DatasetProxy(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._rows.read_labels(start, stop)
 
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self._rows.is_labelled(start, stop)
+
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         return self._rows.read_weights(start, stop)
 
@@ -127,6 +130,16 @@ class Relabelled(DatasetProxy):
 
     def fingerprint(self) -> str:
         return ""
+
+
+class Unlabelled(DatasetProxy):
+    """The rows of a data set without its labels."""
+
+    def __init__(self, rows: Dataset) -> None:
+        super().__init__(rows, has_labels=False)
+
+    def fingerprint(self) -> str:
+        return self._rows.fingerprint()
 
 
 class LoadedRows(DatasetProxy):

@@ -23,12 +23,12 @@ class SelectedRows(DatasetProxy):
     Chunks stay as they are, less what is left out, so that each is read once.
     """
 
-    def __init__(self, rows: Dataset, keep: Keep, reason: str = "have weight zero") -> None:
+    def __init__(self, rows: Dataset, keep: Keep, reason: str = "all have weight zero") -> None:
         edges = rows.chunk_edges.tolist()
         sizes = np.asarray([np.count_nonzero(keep(start, stop)) for start, stop in itertools.pairwise(edges)])
         filled = np.flatnonzero(sizes)
         if not len(filled):
-            raise InputError(f"No row of {rows.uri} is left: all {reason}.")
+            raise InputError(f"No row of {rows.uri} is left: {reason}.")
         super().__init__(rows, n_rows=int(sizes.sum()))
         self._keep = keep
         self._edges = np.append(0, np.cumsum(sizes[filled]))
@@ -60,6 +60,10 @@ class SelectedRows(DatasetProxy):
     def read_labels(self, start: int, stop: int) -> NDArray:
         begin, end, places = self._within(start, stop)
         return self._rows.read_labels(begin, end)[places]
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        begin, end, places = self._within(start, stop)
+        return self._rows.is_labelled(begin, end)[places]
 
     def read_values(self, start: int, stop: int) -> NDArray:
         begin, end, places = self._within(start, stop)

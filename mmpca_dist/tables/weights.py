@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +12,11 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.labels import distinct_labels, encode
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
-
-DOUBLE = 8
-"""Bytes of a weight."""
 
 
 class WeightedRows(DatasetProxy):
@@ -143,7 +139,7 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
         As ``as_weights``, and where all weights are zero.
     """
     digest, all_count = hashlib.sha256(), True
-    for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+    for start, stop in value_units(column):
         weights = column_weights(column, start, stop)
         digest.update(weights.tobytes())
         all_count = all_count and bool(weights.all())
@@ -157,7 +153,7 @@ def balanced_by(rows: Dataset, column: Dataset) -> Dataset:
     The sum of all weights stays as it is.
     """
     digest, totals = hashlib.sha256(), dict[Any, float]()
-    for start, stop in itertools.pairwise(unit_edges(column.chunk_edges, DOUBLE).tolist()):
+    for start, stop in value_units(column):
         labels, weights = column.read_labels(start, stop), rows.read_weights(start, stop)
         names, codes = np.unique(labels, return_inverse=True)
         digest.update(labels.dtype.str.encode() + labels.tobytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from mmpca_dist.errors import InputError, some_names
@@ -46,13 +47,23 @@ class TakesRows:
         return dataset, Threads()
 
     def _widened(
-        self, dataset: Any, scheduler: Scheduler, covariates: Any = None, stored: ClassMoments | None = None
+        self,
+        dataset: Any,
+        scheduler: Scheduler,
+        covariates: Any = None,
+        sample_weight: Any = None,
+        stored: ClassMoments | None = None,
     ) -> tuple[Any, Scheduler]:
-        """Return rows with covariates and indicators of gaps, those of stored moments where there are such."""
+        """Return rows with covariates and indicators of gaps, those of stored moments where there are such.
+
+        Rows of weight 0 are left out already, and so are their covariates.
+        """
         if stored is None:
             self.covariates_ = ()
         if covariates is not None:
-            dataset = given_covariates(dataset, covariates, None if stored is None else self.covariates_)
+            known = None if stored is None else self.covariates_
+            counting = None if np.ndim(sample_weight) != 1 else np.asarray(sample_weight) > 0
+            dataset = given_covariates(dataset, covariates, known, counting)
             self.covariates_ = dataset.covariates
         elif self.covariates_:
             raise InputError(f"Earlier rows had the covariates {some_names([c.name for c in self.covariates_])}.")

@@ -136,7 +136,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
         self._check_parameters()
         self._kept = None
-        self._fit_rows(*self._widened(*self._rows(X, y, reset=True, sample_weight=sample_weight), covariates))
+        rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
+        self._fit_rows(*self._widened(*rows, covariates, sample_weight))
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
@@ -172,7 +173,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         stored = self._extendable()
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
-        dataset, scheduler = self._widened(dataset, scheduler, covariates, stored)
+        dataset, scheduler = self._widened(dataset, scheduler, covariates, sample_weight, stored)
         weightings = self._needs().scatters
         arrived = moments_of(
             dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings

@@ -86,12 +86,12 @@ class SweptReducer(MomentReducer):
             return super()._shorten(n_components)
         raise InputError("It is fitted for a number of components: fit it anew for fewer.")
 
-    def _transformed(self, X: Any, **attributes: Any) -> Any:
+    def _transformed(self, X: Any, covariates: Any = None, **attributes: Any) -> Any:
         """Return what ``transform`` gives with other attributes, as an array whatever ``set_output`` asks for."""
         check_is_fitted(self, "components_")
         plain = copy(self)
         plain.__dict__.update(attributes, _sklearn_output_config={"transform": "default"})
-        return plain.transform(X)
+        return plain.transform(X, covariates)
 
 
 class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
@@ -101,7 +101,7 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
     """What the sweeps start from, in addition to the mean."""
     _units: tuple[tuple[float, float], ...] = ()
     """The mean and the standard deviation of each target."""
-    _outputs: Callable[[Any], Any]
+    _outputs: Callable[..., Any]
     """Returns the outputs of rows, shape (n, q); lazy for rows that are read piece by piece."""
 
     def _of_these_rows(self) -> Mapping[str, Any]:

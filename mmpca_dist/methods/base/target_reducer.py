@@ -41,15 +41,18 @@ class TakesTargets(MomentReducer):
         return bool(cross.target_squares.any())
 
     @Mergeable
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, covariates: Any = None
+    ) -> Self:
         """Fit to these rows together with all earlier ones; exact."""
         if not self._continuous:
-            return super().partial_fit(X, y, classes, sample_weight)
+            return super().partial_fit(X, y, classes, sample_weight, covariates)
         self._check_parameters()
         if classes is not None:
             raise InputError("There are no classes where the target is continuous.")
         stored = self._extendable()
-        arrived = self._cross(*self._rows(X, y, reset=stored is None, least=1))
+        rows = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
+        arrived = self._cross(*self._widened(*rows, covariates))
         self._kept = arrived if stored is None else stored.merge(arrived)
         return self._fit_cross(self._kept, at_most=True) if self._solvable(self._kept) else self
 
@@ -58,9 +61,17 @@ class TakesTargets(MomentReducer):
     ) -> tuple[Dataset, Scheduler]:
         if self._continuous and sample_weight is not None:
             raise InputError("Weights of rows with continuous targets are not taken yet.")
+        if self._continuous and (self.class_weight is not None or self.missing != "refuse"):
+            name = "missing" if self.class_weight is None else "class_weight"
+            raise InputError(f"{name} is for rows of classes: leave it out where the target is continuous.")
         if self._continuous and y is None and isinstance(X, Dataset):
             raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
         return super()._rows(X, y, reset, least, sample_weight)
+
+    def _widened(self, dataset: Any, scheduler: Scheduler, covariates: Any = None, *others: Any) -> Any:
+        if self._continuous and covariates is not None:
+            raise InputError("Covariates of rows with continuous targets are not taken yet.")
+        return super()._widened(dataset, scheduler, covariates, *others)
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         if not self._continuous:

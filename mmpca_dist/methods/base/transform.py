@@ -50,6 +50,8 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X = check_rows(self, X, reset=False, **gaps_allowed(self))
         Z = self._project(X)
         if not getattr(self, "covariates_", ()):
+            if covariates is not None:
+                raise InputError(f"{type(self).__name__} was fitted without covariates: transform rows without them.")
             return Z
         if covariates is None:
             warnings.warn(

@@ -160,9 +160,9 @@ class BayesianMargin(SweptReducer):
         rows = Z @ (self._directions / m) + self.location_.mean(axis=0)
         return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
 
-    def _outputs(self, X: Any) -> Any:
+    def _outputs(self, X: Any, covariates: Any = None) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
-        latent = self._transformed(X)
+        latent = self._transformed(X, covariates)
         coef, intercept = self._own_scores()
         return latent @ coef.T + intercept
 

@@ -206,12 +206,10 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         prior: Mapping[str, float] | None = None, tol: float = 1e-3, max_iter: int = 100,
         start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             n_components, tol=tol, max_iter=max_iter, start=start, seed=seed, prior=prior,
             scratch=scratch, standardize=standardize, center=center, precision=precision, solver=solver,
-            missing=missing,
         )  # fmt: skip
         self.C, self.epsilon = C, epsilon
 
@@ -239,8 +237,8 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         """Standard deviations of the targets, shape (q,)."""
         return np.array([scale for _, scale in self._units])
 
-    def _outputs(self, X: Any) -> Any:
-        return super()._outputs(X) * self.target_scale_ + self.target_mean_
+    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+        return super()._outputs(X, covariates) * self.target_scale_ + self.target_mean_
 
 
 METHOD = Method(

@@ -111,12 +111,12 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
         loadings, mean = self.projection()
         return self.weights_, self.outputs_at_mean_ - (self.weights_ @ (loadings.T @ self.mean_) if mean is None else 0)
 
-    def _outputs(self, X: Any) -> Any:
-        return self._transformed(X, center=True) @ self.weights_.T + self.outputs_at_mean_
+    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+        return self._transformed(X, covariates, center=True) @ self.weights_.T + self.outputs_at_mean_
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, covariates: Any = None) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n_samples, C)."""
-        outputs = np.asarray(self._outputs(X))
+        outputs = np.asarray(self._outputs(X, covariates))
         if outputs.shape[1] > 1:
             return np.asarray(softmax(outputs, axis=1))
         return np.hstack([expit(-outputs), expit(outputs)])

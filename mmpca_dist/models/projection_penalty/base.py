@@ -213,9 +213,9 @@ class ProjectionPenalty(TakesReduction):
     def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
         return intercept
 
-    def _outputs(self, X: Any) -> Any:
+    def _outputs(self, X: Any, covariates: Any = None) -> Any:
         """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
-        parts = self._transformed(X, center=True)  # products of a mean far from zero cancel digits
+        parts = self._transformed(X, covariates, center=True)  # products of a mean far from zero cancel digits
         m = len(self.outputs_at_mean_)
         return parts[:, :m] + parts[:, m:] + self.outputs_at_mean_.astype(parts.dtype)
 

@@ -200,12 +200,11 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
         max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
             penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver, missing=missing,
+            standardize=standardize, center=center, precision=precision, solver=solver,
         )  # fmt: skip
 
     def _reducer(self) -> MomentReducer | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.selected_rows import SelectedRows
 
@@ -161,10 +160,12 @@ def open_dataset(
 
 def labelled_rows(dataset: Dataset) -> Dataset:
     """Return the rows that have a label, after a look at the labels."""
-    edges = unit_edges(dataset.chunk_edges, 8).tolist()
-    if all(dataset.is_labelled(start, stop).all() for start, stop in itertools.pairwise(edges)):
-        return dataset
-    return SelectedRows(dataset, dataset.is_labelled, "have no label")
+    return dataset if all_labelled(dataset) else SelectedRows(dataset, dataset.is_labelled, "none has a label")
+
+
+def all_labelled(dataset: Dataset) -> bool:
+    """Tell whether all rows have a label, from a look at the labels."""
+    return all(dataset.is_labelled(start, stop).all() for start, stop in value_units(dataset))
 
 
 def open_rows(
@@ -177,6 +178,7 @@ def open_rows(
     names: list[str] | None = None,
     levels: Sequence[Levels] = (),
     labelled: bool = False,
+    unlabelled: str = "refuse",
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
@@ -191,6 +193,8 @@ def open_rows(
         What became of the columns of text that a model was fitted to; text that is new has indicators of 0.
     labelled : bool
         Whether labels must be there even if ``label`` is None.
+    unlabelled : {"refuse", "skip"}
+        Whether rows without a label are an error, or left out.
 
     Returns
     -------
@@ -205,6 +209,7 @@ def open_rows(
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
         missing_chunks=missing_chunks, missing=missing, encode=bool(levels), levels=levels or None,
+        unlabelled=unlabelled,
     )  # fmt: skip
     dataset = format_of(request.uri).open(request)
     stored = None if levels else dataset.feature_names
@@ -215,7 +220,7 @@ def open_rows(
             f"{dataset.uri} has the features in another order than the model was fitted to: feature {i} is "
             f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
         )
-    return dataset
+    return labelled_rows(dataset) if unlabelled == "skip" else dataset
 
 
 def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:

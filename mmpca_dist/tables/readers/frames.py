@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError
 from mmpca_dist.tables.dataset import grain_edges
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request
@@ -44,11 +45,19 @@ def is_mixed(X: Any) -> bool:
     """Tell whether an object is a data frame in memory with columns of text or categories."""
     if isinstance(X, pd.DataFrame):
         return not all(pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind) for kind in X.dtypes)
-    return hasattr(X, "to_arrow") and any(str(kind) in ("String", "Enum", "Categorical") for kind in X.dtypes)
+    return hasattr(X, "to_arrow") and not all(kind.is_numeric() or str(kind) == "Boolean" for kind in X.dtypes)
 
 
 def encoded(X: Any, levels: Sequence[Levels] | None, names: list[str] | None) -> tuple[pd.DataFrame, FrameRows]:
     """Return a data frame of numbers, and the rows it is from; ``levels`` and ``names`` are those of a fit."""
-    table = pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else X.to_arrow()
-    rows = FrameRows(table, levels, names)
-    return pd.DataFrame(rows.read_rows(0, rows.n_rows), columns=rows.feature_names), rows
+    try:
+        table = pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else X.to_arrow()
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"The data frame X has columns that cannot be read: {error}.") from error
+    try:
+        rows = FrameRows(table, levels, names)
+    except ColumnError as error:
+        found = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in error.faults[:MOST_NAMES])
+        raise InputError(f"Columns of the data frame X cannot be features: {found}. Drop or encode them.") from error
+    index = X.index if isinstance(X, pd.DataFrame) else None
+    return pd.DataFrame(rows.read_rows(0, rows.n_rows), index=index, columns=rows.feature_names), rows

@@ -18,7 +18,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
 from mmpca_dist.tables.dataset import Dataset, grain_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.labels import check_label_type, has_label, label_array, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.proxies import LoadedRows
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
@@ -32,6 +32,9 @@ CSR_PARTS = ("data", "indices", "indptr", "shape")
 class _InMemory(Dataset):
     """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
 
+    skips_unlabelled = False
+    """Whether rows may have no label, as they are left out."""
+
     def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
         self._values, sparse = y, issparse(X)
         check_table(uri, X.shape, X.dtype, None if y is None else len(y), sparse=sparse)
@@ -43,14 +46,20 @@ class _InMemory(Dataset):
 
     @functools.cached_property
     def _y(self) -> NDArray:
-        return normalize_labels(self._values, self.uri)
+        if not self.skips_unlabelled:
+            return normalize_labels(self._values, self.uri)
+        values, known = self.read_values(0, self.n_rows), self.is_labelled(0, self.n_rows)
+        return labels_among(known, normalize_labels(values[known], self.uri))
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return has_label(self.read_values(start, stop))
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._y[start:stop]
 
     def read_values(self, start: int, stop: int) -> NDArray:
         assert self._values is not None  # noqa: S101  (has_labels says so)
-        return self._values[start:stop]
+        return label_array(self._values, self.uri)[start:stop].reshape(-1)
 
 
 class ArrayDataset(_InMemory):
@@ -121,11 +130,14 @@ class NpzDataset(LoadedRows):
     def __init__(self, request: Request) -> None:
         self._address, self.features, self._label = request.uri, request.features or "X", request.label or "y"
         self._label_required, self._token = request.label_required, uuid.uuid4().hex
+        self._skips_unlabelled = request.unlabelled == "skip"
         super().__init__(self._rows, resident_bytes=2 * self._rows.n_bytes)
 
     @property
     def _rows(self) -> ArrayDataset | SparseArray:  # type: ignore[override]
-        return _load(self._address, self.features, self._label, self._label_required, self._token)
+        rows = _load(self._address, self.features, self._label, self._label_required, self._token)
+        rows.skips_unlabelled = self._skips_unlabelled
+        return rows
 
     @property
     def addresses(self) -> list[str]:

@@ -20,7 +20,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault, Gaps, refusal
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.labels import labels_among, normalize_labels
 from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, unseen_note
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 
@@ -51,7 +51,12 @@ class ColumnRows(Dataset):
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
         self.allows_gaps, self._skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
         fields = [schema.field(name) for name in self.columns]
-        self._texts = [field.name for field in fields if request.encode and is_text(field.type)]
+        known = None if request.levels is None else {each.name for each in request.levels}
+        self._texts = [
+            field.name
+            for field in fields
+            if (request.encode and is_text(field.type) if known is None else field.name in known)
+        ]
         fields = [field for field in fields if field.name not in self._texts]
         _refuse_other_types(fields, uri)
         if self._is_list:
@@ -94,6 +99,9 @@ class ColumnRows(Dataset):
             self.note = unseen_note(self.levels, counts, self.uri)
         by_name = {levels.name: levels.names for levels in self.levels}
         names = [name for column in self.columns for name in by_name.get(column, [column])]
+        name, times = Counter(names).most_common(1)[0]
+        if times > 1:
+            raise InputError(f"{self.uri} has {times} features called {name!r}, one of them a text. Rename a column.")
         self.facts = replace(self.facts, n_features=len(names), feature_names=names)
 
     def _count_levels(self) -> dict[str, Counter[str]]:
@@ -318,10 +326,9 @@ def _has_label(chunk: pa.Array) -> NDArray[np.bool_]:
 def _known_labels(chunk: pa.Array, where: str) -> NDArray:
     """Return labels, with anything in the place of those that are missing."""
     valid = _has_label(chunk)
-    known = normalize_labels(_values(chunk.filter(pa.array(valid))), where)
-    labels = np.zeros(len(chunk), known.dtype if len(known) else "U1" if is_text(chunk.type) else np.int64)
-    labels[valid] = known
-    return labels
+    if not valid.any():
+        return np.zeros(len(chunk), "U1" if is_text(chunk.type) else np.int64)
+    return labels_among(valid, normalize_labels(_values(chunk.filter(pa.array(valid))), where))
 
 
 def _values(chunk: pa.Array) -> NDArray:

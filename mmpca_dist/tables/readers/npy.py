@@ -21,7 +21,7 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.formats import Format, Request
 
@@ -88,8 +88,8 @@ def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dty
 class NpyDataset(Dataset):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
-    def __init__(self, uri: str, label: str | None) -> None:
-        self.label, self._token = label, uuid.uuid4().hex
+    def __init__(self, uri: str, label: str | None, skips_unlabelled: bool = False) -> None:
+        self.label, self._token, self._skips_unlabelled = label, uuid.uuid4().hex, skips_unlabelled
         rows = _header(uri, self._token)
         n_labels = None if label is None else _n_labels(label, self._token)
         check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
@@ -117,9 +117,21 @@ class NpyDataset(Dataset):
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
+        values = self.read_values(start, stop)
+        known = has_label(values) if self._skips_unlabelled else np.ones(len(values), bool)
+        return labels_among(known, normalize_labels(values[known], self.values_place))
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return has_label(self.read_values(start, stop))
+
+    def read_values(self, start: int, stop: int) -> NDArray:
         assert self.label is not None  # noqa: S101  (has_labels says so)
         with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
-            return normalize_labels(np.asarray(_read(self.label, self._token, start, stop)), self.label)
+            return np.asarray(_read(self.label, self._token, start, stop)).reshape(-1)
+
+    @property
+    def values_place(self) -> str:
+        return str(self.label)
 
     @property
     def addresses(self) -> list[str]:
@@ -173,7 +185,8 @@ def _header(uri: str, token: str) -> NpyHeader:
 def _open(request: Request) -> NpyDataset:
     if request.label is None and request.label_required:
         raise InputError(f"{request.uri} holds rows only: give the .npy file of the labels as {setting_name('label')}.")
-    return NpyDataset(request.uri, None if request.label is None else storage.normalize(request.label))
+    label = None if request.label is None else storage.normalize(request.label)
+    return NpyDataset(request.uri, label, request.unlabelled == "skip")
 
 
 FORMAT = Format("npy", "an array", _open, suffixes=(".npy",), alone=False)

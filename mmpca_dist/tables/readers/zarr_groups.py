@@ -22,7 +22,7 @@ from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
 from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, normalize_labels
+from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.zarr_members import member
@@ -273,16 +273,13 @@ class ZarrLabels:
         stored = values_of(self.array, start, stop)
         if self.categories is not None:
             return np.asarray((stored >= 0) & (stored < len(self.categories)))
-        missing = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(len(stored), bool)
-        return ~missing if self.mask is None else ~(missing | values_of(self.mask, start, stop))
+        known = has_label(stored)
+        return known if self.mask is None else known & ~values_of(self.mask, start, stop)
 
     def read_known(self, start: int, stop: int) -> NDArray:
         """Return labels, with anything in the place of those that are missing."""
         known, stored, where = self.is_known(start, stop), values_of(self.array, start, stop), f"{self.uri}/{self.path}"
-        labels = self._named(stored[known], start, where)
-        everywhere = np.zeros(len(stored), labels.dtype)
-        everywhere[known] = labels
-        return everywhere
+        return labels_among(known, self._named(stored[known], start, where))
 
     @property
     def fill(self) -> Any:

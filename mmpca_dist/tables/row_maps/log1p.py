@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
 
 
@@ -19,8 +20,10 @@ class Log1p(RowMap):
 
 
 def _log1p(X: Any) -> Any:
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is not finite is refused where it is used
-        return X.log1p() if issparse(X) else np.log1p(X)
+    least = (X.data if issparse(X) else X).min(initial=0)
+    if least <= -1:
+        raise InputError(f"log1p is of values above -1, and there is one of {least}: leave the map out.")
+    return X.log1p() if issparse(X) else np.log1p(X)
 
 
 MAP = RowMapKind("log1p", "takes log(1 + x) of every value x", Log1p)
