@@ -27,8 +27,6 @@ class Limits:
     """Medians are bracketed from up to this many rows (of at most 64 MiB): brackets then hold 2 to 3% of the values."""
     dense_columns: int = 3072
     """Columns up to which the solver ``auto`` forms the scatter: LAPACK then takes seconds."""
-    target_scatter_bytes: int = 1 << 30
-    """The largest scatter of rows with continuous targets."""
     centred_bytes: int = 32 << 20
     """Rows that a solver in passes centres at once: enough for fast products, few enough to stay near the processor."""
     sparse_task_bytes: int = 16 << 20

@@ -17,15 +17,28 @@ from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics.target_scatter import CrossMoments, cross_moments
+from mmpca_dist.statistics.coordinates import tall_statistics
+from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.target_rows import TargetRows
 
 EPS = np.finfo(np.float64).eps
 
 
+def target_rows(X, Y):
+    names = [f"t{j}" for j in range(np.asarray(Y).reshape(len(X), -1).shape[1])]
+    return TargetRows(GivenLabels(rows_in_memory(X, None, "X"), Y), names)
+
+
 def moments(X, Y, threads=1):
-    return cross_moments(GivenLabels(rows_in_memory(X, None, "X"), Y), Threads(threads))
+    """Return the moments of widened rows [x | y], and those of the columns that follow from them."""
+    return moments_of(widened(target_rows(X, Y)), precision="single", scheduler=Threads(threads))
+
+
+def of_columns(widened_moments):
+    return tall_statistics(widened_moments, precision="single").moments
 
 
 def assert_cross(found, X, Y):
@@ -40,8 +53,10 @@ def assert_cross(found, X, Y):
     mean, target_mean = X.astype(float).mean(axis=0), Y.astype(float).mean(axis=0)
     bound = 2 * (n + 8) * EPS * np.outer(spread, target_spread)
     bound += 2 * stored * (np.outer(np.abs(mean), target_spread) + np.outer(spread, np.abs(target_mean)))
-    assert (np.abs(found.scatter - scatter) <= bound).all()
-    assert (np.abs(found.squares - squares) <= 2 * (n + 8) * EPS * squares + 4 * stored * np.abs(mean) * spread).all()
+    found = of_columns(found)
+    off = np.abs(np.diag(found.scatters[0]) - squares)
+    assert (np.abs(found.targets.cross - scatter) <= bound).all()
+    assert (off <= 2 * (n + 8) * EPS * squares + 4 * stored * np.abs(mean) * spread).all()
     np.testing.assert_allclose(found.mean, mean, rtol=n * EPS)
     assert found.n_rows == n
 
@@ -73,20 +88,20 @@ def test_means_far_larger_than_the_spread_cost_no_digits(dtype, mean, small_unit
 def test_more_rows_than_a_block_of_products():
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((5000, 3)) + 1e3, rng.standard_normal(5000) - 1e3
-    found = moments(X, y)
+    found = of_columns(moments(X, y))
     expected = (X - X.mean(axis=0)).T @ (y - y.mean())
-    bound = 2 * 5000 * EPS * np.sqrt(found.squares * found.target_squares)
-    assert (np.abs(found.scatter[:, 0] - expected) <= bound).all()
+    bound = 2 * 5000 * EPS * np.sqrt(np.diag(found.scatters[0]) * found.targets.squares[0, 0])
+    assert (np.abs(found.targets.cross[:, 0] - expected) <= bound).all()
 
 
 def test_constant_columns_have_no_scatter_at_all(small_units):
     X, Y = with_targets(60, 3, 2, seed=4)
     X[:, 1], Y[:, 0] = 0.1, 1e30
     small_units(7, X)
-    found = moments(X, Y)
-    assert not found.scatter[1].any() and not found.scatter[:, 0].any()
-    assert found.squares[1] == found.target_squares[0] == 0
-    assert found.scale[1] == 1
+    found = of_columns(moments(X, Y))
+    assert not found.targets.cross[1].any() and not found.targets.cross[:, 0].any()
+    assert found.scatters[0, 1, 1] == found.targets.squares[0, 0] == 0
+    assert SupervisedPCA(target="continuous", standardize=True).fit(X, Y[:, 1]).scale_[1] == 1
 
 
 @pytest.mark.parametrize("mean", [3.0, 1e6])
@@ -187,7 +202,7 @@ def test_the_bits_do_not_depend_on_the_workers(small_units):
             found = SupervisedPCA(target="continuous").fit(da.from_array(X, (100, 6)), da.from_array(Y, (100, 3)))
         np.testing.assert_array_equal(found.components_, expected)
     for threads in (1, 5):
-        np.testing.assert_array_equal(moments(X, Y, threads).scatter, moments(X, Y).scatter)
+        np.testing.assert_array_equal(moments(X, Y, threads).scatters, moments(X, Y).scatters)
 
 
 def test_partial_fit_is_exact_and_takes_up_a_fit():
@@ -200,7 +215,7 @@ def test_partial_fit_is_exact_and_takes_up_a_fit():
         np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-11)
         np.testing.assert_allclose(reducer.eigenvalues_, expected.eigenvalues_, rtol=1e-11)
         assert reducer.moments_.n_rows == 90
-    with pytest.raises(InputError, match="4 columns and 2 targets do not merge with those of 4 columns and 1"):
+    with pytest.raises(InputError, match="The earlier rows had 2 targets, and these have 1"):
         pieces.partial_fit(X, Y[:, :1])
     with pytest.raises(InputError, match="another kind of target"):
         pieces.set_params(target="classes").partial_fit(X, np.arange(90) % 2)
@@ -212,14 +227,15 @@ def test_partial_fit_is_exact_and_takes_up_a_fit():
 def test_one_pass_reads_every_row_once(small_units):
     read = []
 
-    class Watched(GivenLabels):
+    class Watched(TargetRows):
         def read_rows(self, start, stop, out=None):
             read.append((start, stop))
             return super().read_rows(start, stop, out)
 
     X, Y = with_targets(60, 4, 2, seed=17)
     small_units(25, X)
-    cross_moments(Watched(rows_in_memory(X, None, "X"), Y), Threads(1))
+    rows = Watched(GivenLabels(rows_in_memory(X, None, "X"), Y), ["u", "v"])
+    moments_of(widened(rows), precision="single", scheduler=Threads(1))
     assert sorted(read) == [(0, 25), (25, 50), (50, 60)]
 
 
@@ -227,7 +243,6 @@ def test_merging_is_exact_whatever_the_parts():
     X, Y = with_targets(60, 3, 2, seed=13, mean=1e5)
     for cut in (1, 30, 59):
         merged = moments(X[:cut], Y[:cut]).merge(moments(X[cut:], Y[cut:]))
-        assert isinstance(merged, CrossMoments)
         assert_cross(merged, X, Y)
 
 
@@ -240,7 +255,7 @@ def test_values_that_are_not_finite_are_named(value, small_units):
     reducer = SupervisedPCA(target="continuous")
     with pytest.raises(InputError, match=f"Found {value} in row 43, column 2, in rows 40 to 49 of the Dask"):
         reducer.fit(da.from_array(rows, (10, 4)), Y)
-    with pytest.raises(InputError, match=f"Found {value} in row 51 of the targets, column 1"):
+    with pytest.raises(InputError, match=f"Found {value} in row 51 of the target \\('target 1'\\)"):
         reducer.fit(da.from_array(X, (10, 4)), targets)
     for bad in ((rows, Y), (X, targets)):
         with pytest.raises(ValueError, match=r"NaN|infinity"):
@@ -252,7 +267,7 @@ def test_squares_beyond_double_precision_are_refused():
     reducer = SupervisedPCA(target="continuous")
     with pytest.raises(InputError, match="too large even for double precision"):
         reducer.fit(X * 1e200, Y)
-    with pytest.raises(InputError, match="targets hold values whose squares are too large"):
+    with pytest.raises(InputError, match="too large even for double precision"):
         reducer.fit(X, Y * 1e200)
 
 

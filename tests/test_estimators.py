@@ -47,7 +47,6 @@ CHECKED = {
 
 
 WITHOUT_WEIGHTS = {
-    **dict.fromkeys(CONTINUOUS, "weights of rows with continuous targets are refused"),
     "medians": "medians take no weights",
     "AllColumns": "fewer rows than columns are given in a basis of their span, which is that of no more rows",
 }

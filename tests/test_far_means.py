@@ -5,7 +5,9 @@ import pytest
 
 from mmpca_dist import FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.target_scatter import CrossMoments
+from mmpca_dist.statistics.coordinates import tall_statistics
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.widening import Widening
 
 N, D = 4000, 6
 FAR = [2.0**0, 2.0**10, 2.0**20, 2.0**27]
@@ -84,12 +86,14 @@ def test_single_precision_and_means_near_zero_keep_their_floor():
 def test_targets_that_vary_with_nothing_but_rounding_are_refused():
     """What merges of two means far from zero may leave of eps |mean|, beside rows and targets of unit variance."""
     eps, far = np.finfo(float).eps, 1e8
-    shared = np.full((D, 1), eps * far * N / 2)
-    moments = [
-        CrossMoments(N, np.full(D, mean), np.zeros(1), shared, np.full(D, 1.0 * N), np.full(1, 1.0 * N))
-        for mean in (0.0, far)
-    ]
+    scatter = N * np.eye(D + 1)
+    scatter[:D, D] = scatter[D, :D] = eps * far * N / 2
+    widening = Widening(D, np.zeros(0, np.intp), np.zeros(0), targets=("t",))
+    near, away = (
+        ClassMoments(np.zeros(1, int), np.full(1, 1.0 * N), np.full(1, N), means, scatter[None], widening=widening)
+        for means in (np.zeros((1, D + 1)), np.append(np.full(D, far), 0.0)[None])
+    )
     reducer = SupervisedPCA(1, target="continuous")
-    assert (reducer._solve_targets(moments[0]).relative_errors < 1e-4).all()
+    assert (reducer._solve(tall_statistics(near, precision="double")).relative_errors < 1e-4).all()
     with pytest.raises(InputError, match="zero up to rounding"):
-        reducer._solve_targets(moments[1])
+        reducer._solve(tall_statistics(away, precision="double"))

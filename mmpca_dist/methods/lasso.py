@@ -10,13 +10,14 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vectors
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.optimise.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
 from mmpca_dist.statistics.column_units import ROUNDING
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.scatters import class_regression
+from mmpca_dist.statistics.scatters import regression_of
 
 
-class LassoSelection(ColumnSelection):
+class LassoSelection(TargetReducer, ColumnSelection):
     """The columns that the lasso uses: those of the first point of its path with K coefficients that are not zero.
 
     Columns are standardised, labels are -1 and +1, and the intercept is free. With several classes, each against all
@@ -28,6 +29,8 @@ class LassoSelection(ColumnSelection):
     ----------
     n_components : int, optional
         By default as many as there are at the fullest point of the path.
+    target : {"classes", "continuous"}
+        What y holds: labels, or numbers of shape (n,) or (n, q), of which each has a lasso.
     standardize : bool
         Divide columns by their standard deviation in ``transform``. The choice standardises them in any case.
     solver : {"auto", "dense", "dual"}
@@ -96,9 +99,10 @@ def _selected(changes: Changes, n_columns: int) -> tuple[NDArray[np.intp], NDArr
 
 def _problems(statistics: Statistics) -> list[Regression]:
     """Return a regression for every target onto standardised columns; of more columns than rows in their span."""
-    regression = class_regression(statistics.moments)
+    moments, regression = statistics.moments, regression_of(statistics.moments)
     scatter, cross = regression.scatter, regression.cross
-    targets = (1 + (cross.shape[1] > 1)) * cross  # an indicator is half of -1 and +1
+    of_indicators = moments.targets is None and cross.shape[1] > 1
+    targets = 2 * cross if of_indicators else cross  # an indicator is half of -1 and +1
     inverse = _inverse_deviations(statistics, scatter)
     crosses = statistics.loadings(targets) * inverse
     if statistics.basis is None:

@@ -7,13 +7,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, rank_limit
-from mmpca_dist.methods.base.target_reducer import NOTHING_SHARED, TargetReducer
+from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.coordinates import EPS, Statistics
-from mmpca_dist.statistics.scatters import class_regression
-from mmpca_dist.statistics.target_scatter import CrossMoments
+from mmpca_dist.statistics.scatters import regression_of
 
 
 class PLS(TargetReducer):
@@ -34,8 +32,7 @@ class PLS(TargetReducer):
     center : bool
         Subtract the mean in ``transform``, which then returns the scores X R; else V^T x, as the other methods.
     solver : {"auto", "dense", "dual"}
-        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes. For continuous targets it is
-        d x d in any case, of 1 GiB at most.
+        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
 
     Attributes
     ----------
@@ -48,7 +45,7 @@ class PLS(TargetReducer):
         NaN: the components are no eigenvectors.
     classes_ : array of shape (C,)
         Only of classes.
-    moments_ : ClassMoments or CrossMoments
+    moments_ : ClassMoments
         Moments of all rows so far, which ``partial_fit`` extends.
 
     References
@@ -70,27 +67,15 @@ class PLS(TargetReducer):
     (3, 10)
     """
 
-    _needs_rows = True
-
     def _needs(self) -> Needs:
         return Needs(full_scatter=("pls",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        moments, problem = statistics.moments, class_regression(statistics.moments)
+        moments, problem = statistics.moments, regression_of(statistics.moments)
         total, largest = problem.target_squares, min(statistics.n_features, moments.n_rows - 1)
         products = (problem.scatter, problem.cross, total)
         rotations, explained, errors = kernel_pls(*products, self._at_most(largest), statistics.epsilon)
         return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(largest))
-
-    def _solve_targets(self, cross: CrossMoments) -> Solution:
-        assert cross.rows is not None  # noqa: S101  (asked for)
-        n, d, scale = cross.n_rows, len(cross.mean), cross.scale if self.standardize else np.ones(len(cross.mean))
-        largest, total = min(d, n - 1), float(cross.target_squares.sum()) / n
-        scatter, shared = cross.rows / (n * scale[:, None] * scale), cross.scatter / (n * scale[:, None])
-        rotations, explained, errors = kernel_pls(scatter, shared, total, self._at_most(largest), EPS)
-        if not len(explained):
-            raise InputError(NOTHING_SHARED)
-        return Solution.of_directions(np.ascontiguousarray(rotations.T), explained, errors, total, rank_limit(largest))
 
 
 def kernel_pls(

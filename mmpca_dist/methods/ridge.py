@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option
-from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
+from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import EPS, Statistics
-from mmpca_dist.statistics.scatters import class_regression
+from mmpca_dist.statistics.scatters import regression_of
 
 TINY = float(np.finfo(np.float64).tiny)
 
 
-class RidgeDirections(MomentReducer):
-    """Directions of the coefficients of a ridge regression onto the classes.
+class RidgeDirections(TargetReducer):
+    """Directions of the coefficients of a ridge regression onto the classes, or onto numbers.
 
     For two classes the component is ``coef_`` of scikit-learn's ``Ridge(alpha)`` for labels -1 and +1, up to its sign.
     For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal V,
@@ -33,10 +33,12 @@ class RidgeDirections(MomentReducer):
     Parameters
     ----------
     n_components : int, optional
-        At most the number of classes less one, which is the default.
+        At most the number of classes less one, or of continuous targets, which is the default.
     alpha : float
         The penalty alpha |w|^2 is added to the sum of squared errors, as in scikit-learn. 0 is least squares, where
         columns do not depend on each other.
+    target : {"classes", "continuous"}
+        What y holds: labels, or numbers of shape (n,) or (n, q).
     solver : {"auto", "dense", "dual"}
         As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
 
@@ -68,12 +70,12 @@ class RidgeDirections(MomentReducer):
     _by_classes = True
 
     def __init__(
-        self, n_components: int | None = None, *, alpha: float = 1.0,
+        self, n_components: int | None = None, *, alpha: float = 1.0, target: str = "classes",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
-            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver,
             class_weight=class_weight, missing=missing,
         )  # fmt: skip
         self.alpha = alpha
@@ -82,17 +84,20 @@ class RidgeDirections(MomentReducer):
         return Needs(full_scatter=("ridge",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        problem, n_classes = class_regression(statistics.moments), int(np.count_nonzero(statistics.moments.counts))
-        penalty, by_column = self.alpha / statistics.moments.total, statistics.basis is None
+        moments, problem = statistics.moments, regression_of(statistics.moments)
+        n_classes = int(np.count_nonzero(moments.counts))
+        most = n_classes - 1 if moments.targets is None else len(moments.targets.names)
+        limit = class_limit(n_classes) if moments.targets is None else f"the number of targets, {most}"
+        penalty, by_column = self.alpha / moments.total, statistics.basis is None
         coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
         values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
         values, turn = values[::-1], turn[:, ::-1]
         total = problem.target_squares
         kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
-        kept[self._at_most(min(n_classes - 1, statistics.n_features)) :] = False
+        kept[self._at_most(min(most, statistics.n_features)) :] = False
         components = statistics.loadings(coefficients @ turn[:, kept])
         relative = np.full(len(components), errors)
-        return Solution.of_directions(components, values[kept], relative, total, class_limit(n_classes))
+        return Solution.of_directions(components, values[kept], relative, total, limit)
 
 
 def _solved(

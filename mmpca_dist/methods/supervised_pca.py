@@ -11,11 +11,10 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, class_limit
-from mmpca_dist.methods.base.target_reducer import NOTHING_SHARED, TargetReducer
+from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import EPS, Statistics
-from mmpca_dist.statistics.scatters import at_least_two
-from mmpca_dist.statistics.target_scatter import CrossMoments
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.scatters import at_least_two, least_shared
 
 
 class SupervisedPCA(TargetReducer):
@@ -38,7 +37,8 @@ class SupervisedPCA(TargetReducer):
     precision : {"single", "double"}
         As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
     solver : {"auto", "dense", "dual", "krylov"}
-        As in ``MarginPCA``; of many columns, one pass takes the class means, which are all that is needed.
+        As in ``MarginPCA``; of many columns, one pass takes the class means, which are all that is needed for classes.
+        For continuous targets there is no solver in passes.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class SupervisedPCA(TargetReducer):
         Eigenvalues of X^T H L H X, which grows with n^2.
     classes_ : array of shape (C,)
         Only of classes.
-    moments_ : ClassMoments or CrossMoments
+    moments_ : ClassMoments
         Moments of all rows so far, which ``partial_fit`` extends.
 
     References
@@ -83,10 +83,14 @@ class SupervisedPCA(TargetReducer):
         self.kernel = kernel
 
     def _needs(self) -> Needs:
-        return Needs(scatters=frozenset())
+        return Needs(full_scatter=("hsic",)) if self._continuous else Needs(scatters=frozenset())
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments = statistics.moments
+        if moments.targets is not None:
+            A = moments.targets.cross.T
+            pairs = leading_low_rank(A, self._at_most(len(A)), least_shared(moments) / float(np.linalg.norm(A)))
+            return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), f"the number of targets, {len(A)}")
         present = at_least_two(moments.counts)
         factors = moments.counts.astype(np.float64)
         A = moments.deviations * factors[:, None]
@@ -99,22 +103,6 @@ class SupervisedPCA(TargetReducer):
         pairs = leading_low_rank(A, count, max(statistics.unit, off / size) if size > 0 else statistics.unit)
         components, certificate = statistics.loadings(pairs.vectors), certificate_of_means(statistics)
         return Solution.of_pairs(pairs, components, class_limit(len(present)), certificate)
-
-    def _solve_targets(self, cross: CrossMoments) -> Solution:
-        scale = cross.scale if self.standardize else np.ones(len(cross.mean))
-        A = (cross.scatter / scale[:, None]).T
-        # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
-        spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
-        # Means are known to eps of themselves.
-        far = np.linalg.norm(cross.mean / scale) * np.sqrt(np.sum(cross.target_squares))
-        target_far = np.linalg.norm(cross.target_mean) * np.sqrt(np.sum(cross.squares / scale**2))
-        size = float(np.linalg.norm(A))
-        floor = max(10 * EPS * spread, EPS * np.sqrt(cross.n_rows) * (far + target_far))
-        if not size > floor:
-            raise InputError(NOTHING_SHARED)
-        pairs = leading_low_rank(A, self.n_components or len(A), floor / size)
-        limit = f"the number of targets, {len(A)}"
-        return Solution.of_pairs(pairs, np.ascontiguousarray(pairs.vectors.T), limit)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -118,7 +118,7 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
         not a class of other rows.
     """
     census = count_labels(dataset, spans, tasks)
-    if len(census.classes) < 2:
+    if len(census.classes) < 2 and not dataset.targets:
         weighted = "" if census.totals is None else " whose weight (sample_weight) is not zero"
         raise InputError(
             f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows{weighted} have the label "

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.passes.census import Census
-from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, run_span
 from mmpca_dist.passes.tree_reduction import joined, merge_leaf
 from mmpca_dist.tables.dataset import (
@@ -28,7 +26,6 @@ from mmpca_dist.tables.dataset import (
     chunk_edges,
     default_chunk_rows,
     grain_edges,
-    make_spans,
 )
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.given_labels import GivenLabels, as_targets
@@ -225,21 +222,6 @@ def lazy_rows(rows: Any, y: Any, weights: Any = None) -> tuple[Dataset, Schedule
     return dataset, Threads() if configured.in_process else configured
 
 
-def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None = None) -> tuple[Rows, Rows]:
-    """Return rows with targets, as rows of a single class: to read their targets, and to read their class."""
-    plain, plain_scheduler = dataset, scheduler
-    if isinstance(scheduler, BlockScheduler):
-        sizes = np.diff(scheduler.edges).tolist()
-        zeros = {(ZEROS, i): DataNode((ZEROS, i), np.zeros(size, np.int64)) for i, size in enumerate(sizes)}
-        graph, labels = {**scheduler.graph, **zeros}, [node.ref() for node in zeros.values()]
-        plain_scheduler = replace(scheduler, graph=graph, label_blocks=labels)
-    else:
-        plain = GivenLabels(dataset, np.zeros(dataset.n_rows, np.int64))
-    one_class = Census(np.zeros(1, np.int64), np.asarray([dataset.n_rows]), ())
-    rows = Rows(dataset=dataset, census=one_class, spans=make_spans(dataset), scheduler=scheduler, scratch=scratch)
-    return rows, replace(rows, dataset=plain, scheduler=plain_scheduler)
-
-
 def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockScheduler]:
     """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
 
@@ -294,20 +276,18 @@ def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, 
     if bool((weights == 0).any().compute()):
         kept = weights != 0
         X, y, weights = X[kept], y[kept], weights[kept].compute_chunk_sizes()
-        X._chunks, y._chunks = (weights.chunks[0], X.chunks[1]), weights.chunks
+        X._chunks, y._chunks = (weights.chunks[0], X.chunks[1]), (weights.chunks[0], *y.chunks[1:])
     if not weights.shape[0]:
         raise InputError(f"No row of {NAME} is left: all have weight zero.")
-    return X, da.map_blocks(_with_weights, y, weights, dtype=_weighted_type(y.dtype))
+    both = np.dtype([("labels", y.dtype, y.shape[1:]), ("weights", np.float64)])
+    beside = weights.reshape(-1, *(1,) * (y.ndim - 1))  # blocks are told apart by the last axis first
+    return X, da.map_blocks(_with_weights, y, beside, both=both, dtype=both, drop_axis=list(range(1, y.ndim)))
 
 
-def _weighted_type(labels: np.dtype) -> np.dtype:
-    return np.dtype([("labels", labels), ("weights", np.float64)])
-
-
-def _with_weights(y: NDArray, weights: NDArray) -> NDArray:
-    both = np.empty(len(y), _weighted_type(y.dtype))
-    both["labels"], both["weights"] = y, weights
-    return both
+def _with_weights(y: NDArray, weights: NDArray, both: np.dtype) -> NDArray:
+    rows = np.empty(len(y), both)
+    rows["labels"], rows["weights"] = y, weights.reshape(-1)
+    return rows
 
 
 def _graph_of(*arrays: da.Array) -> Graph:

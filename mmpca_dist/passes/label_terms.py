@@ -153,7 +153,7 @@ class ResidualTerms(FoldTerms):
     per_row = 1
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        targets = dataset.read_targets(start, stop) - self.means  # type: ignore[attr-defined]
+        targets = dataset.read_targets(start, stop) - self.means
         folds = self.folds_of(dataset, start, stop) if (self.held_out >= 0).any() else None
 
         def terms(rows: slice) -> Terms:
@@ -170,7 +170,7 @@ class ResidualTerms(FoldTerms):
         return np.arange(start, stop) % self.n_folds
 
     def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        targets = dataset.read_targets(start, stop) - self.means  # type: ignore[attr-defined]
+        targets = dataset.read_targets(start, stop) - self.means
         return lambda block, scores: ((scores - targets[block, None]) ** 2).sum(axis=(0, 2))
 
 
@@ -187,7 +187,7 @@ class TargetTerms(LabelTerms):
     per_row = 2
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        targets = dataset.read_targets(start, stop)  # type: ignore[attr-defined]
+        targets = dataset.read_targets(start, stop)
         has_target = ~np.isnan(targets)
         y = np.where(has_target, (targets - self.means) / self.deviations, 0.0)
         levels = np.where(has_target[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)

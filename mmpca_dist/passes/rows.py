@@ -139,7 +139,7 @@ class _ReadSpan:
     targets: bool
 
     def __call__(self, span: Span) -> tuple[Any, ...]:
-        read = self.dataset.read_targets if self.targets else self.dataset.read_labels  # type: ignore[attr-defined]
+        read = self.dataset.read_targets if self.targets else self.dataset.read_labels
         weights = self.dataset.read_weights(span.start, span.stop)
         own = () if weights is None else (weights,)
         return read_finite(self.dataset, span), read(span.start, span.stop), *own

@@ -1,8 +1,8 @@
 """The map v = A^T u + b of widened rows back to their columns, known once their moments are merged.
 
-Widened rows u = [x | g | z] are d columns x whose missing values are filled with a fixed value, indicators g of gaps in
-some of them, and covariates z. Means and slopes, and so A and b, follow from the moments of u: fold by fold, and for
-rows that come later, nothing is read again.
+Widened rows u = [x | g | z | y] are d columns x whose missing values are filled with a fixed value, indicators g of
+gaps in some of them, covariates z and targets y. Means and slopes, and so A and b, follow from the moments of u: fold
+by fold, and for rows that come later, nothing is read again. Targets stay as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
 
 CUTOFF = 1e-10
@@ -27,20 +28,20 @@ CUTOFF = 1e-10
 @storable
 @dataclass(frozen=True)
 class CrossSums(ArraySums):
-    """Sums over widened rows u by class, and of products with their covariates z."""
+    """Sums over widened rows u by class, and of products with their covariates and targets."""
 
     counts: NDArray[np.float64]
     totals: NDArray[np.float64]
-    """Of u, shape (C, d + g + q)."""
+    """Of u, shape (C, d + g + q + t)."""
     products: NDArray[np.float64]
-    """Of z and u, shape (q, d + g + q)."""
+    """Of [z | y] and u, shape (q + t, d + g + q + t)."""
 
     @classmethod
-    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, q: int) -> Self:
-        """Add up rows, dense or CSR, shape (n, d + g + q)."""
+    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, filled: int) -> Self:
+        """Add up rows, dense or CSR, shape (n, d + g + q + t), of which ``filled`` columns are no covariates."""
         weights = np.ones(len(codes)) if weights is None else weights
         members = csr_array((weights, (codes, np.arange(len(codes)))), (n_classes, len(codes)))
-        z = u[:, u.shape[1] - q :]
+        z = u[:, filled:]
         z = z.toarray() if issparse(z) else z
         products = (u.T @ (weights[:, None] * z)).T
         totals = members @ u
@@ -58,7 +59,7 @@ class Adjustment:
 
     Source: with p_j the share of missing values of column j and m_j the mean of its filled values, the mean of the
     others is (m_j - p_j c_j) / (1 - p_j), c_j being the fixed value. Covariates: limma's ``removeBatchEffect`` with the
-    classes as design, B = W_zz^+ W_zx of the scatter W within classes, v = x - B^T (z - mean of z).
+    classes, or the targets, as design, B = W_zz^+ W_zx of the scatter W that these leave, v = x - B^T (z - mean of z).
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class Adjustment:
 
     @classmethod
     def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
-        """Return the map of rows with this mean, shape (d + g,), and without covariates.
+        """Return the map of rows with this mean, shape (d + g + q + t,), that removes no covariates.
 
         Raises
         ------
@@ -92,7 +93,7 @@ class Adjustment:
             raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
         q = len(widening.covariates)
         deltas = (filled - widening.fills) / (1 - shares)
-        return cls(widening, deltas, np.zeros((q, widening.n_columns)), mean[len(mean) - q :])
+        return cls(widening, deltas, np.zeros((q, widening.n_columns)), mean[widening.z])
 
     @classmethod
     def of(cls, moments: ClassMoments) -> Self:
@@ -108,8 +109,8 @@ class Adjustment:
         without, q = cls.of_mean(widening, moments.mean), len(widening.covariates)
         if not q:
             return without
-        within = moments.scatter(np.ones(len(moments.counts)))[-q:]
-        return without._with_slopes(within, moments.counts @ moments.deviations[:, -q:] ** 2)
+        within = moments.scatter(np.ones(len(moments.counts)))[widening.filled :]
+        return without._with_slopes(within, moments.counts @ moments.deviations[:, widening.z] ** 2)
 
     @classmethod
     def of_sums(cls, widening: Widening, sums: CrossSums) -> Self:
@@ -120,13 +121,20 @@ class Adjustment:
         if not q:
             return without
         means = sums.totals / np.where(counts > 0, counts, 1)[:, None]
-        within = sums.products - (means[:, -q:] * counts[:, None]).T @ means
-        return without._with_slopes(within, counts @ (means[:, -q:] - mean[-q:]) ** 2)
+        within = sums.products - (means[:, widening.filled :] * counts[:, None]).T @ means
+        return without._with_slopes(within, counts @ (means[:, widening.z] - mean[widening.z]) ** 2)
 
     def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64]) -> Self:
-        """Return the map with slopes from the scatter within classes of covariates and columns, (q, d + g + q)."""
-        q = len(within)
-        cross, own = self.columns_of(within), within[:, -q:]
+        """Return the map with slopes from the scatter within classes of [z | y] and u, (q + t, d + g + q + t).
+
+        ``between`` is what the classes explain of the squares of z, shape (q,); the targets explain more.
+        """
+        q, widening = len(between), self.widening
+        of_z, of_y = within[:q], within[q:]
+        if len(of_y):
+            explained = of_z[:, widening.y] @ np.linalg.pinv(of_y[:, widening.y], hermitian=True) @ of_y
+            of_z, between = of_z - explained, between + np.diag(explained[:, widening.z])
+        cross, own = self.columns_of(of_z), of_z[:, widening.z]
         _refuse_determined(self.widening.covariates, np.diag(own), between)
         roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
         values, vectors = np.linalg.eigh(own / roots / roots[:, None])
@@ -153,7 +161,7 @@ class Adjustment:
 
     def rows(self, u: NDArray) -> NDArray:
         """Return adjusted rows, shape (n, d)."""
-        return self.without(self.columns_of(u), u[:, self.widening.filled :])
+        return self.without(self.columns_of(u), u[:, self.widening.z])
 
     def without(self, X: NDArray, Z: NDArray | None) -> NDArray:
         """Return rows X (n, d) less what covariates Z (n, q) explain of them."""
@@ -163,15 +171,20 @@ class Adjustment:
 
     def moments(self, widened: ClassMoments) -> ClassMoments:
         """Return the moments of adjusted rows."""
-        d, gaps, filled = self.widening.n_columns, self.widening.gaps, self.widening.filled
+        widening, targets = self.widening, None
+        d, gaps, filled = widening.n_columns, widening.gaps, widening.filled
         scatters = np.empty((len(widened.scatters), d, d))
         for scatter, G in zip(scatters, widened.scatters, strict=True):
             both = self.columns_of(G)
-            both -= G[:, filled:] @ self.slopes
+            both -= G[:, widening.z] @ self.slopes
             scatter[...] = both[:d]
             scatter[gaps] += both[d:filled] * self.deltas[:, None]
-            scatter -= self.slopes.T @ both[filled:]
-        return replace(widened, means=self.rows(widened.means), scatters=scatters, widening=None)
+            scatter -= self.slopes.T @ both[widening.z]
+            if widening.targets:  # then there is a single class
+                mean, squares = widened.means[0, widening.y], G[widening.y, widening.y]
+                targets = TargetSums(widening.targets, mean, np.ascontiguousarray(both[widening.y].T), squares)
+        means = self.rows(widened.means)
+        return replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
 
 
 def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray) -> None:
@@ -183,8 +196,8 @@ def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray
         column = name.partition("=")[0]
         if column not in varying:
             raise InputError(
-                f"The covariate {column!r} is the same in all rows of a class, so that its influence cannot be told "
-                "from that of the class. Leave it out."
+                f"The covariate {column!r} is the same in all rows of a class, or follows from the targets, so that "
+                "its influence cannot be told from theirs. Leave it out."
             )
 
 

@@ -28,6 +28,7 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished, work_type
+from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import implied
 
 EPS = float(np.finfo(np.float64).eps)
@@ -155,6 +156,10 @@ class ColumnStatistics(_WorkingStatistics):
         raw = self.kept if self.adjustment is None else self.adjustment.moments(self.kept)
         moments = raw if self.scale is None else raw.scaled(1 / self.scale)
         return replace(self, moments=moments, raw=raw, class_weight=None)
+
+    def adjusted(self, others: ClassMoments) -> ClassMoments:
+        """Return the moments of other rows that are widened alike, as these are adjusted."""
+        return others if self.adjustment is None else self.adjustment.moments(others)
 
     @property
     def fixed(self) -> str | None:
@@ -322,6 +327,7 @@ def wide_statistics(
     columns: bool = False,
     weights: NDArray[np.float64] | None = None,
     row_weights: NDArray[np.float64] | None = None,
+    targets: tuple[tuple[str, ...], NDArray[np.float64]] | None = None,
 ) -> SpanStatistics:
     """Return statistics of few rows of many columns, in double precision.
 
@@ -338,6 +344,8 @@ def wide_statistics(
         Keep k weighted sums of the class scatters in place of every one.
     row_weights : array of shape (n,), optional
         Positive; by default every row counts once.
+    targets : tuple of t names and an array of shape (n, t), optional
+        Numbers to predict.
     """
     X = np.asarray(X, dtype=np.float64)
     mean = np.average(X, axis=0, weights=row_weights)
@@ -358,6 +366,9 @@ def wide_statistics(
         adder = ChunkAdder(len(classes), basis.shape[1], np.dtype(np.float64), "double", weights)
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.", row_weights)
         moments = adder.moments().over(np.arange(len(classes)), weights)
+        if targets is not None and targets[0]:
+            names, Y = targets
+            moments = replace(moments, targets=TargetSums.of(names, coordinates[: len(X)], Y, row_weights))
     return SpanStatistics(
         moments=replace(moments, classes=classes),
         medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),

@@ -170,15 +170,14 @@ def gather_statistics(
         X, labels, row_weights = _rows_in_memory(rows)
         adjustment, codes = None, encode(labels, census.classes, dataset.uri)
         if dataset.widening is not None:
-            q = len(dataset.widening.covariates)
-            sums = CrossSums.of(X, codes, len(census.classes), row_weights, q)
-            adjustment = Adjustment.of_sums(dataset.widening, sums)
+            sums = CrossSums.of(X, codes, len(census.classes), row_weights, dataset.widening.filled)
+            adjustment, Y = Adjustment.of_sums(dataset.widening, sums), X[:, dataset.widening.y]
             X = adjustment.rows(X)
         rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
         statistics = wide_statistics(
             X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights,
-            row_weights=row_weights,
+            row_weights=row_weights, targets=None if adjustment is None else (adjustment.widening.targets, Y),
         )  # fmt: skip
         return replace(statistics, adjustment=adjustment)
     sets, is_widened = median_sets(len(census.classes), *pairings), dataset.widening is not None

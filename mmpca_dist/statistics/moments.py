@@ -15,6 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, refuse_too_large
+from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
 
@@ -45,7 +46,9 @@ class ClassMoments:
         None where every class has its own scatter: ``scatters[c] = G_c``. Ones, and n_c where a method needs it, where
         C d^2 would not fit.
     widening : Widening or None
-        What stands beside the columns of rows with missing values, in moments that are yet to be adjusted.
+        What stands behind the columns of widened rows, in moments that are yet to be adjusted.
+    targets : TargetSums or None
+        What is known of numbers to predict, which have a single class; None of classes.
     """
 
     classes: NDArray
@@ -55,6 +58,7 @@ class ClassMoments:
     scatters: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     widening: Widening | None = None
+    targets: TargetSums | None = None
 
     @classmethod
     def empty(cls, classes: NDArray, n_features: int, weights: NDArray | None = None) -> ClassMoments:
@@ -176,7 +180,8 @@ class ClassMoments:
         """Return the moments of the rows with column j multiplied by ``factors[j]``."""
         scatters = self.scatters * factors[:, None]
         scatters *= factors  # in place: they are the largest of all
-        return replace(self, means=self.means * factors, scatters=scatters)
+        targets = None if self.targets is None else self.targets.scaled(factors)
+        return replace(self, means=self.means * factors, scatters=scatters, targets=targets)
 
     def mapped(self, matrix: NDArray, offset: NDArray | float = 0.0) -> ClassMoments:
         """Return the moments of the rows x after an affine map, ``x @ matrix + offset``.

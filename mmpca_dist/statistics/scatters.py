@@ -103,11 +103,15 @@ def at_least_two(counts: NDArray) -> NDArray[np.intp]:
     return present
 
 
-@dataclass(frozen=True)
-class ClassRegression:
-    """Products for regressions of rows X, less their mean, onto their classes Y, divided by the number of rows.
+NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
 
-    Targets are the labels -1 and +1 of two classes, or an indicator (1 for its rows, else 0) of each of several.
+
+@dataclass(frozen=True)
+class RegressionProducts:
+    """Products for regressions of rows X, less their mean, onto targets Y, divided by the number of rows.
+
+    Targets are numbers to predict, less their means; or the labels -1 and +1 of two classes, or an indicator (1 for its
+    rows, else 0) of each of several.
 
     Attributes
     ----------
@@ -124,18 +128,45 @@ class ClassRegression:
     target_squares: float
 
 
-def class_regression(moments: ClassMoments) -> ClassRegression:
-    """Return the regression onto the classes that have rows.
+def regression_of(moments: ClassMoments) -> RegressionProducts:
+    """Return the regression onto numbers to predict, or onto the classes that have rows.
 
     Raises
     ------
     InputError
         For fewer than two such classes.
     """
-    scatter = total_scatter(moments).dense(moments)
+    scatter, targets = total_scatter(moments).dense(moments), moments.targets
+    if targets is not None:
+        return RegressionProducts(
+            scatter, targets.cross / moments.total, float(np.trace(targets.squares)) / moments.total
+        )
     present = np.flatnonzero(moments.counts)
     shares = moments.counts[present] / moments.total
     cross, squares = (moments.deviations[present] * shares[:, None]).T, float(shares @ (1 - shares))
     if len(present) == 2:  # y = +1 for the second class, -1 for the first: twice its indicator, less one
         cross, squares = 2 * cross[:, 1:], 2 * squares  # 4 times one of two equal terms
-    return ClassRegression(scatter, cross, squares)
+    return RegressionProducts(scatter, cross, squares)
+
+
+def least_shared(moments: ClassMoments) -> float:
+    """Return the size below which products of targets and columns are rounding errors.
+
+    A sum of products is good to some units in the last place of |x| |y|, which it may be far smaller than, and means
+    are known to a unit of themselves.
+
+    Raises
+    ------
+    InputError
+        Where they are in fact smaller, all together.
+    """
+    targets = moments.targets
+    assert targets is not None  # noqa: S101  (that is what these are products of)
+    eps, n = float(np.finfo(np.float64).eps), moments.total
+    rows = np.sqrt(moments.trace(np.ones(len(moments.counts))))
+    spread = np.sqrt(np.trace(targets.squares))
+    far = np.linalg.norm(moments.mean) * spread + np.linalg.norm(targets.mean) * rows
+    floor = float(max(10 * eps * rows * spread, eps * np.sqrt(n) * far))
+    if not np.linalg.norm(targets.cross) > floor:
+        raise InputError(NOTHING_SHARED)
+    return floor

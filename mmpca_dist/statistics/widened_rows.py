@@ -73,9 +73,10 @@ class WidenedRows(_Floating):
     def __init__(self, rows: Any, widening: Widening) -> None:
         names = rows.feature_names
         if names is not None:
-            names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps), *widening.covariates]
+            beside = [*widening.covariates, *widening.targets]
+            names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps), *beside]
         super().__init__(rows, n_features=widening.width, feature_names=names, image_shape=None)
-        if widening.covariates:
+        if widening.covariates or widening.targets:
             self.facts = replace(self.facts, dtype=np.dtype(np.float64))
         self._widening = widening
 
@@ -86,20 +87,25 @@ class WidenedRows(_Floating):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         X, Z = self._rows.read_rows(start, stop), self._rows.read_covariates(start, stop)
-        return self._widening.rows(X, Z, out)
+        return self._widening.rows(X, Z, self._rows.read_targets(start, stop), out)
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         if not self.sparse:
             return super().read_sparse(start, stop)
-        both = self._rows.read_sparse(start, stop), csr_array(self._rows.read_covariates(start, stop))
-        return csr_array(scipy.sparse.hstack(both, "csr"))
+        beside = self._rows.read_covariates(start, stop), self._rows.read_targets(start, stop)
+        dense = [csr_array(columns) for columns in beside if columns is not None and columns.shape[1]]
+        return csr_array(scipy.sparse.hstack([self._rows.read_sparse(start, stop), *dense], "csr"))
 
     @property
     def nnz(self) -> int:
-        return self._rows.nnz + self.n_rows * len(self._widening.covariates)
+        return self._rows.nnz + self.n_rows * self._n_beside
+
+    @property
+    def _n_beside(self) -> int:
+        return len(self._widening.covariates) + len(self._widening.targets)
 
     def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows) + 32 * n_rows * len(self._widening.covariates)
+        return self._rows.sparse_bytes(n_rows) + 32 * n_rows * self._n_beside
 
     def adjusted(self, adjustment: Adjustment) -> Dataset:
         return AdjustedRows(self._rows, adjustment.widening.gaps, adjustment.means, adjustment)
@@ -164,18 +170,25 @@ def look_at_gaps(dataset: Any, spans: list[Span], tasks: Tasks) -> tuple[NDArray
 
 
 def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None = None) -> Any:
-    """Return rows with their covariates, and indicators of the columns that lack values, filled with ``means``."""
+    """Return rows with covariates, targets, and indicators of the columns that lack values, filled with ``means``."""
     missing, means = (np.zeros(dataset.n_features) if values is None else values for values in (missing, means))
     gaps = np.flatnonzero(missing)
     names = None if dataset.feature_names is None else tuple(dataset.feature_names[j] for j in gaps)
     covariates = tuple(name for covariate in dataset.covariates for name in covariate.names)
     fills = means[gaps].astype(np.result_type(dataset.dtype, np.float32)).astype(np.float64)  # as rows hold them
-    return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names))
+    return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names, dataset.targets))
 
 
 def widened_as(dataset: Any, widening: Widening | None) -> Any:
     """Return the rows widened as others are; where nothing stands beside their columns, as they are."""
     return dataset if widening is None or widening.width == widening.n_columns else WidenedRows(dataset, widening)
+
+
+def with_targets(rows: Rows) -> Rows:
+    """Return rows of which passes for moments read the numbers to predict, too, where they have any."""
+    none, targets = np.zeros(0), rows.dataset.targets
+    widening = Widening(rows.dataset.n_features, none.astype(np.intp), none, targets=targets)
+    return replace(rows, dataset=widened_as(rows.dataset, widening)) if targets else rows
 
 
 @dataclass(frozen=True)
@@ -189,7 +202,7 @@ class _SumProducts:
             stop = start + X.shape[0]
             codes = read_codes(self.dataset, self.classes, start, stop)
             weights = self.dataset.read_weights(start, stop)
-            parts.append(CrossSums.of(X, codes, len(self.classes), weights, len(self.dataset.widening.covariates)))
+            parts.append(CrossSums.of(X, codes, len(self.classes), weights, self.dataset.widening.filled))
         return functools.reduce(operator.add, parts)
 
 

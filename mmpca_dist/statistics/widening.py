@@ -1,4 +1,4 @@
-"""Widened rows u = [x | g | z]: what stands beside the columns of rows with missing values and covariates."""
+"""Widened rows u = [x | g | z | y]: what stands behind the columns: gaps, covariates, and numbers to predict."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Widening:
         What the numbers of covariates are called; of a category "batch=b".
     names : tuple of str or None
         Names of the columns with gaps.
+    targets : tuple of t str
+        What the numbers to predict are called.
     """
 
     n_columns: int
@@ -34,6 +36,7 @@ class Widening:
     fills: NDArray[np.float64]
     covariates: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
+    targets: tuple[str, ...] = ()
 
     @property
     def filled(self) -> int:
@@ -43,10 +46,20 @@ class Widening:
     @property
     def width(self) -> int:
         """Columns of widened rows."""
-        return self.filled + len(self.covariates)
+        return self.filled + len(self.covariates) + len(self.targets)
 
-    def rows(self, X: NDArray, Z: NDArray | None, out: NDArray) -> NDArray:
-        """Fill ``out``, shape (n, d + g + q), with rows X (n, d) and covariates Z (n, q), and return it."""
+    @property
+    def z(self) -> slice:
+        """Where covariates stand."""
+        return slice(self.filled, self.filled + len(self.covariates))
+
+    @property
+    def y(self) -> slice:
+        """Where targets stand."""
+        return slice(self.z.stop, self.width)
+
+    def rows(self, X: NDArray, Z: NDArray | None, Y: NDArray, out: NDArray) -> NDArray:
+        """Fill ``out``, shape (n, d + g + q + t), with rows X (n, d), covariates Z and targets Y, and return it."""
         out[:, : self.n_columns] = X
         if len(self.gaps):
             some = out[:, self.gaps]
@@ -54,13 +67,14 @@ class Widening:
             out[:, self.gaps] = np.where(missing, self.fills.astype(out.dtype), some)
             out[:, self.n_columns : self.filled] = missing
         if Z is not None:
-            out[:, self.filled :] = Z
+            out[:, self.z] = Z
+        out[:, self.y] = Y
         return out
 
 
 def implied(precision: str, widening: Widening | None) -> str:
-    """Return the precision of products: double where covariates are removed, whatever is asked for."""
-    return "double" if widening is not None and widening.covariates else precision
+    """Return the precision of products: double with covariates or targets, whatever is asked for."""
+    return "double" if widening is not None and (widening.covariates or widening.targets) else precision
 
 
 def same_widening(left: Widening | None, right: Widening | None) -> bool:
@@ -69,5 +83,5 @@ def same_widening(left: Widening | None, right: Widening | None) -> bool:
         return left is right
     return all(
         np.array_equal(getattr(left, name), getattr(right, name))
-        for name in ("n_columns", "gaps", "fills", "covariates")
+        for name in ("n_columns", "gaps", "fills", "covariates", "targets")
     )

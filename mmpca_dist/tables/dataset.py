@@ -106,6 +106,11 @@ class Table:
         return ()
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """What the numbers to predict are called, of rows that have these in the place of classes."""
+        return ()
+
+    @property
     def widening(self) -> Any:
         """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
         return None
@@ -227,6 +232,10 @@ class Dataset(RowReader, Table):
         """Return the covariates of rows ``start`` to ``stop``, shape ``(stop - start, q)``; None without any."""
         return None
 
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the numbers to predict of rows ``start`` to ``stop``, shape ``(stop - start, t)``."""
+        return np.empty((stop - start, 0))
+
     def read_values(self, start: int, stop: int) -> NDArray:
         """Return what rows ``start`` to ``stop`` have in the place of labels as it is stored, such as times.
 
@@ -306,7 +315,11 @@ def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
     """Return the message for a value that is not finite."""
     name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
     remedy = "Rows must be finite: fill or drop such values."
-    if dataset.widening is not None and np.isnan(value):
+    widening = dataset.widening
+    if widening is not None and column >= widening.y.start:
+        target = widening.targets[column - widening.y.start]
+        return f"Found {value} in row {dataset.source_row(row)} of the target ({target!r}). Fill it, or drop such rows."
+    if widening is not None and np.isnan(value):
         remedy = "This column had no gaps in the rows before: fill it, or fit to all rows anew."
     return (
         f"Found {value} in row {dataset.source_row(row)}, column {column}{name}, in {dataset.describe_chunk(row)}. "

@@ -92,6 +92,13 @@ class DatasetProxy(Dataset):
     def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
         return self._rows.read_covariates(start, stop)
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self._rows.targets
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        return self._rows.read_targets(start, stop)
+
     def read_values(self, start: int, stop: int) -> NDArray:
         return self._rows.read_values(start, stop)
 

@@ -74,6 +74,10 @@ class SelectedRows(DatasetProxy):
         covariates = self._rows.read_covariates(begin, end)
         return None if covariates is None else covariates[places]
 
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        begin, end, places = self._within(start, stop)
+        return self._rows.read_targets(begin, end)[places]
+
     def beside(self, column: Dataset) -> Dataset:
         return SelectedRows(self._rows.beside(column), self._keep)
 

@@ -27,10 +27,13 @@ from mmpca_dist.passes.units import BLOCK_ROWS, read_units
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.statistics.widened_rows import with_targets
 from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.target_rows import TargetRows
 
 MOST_FOLDS = 5
 """Fewer where a class has fewer rows."""
@@ -250,17 +253,22 @@ def _moments_suffice(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) 
 
 
 def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Statistics]:
-    parts = class_fold_moments(rows, folds_of(rows, n_folds), precision=whole.precision)
+    parts = class_fold_moments(with_targets(rows), folds_of(rows, n_folds), precision=whole.precision)
     for moments in training_moments(parts):
         yield tall_statistics(moments, None, precision=whole.precision, standardize=whole.scale is not None)
 
 
 def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics]:
-    X, y, _ = collect_rows(rows.dataset, rows.spans, rows)
-    folds = folds_of(rows, n_folds).of_rows(encode(y, rows.census.classes, rows.dataset.uri), 0)
+    uri, targets = rows.dataset.uri, rows.dataset.targets
+    X, y, _ = collect_rows(rows.dataset, rows.spans, rows, targets=bool(targets))
+    codes = np.zeros(len(y), np.intp) if targets else encode(y, rows.census.classes, uri)
+    folds = folds_of(rows, n_folds).of_rows(codes, 0)
     for fold in range(n_folds):
-        part = rows_in_memory(X[folds != fold], y[folds != fold], rows.dataset.uri)
+        kept = folds != fold
+        part: Dataset = rows_in_memory(X[kept], None if targets else y[kept], uri)
+        if targets:
+            part = TargetRows(GivenLabels(part, y[kept]), targets)
+        training = with_targets(Rows.of(part, Threads(), scratch=rows.scratch))
         yield statistics_for(
-            Rows.of(part, Threads(), scratch=rows.scratch), needs, SolverOptions(), precision=whole.precision,
-            standardize=whole.scale is not None,
-        )  # fmt: skip
+            training, needs, SolverOptions(), precision=whole.precision, standardize=whole.scale is not None
+        )

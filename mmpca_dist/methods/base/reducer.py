@@ -58,6 +58,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
     """Options of parameters that a configuration may set, or that have bounds."""
     _by_classes: ClassVar[bool] = False
     """Whether there are at most as many components as classes less one."""
+    _takes_targets: ClassVar[bool] = False
+    """Whether it is solved for numbers to predict, too."""
     _nested: ClassVar[bool] = True
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
@@ -179,10 +181,15 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
             dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
         )
         moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
-        if np.count_nonzero(moments.counts) < 2:
+        if self._solvable(moments):
+            return self._fit_moments(moments, at_most=True)
+        if moments.widening is None or not moments.widening.targets:
             self.classes_ = moments.classes
-            return self
-        return self._fit_moments(moments, at_most=True)
+        return self
+
+    def _solvable(self, moments: ClassMoments) -> bool:
+        """Tell whether the rows so far determine a fit."""
+        return int(np.count_nonzero(moments.counts)) >= 2
 
     @property
     def moments_(self) -> Any:
@@ -246,6 +253,12 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
+        has_targets = statistics.moments.targets is not None
+        if has_targets and not (self._takes_targets or self._ignores_labels):
+            raise InputError(
+                f"{type(self).__name__} takes classes, and there are numbers to predict: slice these, or choose PLS, "
+                "SupervisedPCA, RidgeDirections, LassoSelection, or PCA."
+            )
         if statistics.approximation is not None:
             for name in self._needs().full_scatter:
                 raise InputError(
@@ -255,7 +268,9 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
             solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
-        self.classes_ = self._classes_among(statistics.moments.classes)
+        self.__dict__.pop("classes_", None)
+        if not has_targets:
+            self.classes_ = self._classes_among(statistics.moments.classes)
         self._adjustment = statistics.adjustment
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self._unmergeable or statistics.fixed
@@ -358,7 +373,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
     def _count(self, rows: Rows) -> int | None:
         """Return how many components to look for; None for all."""
         if self._by_classes:
-            return self._at_most(max(int(np.count_nonzero(rows.census.counts)) - 1, 1))
+            limit = len(rows.dataset.targets) or int(np.count_nonzero(rows.census.counts)) - 1
+            return self._at_most(max(limit, 1))
         return self.n_components
 
     def _at_most(self, limit: int) -> int:

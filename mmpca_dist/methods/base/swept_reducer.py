@@ -15,14 +15,12 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.methods.base.target_reducer import TakesTargets
-from mmpca_dist.passes.dask_rows import unlabelled_rows
+from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.sweeps import SweptNeed
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.target_scatter import target_units
+from mmpca_dist.statistics.target_units import target_units
 from mmpca_dist.tables.dataset import Dataset
 
 
@@ -97,8 +95,6 @@ class SweptReducer(MomentReducer):
 class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
     """Base of the regressors that are fitted by sweeps; their need has the units of the targets, ``targets``."""
 
-    _scatters: ClassVar[frozenset[ClassWeighting]] = frozenset()
-    """What the sweeps start from, in addition to the mean."""
     _units: tuple[tuple[float, float], ...] = ()
     """The mean and the standard deviation of each target."""
     _outputs: Callable[..., Any]
@@ -108,21 +104,16 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
         return {**super()._of_these_rows(), "targets": self._units}
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
+        rows = Rows.of(dataset, scheduler, scratch=self.scratch)
         self._units = target_units(rows.dataset, rows.spans, rows)
-        need = replace(self._fit(), **self._of_these_rows())  # type: ignore[type-var]
-        needs = Needs(self._scatters, swept=(need,), n_components=self._count(rows))
-        statistics = class_statistics(
-            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
-        )
-        return with_sweeps(statistics, rows, need, [needs.n_components or 1])
+        return super()._statistics(dataset, scheduler)
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         super().fit_statistics(statistics, at_most)
-        del self.classes_  # that of rows without labels
+        self.__dict__.pop("classes_", None)  # that of rows without labels
         return self
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, covariates: Any = None) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
-        outputs = self._outputs(X)
+        outputs = self._outputs(X, covariates)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import edge_remark
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
@@ -17,6 +16,7 @@ from mmpca_dist.methods.base.registry import OF_COMPONENTS, Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
+from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.given_labels import GivenLabels, as_targets
 
@@ -199,7 +199,6 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         "C": Option(gt=0, le=LARGEST_C),
         "epsilon": Option(ge=0),
     }
-    _scatters = Needs().scatters
 
     def __init__(
         self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
@@ -226,6 +225,11 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
             return super()._check_rows(X, y, reset, least)
         rows = super()._check_rows(X, np.where(np.isnan(given), 0, given), reset, least)
         return GivenLabels(rows, as_targets(given, "y"))
+
+    def _widened(self, dataset: Any, scheduler: Scheduler, covariates: Any = None, *others: Any) -> Any:
+        if covariates is not None:
+            raise InputError("BayesianMarginRegressor takes no covariates.")
+        return dataset, scheduler  # targets may be unknown, so that moments cannot hold them
 
     @property
     def target_mean_(self) -> NDArray[np.float64]:

@@ -13,11 +13,12 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.methods.base.choice_by_folds import edge_remark
+from mmpca_dist.methods.base.choice_by_folds import Choice, edge_remark
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
+from mmpca_dist.models.projection_penalty.from_moments import models_of_squares, squares_of
 from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
@@ -66,6 +67,8 @@ class ProjectionPenalty(TakesReduction):
     _rounds_moments: ClassVar[bool] = False
     """Whether the parameter ``precision`` is that of the moments."""
     _column_spread = 1.0
+    _chosen: Choice | None = None
+    """What was chosen before the models are solved for, where moments suffice."""
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
         "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
@@ -133,8 +136,17 @@ class ProjectionPenalty(TakesReduction):
         return self._solution(self._models(statistics))
 
     def _models(self, statistics: Statistics) -> PenalizedModels:
-        models: PenalizedModels = self._swept(statistics)
-        return models
+        if not self._from_moments:
+            models: PenalizedModels = self._swept(statistics)
+            return models
+        size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
+        P = self._described().components(statistics, self._chosen.n_components if self._chosen else size)
+        is_centred = self.fit_intercept or statistics.scale is not None
+        squares, basis = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
+        return models_of_squares(
+            squares, P, basis, choice=self._chosen or Choice.given(len(P), float(self.alpha)),
+            epsilon=self._own_epsilon, has_intercept=self.fit_intercept, rounding=statistics.epsilon,
+        )  # fmt: skip
 
     def _solution(self, models: PenalizedModels) -> Solution:
         choice = models.choice

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS
-from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice
+from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.base.parameters import Option, check_choice
-from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
-from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
-from mmpca_dist.models.projection_penalty.from_moments import (
-    choice_from_folds,
-    class_squares,
-    models_of_squares,
-    target_squares,
-)
-from mmpca_dist.models.projection_penalty.reduction import GivenReduction, method_named
+from mmpca_dist.models.projection_penalty.from_moments import choice_from_folds
+from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
+from mmpca_dist.passes.folds import folds_of
+from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
-from mmpca_dist.statistics.target_scatter import (
-    CrossMoments,
-    cross_moments,
-    cross_moments_by_fold,
-    training_folds,
-)
+from mmpca_dist.statistics.fold_moments import class_fold_moments
+from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.tables.dataset import Dataset
 
 LOSSES = ("logistic", "hinge", "squared hinge", "squared")
@@ -146,17 +133,6 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
 
     _rounds_moments = True
 
-    def _models(self, statistics: Statistics) -> PenalizedModels:
-        if not self._from_moments:
-            return super()._models(statistics)
-        size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
-        P = self._described().components(statistics, size)
-        squares, basis = class_squares(statistics, is_centred=self.fit_intercept or statistics.scale is not None)
-        return models_of_squares(
-            squares, P, basis, choice=Choice.given(len(P), float(self.alpha)), epsilon=self._own_epsilon,
-            has_intercept=self.fit_intercept, rounding=statistics.epsilon,
-        )  # fmt: skip
-
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         super()._check_parameters()
@@ -171,10 +147,9 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
     Parameters
     ----------
     reduction : as in ``ProjectionPenaltyClassifier``
-        Methods of this project must take continuous targets, ``pls`` and ``hsic`` (``SupervisedPCA``), or none, ``pca``
-        and ``random-projection``.
+        Methods of this project must take continuous targets, such as ``pls``, or no labels, such as ``pca``.
     alpha : float or "auto"
-        With ``l2`` and given, moments suffice: one pass, and ``partial_fit`` extends the fit.
+        With ``l2``, moments suffice: one pass, and ``partial_fit`` extends the fit where alpha is given.
 
     Attributes
     ----------
@@ -200,115 +175,58 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
         max_iter: int = 500, scratch: str | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        missing: str = "refuse",
     ) -> None:  # fmt: skip
         super().__init__(
             reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
             penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver,
+            standardize=standardize, center=center, precision=precision, solver=solver, missing=missing,
         )  # fmt: skip
-
-    def _reducer(self) -> MomentReducer | None:
-        """Return the method of this project, not fitted, that the reduction is to be; None for others."""
-        reducer: Any = self.reduction
-        name = type(reducer).__name__
-        if isinstance(reducer, str | dict):
-            name = reducer if isinstance(reducer, str) else str(reducer.get("name"))
-            reducer = method_named(reducer, **self._shared(), target="continuous")
-        if not isinstance(reducer, MomentReducer) or hasattr(reducer, "components_"):
-            return None
-        if not (reducer._ignores_labels or (isinstance(reducer, TargetReducer) and reducer._continuous)):
-            raise InputError(
-                f"The reduction, {name}, takes classes, and y holds numbers: choose pls, hsic, pca, an estimator with "
-                "target='continuous', a transformer of scikit-learn, or an array."
-            )
-        reducer._check_parameters()
-        return clone(reducer).set_params(n_components=None, standardize=self.standardize)
-
-    def _needs(self) -> Needs:
-        self._from_parameters()  # refuses what is no reduction
-        return Needs(swept=() if self._from_moments else (self._fit(),))
 
     @property
     def _from_moments(self) -> bool:
         return self.penalty == "l2"
-
-    def _reduced_by(self, cross: CrossMoments, *, of_raw_columns: bool = False) -> GivenReduction:
-        """Return the reduction, which, where it is of this project, is fitted to moments."""
-        reducer = self._reducer()
-        if reducer is None:
-            described = self._described()
-            assert isinstance(described, GivenReduction)  # noqa: S101  (fitted to rows beforehand)
-            return described
-        reducer.set_params(n_components=self._reduction_size(cross.n_rows, len(cross.mean)))
-        if isinstance(reducer, TargetReducer):
-            P = reducer._fit_cross(cross, at_most=True)._directions
-        else:
-            moments = cross.as_one_class()
-            statistics = tall_statistics(moments, precision="double", standardize=self.standardize)
-            P = reducer.fit_statistics(statistics, at_most=True)._directions
-        return GivenReduction.of(P / cross.scale if of_raw_columns else P, of_raw_columns=of_raw_columns)
-
-    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        if self._from_moments and not self._chooses:
-            return self._fit_cross(cross_moments(dataset, scheduler, with_rows=True))
-        if self._from_moments:
-            folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
-            cross = functools.reduce(CrossMoments.merge, folds)
-            return self._fit_cross(cross, choice=self._choice(cross, folds))
-        if self._reducer() is not None:
-            self._fitted_reduction = self._fitted_to_folds(dataset, scheduler)
-        return super()._fit_rows(dataset, scheduler)
-
-    def _fitted_to_folds(self, dataset: Dataset, scheduler: Scheduler) -> GivenReduction:
-        """Return the reduction of all rows, with those of the rows that train where something is chosen."""
-        if not self._chooses:
-            return self._reduced_by(cross_moments(dataset, scheduler, with_rows=True))
-        folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
-        training = [self._reduced_by(each, of_raw_columns=self.standardize) for _, each in training_folds(folds)]
-        return replace(self._reduced_by(functools.reduce(CrossMoments.merge, folds)), without_folds=tuple(training))
-
-    def _choice(self, cross: CrossMoments, folds: Sequence[CrossMoments]) -> Choice:
-        """Return what the errors in the folds are least with."""
-        size = self._reduction_size(cross.n_rows, len(cross.mean))
-        most = min(size, self._reduced_by(cross).n_components)
-        sizes = [tried for tried in self._tried_sizes if tried <= most] or [size]
-        alphas = tuple(dict.fromkeys(self.alphas)) if self.alpha == "auto" else (float(self.alpha),)
-        with single_blas_thread():
-            return choice_from_folds(
-                folds, self._reduced_by, sizes, alphas, epsilon=self._own_epsilon,
-                has_intercept=self.fit_intercept, standardize=self.standardize,
-            )  # fmt: skip
-
-    def _fit_cross(self, cross: CrossMoments, at_most: bool = False, choice: Choice | None = None) -> Self:
-        scale = cross.scale if self.standardize else None
-        choice = choice or Choice.given(self._reduction_size(cross.n_rows, len(cross.mean)), float(self.alpha))
-        P = self._reduced_by(cross).matrix(len(cross.mean), scale, choice.n_components)
-        with single_blas_thread():
-            squares = target_squares(cross, scale, has_intercept=self.fit_intercept)
-            models = models_of_squares(
-                squares, P, None, choice=choice, epsilon=self._own_epsilon, has_intercept=self.fit_intercept
-            )
-            solution = self._solution(self._with_means(models, cross.target_mean))
-        self._refuse_too_few(solution, cross.n_rows, len(cross.mean), "double")
-        self._adopt(solution, cross.mean, scale)
-        self._kept = self._unmergeable or cross
-        return self
-
-    def _with_means(self, models: PenalizedModels, means: NDArray[np.float64]) -> PenalizedModels:
-        """Return the models of targets, given those of targets less their means where there is an intercept."""
-        return replace(models, intercept=models.intercept + (means if self.fit_intercept else 0.0))
-
-    def _models(self, statistics: Statistics) -> PenalizedModels:
-        return self._with_means(super()._models(statistics), np.array([mean for mean, _ in self._units]))
-
-    def _solvable(self, cross: CrossMoments) -> bool:
-        return True
 
     @property
     def _unmergeable(self) -> str | None:
         if self._from_moments and not self._chooses:
             return super()._unmergeable
         return "alpha='auto', n_components='auto' and penalty='l1' need all rows at once"
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        self._chosen = None
+        if not (self._from_moments and self._chooses):
+            return super()._statistics(dataset, scheduler)
+        rows = Rows.of(dataset, scheduler)
+        parts = class_fold_moments(rows, folds_of(rows, min(MOST_FOLDS, dataset.n_rows)), precision="double")
+        whole = functools.reduce(ClassMoments.merge, parts)
+        statistics = tall_statistics(whole, precision="double", standardize=self.standardize)
+        most = self._reduction_size(dataset.n_rows, statistics.n_features)
+        most = min(most, len(self._described().components(statistics, most)))
+        self._chosen = choice_from_folds(
+            parts, self._described(), [size for size in self._tried_sizes if size <= most] or [most],
+            tuple(dict.fromkeys(self.alphas)) if self.alpha == "auto" else (float(self.alpha),),
+            epsilon=self._own_epsilon, has_intercept=self.fit_intercept, standardize=self.standardize,
+        )  # fmt: skip
+        return statistics
+
+    def _models(self, statistics: Statistics) -> PenalizedModels:
+        models = super()._models(statistics)
+        assert statistics.moments.targets is not None  # noqa: S101  (rows of this model have numbers to predict)
+        return replace(models, intercept=models.intercept + self.fit_intercept * statistics.moments.targets.mean)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        reduction = self._from_parameters()
+        reducer = reduction.reducer(None) if isinstance(reduction, MethodReduction) else None
+        if reducer is not None and not (reducer._takes_targets or reducer._ignores_labels):
+            raise InputError(
+                f"The reduction, {type(reducer).__name__}, takes classes, and y holds numbers: choose pls, hsic, "
+                "ridge, lasso, pca, a transformer of scikit-learn, or an array."
+            )
+
+    def _solvable(self, moments: ClassMoments) -> bool:
+        return True
 
     def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         return coef[0] if len(coef) == 1 else coef

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice, FoldGrid, folds_of_classes
-from mmpca_dist.models.projection_penalty.from_moments import class_squares
+from mmpca_dist.models.projection_penalty.from_moments import squares_of
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
@@ -76,7 +76,8 @@ class PenaltyFit(SweptNeed):
         P = self.reduction.components(statistics, choice.n_components)
         penalty = self._penalty(working, P)
         if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
-            class_squares(statistics, is_centred=not working.is_uncentred)[0].refuse_undetermined(penalty)
+            squares, _ = squares_of(statistics, is_centred=not working.is_uncentred, has_intercept=self.fit_intercept)
+            squares.refuse_undetermined(penalty)
         terms, n_models = self._terms(working)
         models = Models(penalty, terms, np.full(n_models, choice.value))
         (minimum,) = minimise(self._problem("sweep", [models], terms, n_models), working)
