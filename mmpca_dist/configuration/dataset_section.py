@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from mmpca_dist.configuration.row_map_section import RowMapSetting
+from mmpca_dist.configuration.target_section import TargetSection
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
@@ -40,6 +41,13 @@ class DatasetConfig(Section):
         example="species",
         description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
         "or y); for .npy the labels' file",
+    )
+    target: TargetSection | None = setting(
+        None,
+        values="a column, several, or a column and into how many slices it is cut",
+        example={"column": "price", "slices": 10},
+        description="Numbers to predict in the place of a label, by linear regression of double precision: for pca, "
+        "hsic, pls, ridge, lasso and squared projection penalties. Slices of quantiles are classes, for all methods",
     )
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
@@ -92,10 +100,21 @@ class DatasetConfig(Section):
         "nystroem and fourier make kernel methods of all methods",
     )
 
+    @model_validator(mode="after")
+    def _label_or_target(self) -> DatasetConfig:
+        if self.label is not None and self.target is not None:
+            raise ValueError("give a label or a target, not both: drop leaves a column out")
+        return self
+
     @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self.weight is not None or self.balance is not None
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there are numbers to predict in the place of classes."""
+        return self.target is not None and self.target.slices is None
 
     @property
     def row_maps(self) -> list[RowMap]:

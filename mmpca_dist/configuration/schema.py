@@ -82,10 +82,11 @@ class RunConfig(Section):
     @classmethod
     def _precise_enough(cls, content: Any) -> Any:
         dataset = content.get("dataset") if isinstance(content, dict) else None
-        if not (isinstance(dataset, dict) and dataset.get("covariates")):
+        doubled = [key for key in ("covariates", "target") if isinstance(dataset, dict) and dataset.get(key)]
+        if not doubled:
             return content
         if content.get("precision", "double") == "single":
-            raise ValueError("dataset.covariates are removed in double precision: leave out precision.")
+            raise ValueError(f"dataset.{doubled[0]} implies double precision: leave out precision.")
         return {**content, "precision": "double"}
 
     @field_validator("methods")

@@ -144,7 +144,7 @@ class CorrectedTest:
 
 
 def corrected_t_test(
-    errors: ArrayLike, reference: ArrayLike, held_out: ArrayLike, training: ArrayLike
+    errors: ArrayLike, reference: ArrayLike, held_out: ArrayLike, training: ArrayLike, *, of_counts: bool = True
 ) -> CorrectedTest:
     """Test whether two methods differ, by the corrected resampled t-test.
 
@@ -154,8 +154,9 @@ def corrected_t_test(
     the sum of those of both methods, as if they erred independently: methods that err on the same rows vary less.
 
     ``errors`` and ``reference``, of shape (J,), are the rows that each method gets wrong in every split, ``held_out``
-    and ``training`` its rows held out and those that train. The test is two-sided: whichever method has the lower mean
-    is looked at, and none of them is named beforehand.
+    and ``training`` its rows held out and those that train; not ``of_counts`` are shares of a variance, times rows,
+    whose row variance is not known. The test is two-sided: whichever method has the lower mean is looked at, and none
+    of them is named beforehand.
 
     Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52; the bound is this
     project's (docs/evaluation.md has the simulated levels and powers).
@@ -168,7 +169,8 @@ def corrected_t_test(
     (-5.2, 2.44, 0.1)
     """
     first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
-    row_variance = row_variance_of(first, held_out, training) + row_variance_of(second, held_out, training)
+    both = (row_variance_of(each, held_out, training) for each in (first, second))
+    row_variance = sum(both) if of_counts else math.inf
     differences = Summary.of(
         100 * (first - second) / np.asarray(held_out), overlap_of(held_out, training), row_variance
     )

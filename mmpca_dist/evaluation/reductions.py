@@ -171,7 +171,7 @@ def _sizes(
 
 
 def _own_rule(reducer: MomentReducer) -> LinearRule | None:
-    scores = reducer._own_scores()
+    scores = None if hasattr(reducer, "target_names_") else reducer._own_scores()
     return None if scores is None else replace(rule_of_scores(*scores), classes=reducer.classes_)
 
 

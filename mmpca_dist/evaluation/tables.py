@@ -23,6 +23,8 @@ from mmpca_dist.evaluation.comparisons import (
     sign_test,
 )
 
+REGRESSION = "linear regression"
+"""What stands in the place of a classifier where there are numbers to predict."""
 Key = tuple[str, int, str]
 """Method, number of components as asked for, classifier."""
 Comparison = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -171,12 +173,15 @@ class ErrorTable:
     def t_test(self, key: Key, other: Key) -> CorrectedTest:
         """Test whether two keys differ."""
         own = self.counts[key]
-        return corrected_t_test(own.errors, self.counts[other].errors, own.rows, own.training)
+        return corrected_t_test(
+            own.errors, self.counts[other].errors, own.rows, own.training, of_counts=key[2] != REGRESSION
+        )
 
     def _cell(self, key: Key, reference: str) -> Cell:
         own, other = self.counts[key], (reference, *key[1:])
         sizes = own.rows, own.training
-        summary = Summary.of(own.percent, overlap_of(*sizes), row_variance_of(own.errors, *sizes))
+        variance = math.inf if key[2] == REGRESSION else row_variance_of(own.errors, *sizes)
+        summary = Summary.of(own.percent, overlap_of(*sizes), variance)
         used = own.used.tolist()
         cell = Cell(*key, summary, used=min(used), used_by_split=tuple(used))
         if key[0] == reference or other not in self.counts:

@@ -43,6 +43,7 @@ from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
+from mmpca_dist.tables.target_rows import SlicedRows, TargetRows
 from mmpca_dist.tables.weights import weighted_by
 
 STATISTICS = "statistics.zarr"
@@ -129,11 +130,11 @@ def open_rows_for(
 
     Raises InputError where their features are not those of the run.
     """
-    columns = stored_columns(count)
+    columns, target = stored_columns(count), run.config.dataset.target if labelled else None
     dataset = open_rows(
         uri,
         features=features,
-        label=label,
+        label=label if target is None else label or target.column[0],
         missing_chunks=run.config.dataset.missing_chunks,
         missing=run.config.dataset.missing,
         names=count.get("columns", columns["feature_names"]),
@@ -150,6 +151,11 @@ def open_rows_for(
         dataset = _with_covariates(dataset, count["covariates"])
     if weight is not None:
         dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
+    if target is not None and "edges" in count:
+        dataset = SlicedRows(dataset, np.asarray(count["edges"]))
+    elif target is not None:
+        others = [open_beside(dataset, name, "dataset.target") for name in target.column[1:]]
+        dataset = TargetRows(dataset, target.column, [dataset, *others])
     return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
 
 
@@ -318,7 +324,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         reducer._adjustment = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)
-    reducer.classes_ = reducer._classes_among(classes_of(count))
+    reducer._name_outcomes(classes_of(count), count.get("targets"))
     reducer.total_, reducer.limit_ = np.nan if record["total"] is None else record["total"], limit
     if record["certificate"] is not None:
         reducer.certificate_ = record["certificate"]

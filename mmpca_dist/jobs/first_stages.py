@@ -48,11 +48,19 @@ def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
     return [f"Rows{of} left out, as they have no label or weight zero: {left_out:,}."] if left_out else []
 
 
+def notes_on_slices(dataset: Dataset) -> list[str]:
+    """Return a note on what classes are, where they are slices of a column."""
+    if not dataset.slice_edges:
+        return []
+    edges = ", ".join(f"{number} to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
+    return [f"Classes are slices: {edges}, and {len(dataset.slice_edges) + 1} above."]
+
+
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset)
-    notes += notes_on_rows_left_out(dataset)
+    notes += notes_on_rows_left_out(dataset) + notes_on_slices(dataset)
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
     for note in notes:
@@ -75,6 +83,10 @@ def _count(job: Job) -> CountRecord:
     if dataset.stored.levels:
         record["columns"] = list(dataset.stored.columns)
         record["levels"] = [[each.name, each.kept, each.rare] for each in dataset.stored.levels]
+    if dataset.slice_edges:
+        record["edges"] = list(dataset.slice_edges)
+    if dataset.targets:
+        record["targets"] = list(dataset.targets)
     if dataset.covariates:
         record["covariates"] = [covariate.to_json() for covariate in dataset.covariates]
     if job.config.dataset.missing == "mean":
@@ -118,8 +130,9 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 def request_of(job: Job) -> Request:
     """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
+    n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {
-        section.label: section.method.blocks(config.largest, len(census.classes), job.dataset.n_columns)
+        section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)
         for section in config.methods
     }
     return Request(

@@ -20,9 +20,10 @@ from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.target_rows import TargetRows, sliced
 from mmpca_dist.tables.weights import balanced_by, weighted_by
 
-COVARIATES = "dataset.covariates"
+COVARIATES, TARGET = "dataset.covariates", "dataset.target"
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,30 @@ class Inputs:
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
 
+def refuse_classless(config: RunConfig) -> None:
+    """Raise InputError for methods that are not for numbers to predict, where there are some."""
+    for section in config.methods if config.dataset.predicts else []:
+        if not section.reducer(None)._serves_targets:
+            raise InputError(
+                f"{section.label}, with its options, takes classes, and dataset.target holds numbers: cut these into "
+                "slices (target: {column: NAME, slices: 10}), or leave the method out."
+            )
+
+
 def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     section, compute = config.dataset, config.compute
     named = {"dataset.weight": section.weight, "dataset.balance": section.balance}
+    targets = [] if section.target is None else section.target.column
     if purpose == "evaluation":
         named["evaluation.column"] = config.evaluation.column
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
     beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
-    refuse_private(compute, [section.uri, section.label, *named.values(), *section.covariates, config.output])
-    given = {"features", "label", "missing_chunks", "missing", "unlabelled"}
-    uri, options = located(section), section.model_dump(include=given)
+    beside |= {name: TARGET for name in targets[1:] if not name.endswith(FILE)}
+    columns = [section.label, *named.values(), *section.covariates, *targets]
+    refuse_private(compute, [section.uri, *columns, config.output])
+    given = {"features", "missing_chunks", "missing", "unlabelled"}
+    label = targets[0] if targets else section.label
+    uri, options = located(section), {**section.model_dump(include=given), "label": label}
 
     def opened(more: Sequence[str]) -> Dataset:
         return open_dataset(uri, drop=[*section.drop, *more], beside=beside, encode=True, **options)
@@ -101,6 +116,11 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
             rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
         if section.covariates:
             rows = with_covariates(rows, {name: open_beside(rows, name, COVARIATES) for name in section.covariates})
+        if section.target is not None:
+            others = [open_beside(rows, name, TARGET) for name in targets[1:]]
+            slices = section.target.slices
+            rows = TargetRows(rows, targets, [rows, *others]) if slices is None else sliced(rows, slices)
+        refuse_classless(config)
         dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(

@@ -45,6 +45,10 @@ class CountRecord(StageRecord):
     """Of each of them its name, and the levels that are kept and joined."""
     standardize: bool
     """Whether columns are standardised: as asked for, or as indicators stand beside numbers."""
+    targets: NotRequired[list[str]]
+    """What the numbers to predict are called, where there are any in the place of classes."""
+    edges: NotRequired[list[float]]
+    """Where the slices end that are the classes."""
     covariates: NotRequired[list[dict[str, Any]]]
     """What the covariates are, see ``Covariate``."""
     missing: NotRequired[list[int]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from mmpca_dist.statistics.coordinates import (
 )
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
@@ -71,6 +73,7 @@ def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] |
 
 
 ADJUSTMENT = ("deltas", "slopes", "centre")
+TARGETS = ("mean", "cross", "squares")
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:
@@ -95,6 +98,7 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "scale": statistics.scale,
         "basis": statistics.basis,
         **_adjustment_arrays(statistics.adjustment),
+        **{f"target_{name}": getattr(moments.targets, name, None) for name in TARGETS},
         **({} if columns is None else {f"column_{name}": array for name, array in vars(columns).items()}),
         **_approximation_arrays(statistics.approximation),
     }
@@ -107,19 +111,19 @@ def _adjustment_arrays(adjustment: Adjustment | None) -> dict[str, NDArray | Non
     arrays = {name: getattr(adjustment, name) for name in ADJUSTMENT} | {
         "gaps": widening.gaps,
         "fills": widening.fills,
-        "covariates": np.frombuffer(json.dumps(widening.covariates).encode(), np.uint8),
+        "beside": np.frombuffer(json.dumps([widening.covariates, widening.targets]).encode(), np.uint8),
     }
     return {name: array if array.size else None for name, array in arrays.items()}
 
 
 def _widening(arrays: dict[str, NDArray[np.float64]], width: int | None = None) -> Widening | None:
     """Return what stands beside the columns: those of models, or of moments of this ``width``."""
-    if "covariates" not in arrays:
+    if "beside" not in arrays:
         return None
-    covariates = tuple(json.loads(bytes(arrays["covariates"].astype(np.uint8)).decode()))
+    covariates, targets = map(tuple, json.loads(bytes(arrays["beside"].astype(np.uint8)).decode()))
     gaps, fills = (arrays.get(name, np.zeros(0)) for name in ("gaps", "fills"))
-    n_columns = len(arrays["mean"]) if width is None else width - len(gaps) - len(covariates)
-    return Widening(n_columns, gaps.astype(np.intp), fills, covariates)
+    n_columns = len(arrays["mean"]) if width is None else width - len(gaps) - len(covariates) - len(targets)
+    return Widening(n_columns, gaps.astype(np.intp), fills, covariates, targets=targets)
 
 
 def _adjustment(widening: Widening, arrays: dict[str, NDArray[np.float64]]) -> Adjustment:
@@ -199,8 +203,12 @@ def _in_basis(
 ) -> SpanStatistics | SubspaceStatistics:
     """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
     widening = _widening(arrays)
+    moments = _moments(arrays, classes)
+    if widening is not None and "target_cross" in arrays:
+        targets = TargetSums(widening.targets, *(arrays[f"target_{name}"] for name in TARGETS))
+        moments = replace(moments, targets=targets)
     shared: dict[str, Any] = {
-        "moments": _moments(arrays, classes),
+        "moments": moments,
         "medians": by_pairing(arrays.get("medians"), pairings),
         "mean": arrays["mean"],
         "scale": arrays.get("scale"),

@@ -51,6 +51,10 @@ class AllColumns(MomentReducer):
         )
 
     @property
+    def _ignores_labels(self) -> bool:
+        return True
+
+    @property
     def _n_used(self) -> int:
         return int(self.components_.shape[1])
 

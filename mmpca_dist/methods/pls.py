@@ -150,6 +150,6 @@ METHOD = Method(
     PLS,
     orthonormal=False,
     ordered=False,
-    values="variance of the class indicators that each component explains",
-    shares="variance of the class indicators, explained",
+    values="variance of the targets that each component explains",
+    shares="variance of the class indicators, or of the numbers to predict, explained",
 )

@@ -139,6 +139,6 @@ METHOD = Method(
     settable=("alpha",),
     orthonormal=False,
     ordered=False,
-    values="variance of the values fitted to the class indicators along each component",
-    shares="variance of the class indicators, explained",
+    values="variance of the fitted values along each component",
+    shares="variance of the class indicators, or of the numbers to predict, explained",
 )

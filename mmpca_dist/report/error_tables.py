@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from statistics import mean, stdev
+from typing import Any
 
 from dask.utils import format_bytes, format_time
 
@@ -13,7 +16,7 @@ from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell as Shown
 from mmpca_dist.pictures.frame import Column, Table
-from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread
+from mmpca_dist.report.evaluation_words import PLUS_MINUS, components, digits, label, probability, spread
 from mmpca_dist.report.pages import DASH
 
 WIDEST = 8
@@ -71,6 +74,22 @@ def _error(cell: Cell, least: float, decimals: int) -> Shown:
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
         bold=cell.differs,
     )
+
+
+def regression_table(evaluation: Evaluation) -> Table:
+    """Return R^2 and the root mean squared error of each method and number of components, means over the splits."""
+    lines: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for line in evaluation.table.lines:
+        lines.setdefault((line["method"], line["n_components"]), []).append(line)
+    rows = []
+    for (method, size), of_cell in sorted(lines.items(), key=lambda item: evaluation.methods.index(item[0][0])):
+        of_both = [[line[name] for line in of_cell] for name in ("r2", "rmse")]
+        words = [f"{mean(each):.4g}" + (f"{PLUS_MINUS}{stdev(each):.2g}" if len(each) > 1 else "") for each in of_both]
+        rows.append([title_of(method), str(size), *words])
+    numbers = ("components", "R\N{SUPERSCRIPT TWO}", "RMSE")
+    columns = [Column("method", "head"), *(Column(name, "number") for name in numbers)]
+    about = "R^2 and RMSE, mean and deviation over splits"
+    return Table(columns, rows, "Linear regression", key="regression", about=about)
 
 
 def standings(evaluation: Evaluation) -> Table:

@@ -16,7 +16,7 @@ from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Part
 from mmpca_dist.report.error_curves import error_curves, split_errors
-from mmpca_dist.report.error_tables import costs, error_tables, standings
+from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
 from mmpca_dist.report.pages import figures_of, page, write_page
 from mmpca_dist.report.published_comparison import published_part, published_words
@@ -65,7 +65,8 @@ def _errors(evaluation: Evaluation) -> Part:
         "splits share rows, so that of two equal methods one errs less by it in far more than one data set of twenty. "
         '"With 1": the method gave so many components only.'
     )
-    return Part("errors", "Errors", [about], tables=error_tables(evaluation))
+    regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
+    return Part("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
 
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:

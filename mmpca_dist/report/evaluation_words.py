@@ -123,7 +123,11 @@ def words(evaluation: Evaluation) -> list[str]:
 def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     baseline, cells = evaluation.baseline, evaluation.distinct
-    sentence = f"Baseline (always the largest class): {baseline:.{decimals}f}% error"
+    predicts = "targets" in evaluation.dataset
+    guess = "the mean of the rows that train" if predicts else "always the largest class"
+    sentence = f"Baseline ({guess}): {baseline:.{decimals}f}% error"
+    if lowest >= baseline and predicts:
+        return f"{sentence}, and no mean is lower: nothing is learned."
     if lowest >= baseline:
         return (
             f"{sentence}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "

@@ -125,7 +125,8 @@ def _gaps(dataset: Mapping[str, Any]) -> list[Part]:
 
 
 def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
-    names, counts, weights = dataset["classes"], dataset["counts"], dataset.get("weights")
+    counts, weights = dataset["counts"], dataset.get("weights")
+    names = [", ".join(dataset["targets"])] if "targets" in dataset else dataset["classes"]
     amounts = weights or counts
     total, lengths, below = sum(amounts) or 1, bars(amounts), ""
     listed: Sequence[int] = range(len(counts))
@@ -133,6 +134,7 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
         listed = sorted(listed, key=lambda i: -amounts[i])[:MOST_CLASSES]
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
     numbers = ["rows", *(["weight"] if weights else []), "share"]
+    title = "Numbers to predict" if "targets" in dataset else "Classes"
     columns = [Column("no.", "number"), Column("class"), *(Column(name, "number") for name in numbers)]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
@@ -140,6 +142,6 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
         for i in listed
     ]  # fmt: skip
     return Table(
-        [*columns, Column("", "bar")], rows, "Classes", "and how many rows each has", below=below,
+        [*columns, Column("", "bar")], rows, title, "and how many rows each has", below=below,
         opens=opens and len(names) <= OPEN_CLASSES,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
-from mmpca_dist.evaluation.tables import Cell, ErrorTable
+from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
@@ -25,7 +25,7 @@ NUMBERS = "give n_components as numbers"
 
 
 def _choose(job: Job) -> ChoiceRecord:
-    label = job.config.evaluation.judge.label
+    label = REGRESSION if job.dataset.targets else job.config.evaluation.judge.label
     with forgetting(job), measured(job) as peak:
         record = score_stage.score_splits(_in_folds(job), "choose")
     n_folds = record["n_splits"]

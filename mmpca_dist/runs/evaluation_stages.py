@@ -14,7 +14,7 @@ from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -67,7 +67,7 @@ def _tune(job: Job) -> TuneRecord:
     Rows are in the original columns, standardised where reductions are.
     """
     config = job.config
-    specs = [spec for spec in config.evaluation.classifiers if spec.C == "auto"]
+    specs = [] if config.dataset.predicts else [s for s in config.evaluation.classifiers if s.C == "auto"]
     if not specs:
         return {"penalties": {}}
     if job.dataset.n_bytes > LIMITS.direct_bytes:
@@ -112,7 +112,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *count["notes"],
         *job.inputs.held_out.notes(classes, count["counts"]),
         *(maps["notes"] if maps else []),
-        *([WEIGHTED] if config.dataset.weighted else []),
+        *([_unexplained(count["targets"])] if "targets" in count else []),
+        *([WEIGHTED] if config.dataset.weighted and "targets" not in count else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
         *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
@@ -126,6 +127,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "n_features": count["n_features"],
             "classes": classes,
             "counts": count["counts"],
+            **({"targets": count["targets"]} if "targets" in count else {}),
             "weights": count.get("weights"),
             "missing": count.get("missing"),
             "feature_names": count["feature_names"],
@@ -158,6 +160,17 @@ WEIGHTED = (
     "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
     "Margins are of rows, whatever their weights."
 )
+
+
+def _unexplained(targets: list[str]) -> str:
+    """Return what errors are where there are numbers to predict."""
+    return (
+        f"Errors are the share of the variance of {', '.join(targets)} in the rows held out that linear regression on "
+        "the components leaves unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where "
+        "rows have any. R^2 and RMSE of every split are in tables/errors."
+    )
+
+
 UNCONVERGED = "ended before they reached the tolerance: raise max_iter or tol."
 AT_EDGE = "chose the smallest or the largest value that was tried, and values beyond it may err less still."
 
@@ -196,6 +209,8 @@ def _summed(costs: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
     """Return what classifiers are called in words, with their constants."""
+    if config.dataset.predicts:
+        return {REGRESSION: REGRESSION}
     titles = {}
     for spec in config.evaluation.classifiers:
         penalty = penalties.get(spec.label, spec.C)

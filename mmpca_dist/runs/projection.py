@@ -27,7 +27,7 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_units, refuse_not_finite
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.adjustment import Adjustment
-from mmpca_dist.statistics.widened_rows import filled_rows
+from mmpca_dist.statistics.widened_rows import columns_alone, filled_rows
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import checksum
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
@@ -81,7 +81,7 @@ def project_rows(dataset: Dataset, projectors: list[Projector], tasks: Tasks) ->
     Raises InputError for rows that are not finite.
     """
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
-    label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
+    label_type = _outcomes(dataset, 0, 1).dtype if dataset.has_labels else None
     begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
     for projector in [] if begun else projectors:
         _create(projector, dataset, rows, label_type)
@@ -91,6 +91,11 @@ def project_rows(dataset: Dataset, projectors: list[Projector], tasks: Tasks) ->
     for projector in projectors:
         _complete(projector, dataset.n_rows)
     return written
+
+
+def _outcomes(dataset: Dataset, start: int, stop: int) -> NDArray:
+    """Return the labels of rows, or the first of their numbers to predict, shape (stop - start,)."""
+    return dataset.read_targets(start, stop)[:, 0] if dataset.targets else dataset.read_labels(start, stop)
 
 
 def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype | None) -> None:
@@ -165,7 +170,7 @@ class _ProjectSpan:
         joined = [(group, self._joined(group)) for group in groups if group]
         for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             stop = start + X.shape[0]
-            labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
+            labels = _outcomes(self.dataset, start, stop) if self.dataset.has_labels else None
             for group, (matrix, offset) in joined:
                 with np.errstate(invalid="ignore", over="ignore"):
                     reduced = projected(X, matrix, group[0].mean, dtype, offset)
@@ -239,7 +244,7 @@ def _project(job: Job) -> ProjectRecord:
     if not projectors:
         return {"bytes": 0, "written": 0, "memory": 0, "outputs": []}
     with measured(job) as peak:
-        rows, fills = job.dataset, projectors[0].fills
+        rows, fills = columns_alone(job.dataset), projectors[0].fills
         if fills is not None:
             rows = filled_rows(rows, fills, projectors[0].adjustment)
         written = project_rows(rows, projectors, job.tasks("project"))

@@ -18,6 +18,7 @@ from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
+from mmpca_dist.evaluation.regressions import evaluate_regressions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
@@ -62,6 +63,13 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 
     Raises InputError where rows are too many and moments do not suffice.
     """
+    if dataset.targets:
+        if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_features, config.needs()).in_passes:
+            raise InputError(
+                f"Evaluations of numbers to predict go by scatters of the columns, and {dataset.n_features:,} are too "
+                "many for solver: dense. Choose fewer columns."
+            )
+        return True
     merged = merging(dataset, splits, config)
     if merged is None:
         raise InputError(
@@ -79,10 +87,13 @@ def evaluation_request(
 
     Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
     """
-    n_classes = parts.counts.shape[1]
-    check_classes(config.evaluation.classifiers, n_classes)
+    n_classes, classifiers = parts.counts.shape[1], config.evaluation.classifiers
+    if config.dataset.predicts:
+        classifiers = []
+    else:
+        check_classes(classifiers, n_classes)
     if config.dataset.weighted:
-        refuse_weights(config.evaluation.classifiers)
+        refuse_weights(classifiers)
     for section in config.methods:
         if reason := section.reducer(None)._unevaluable:
             raise InputError(f"{section.label}: {reason}.")
@@ -95,10 +106,10 @@ def evaluation_request(
         methods=config.methods,
         sizes=config.sizes,
         needs=needs,
-        classifiers=Classifiers(config.evaluation.classifiers, penalties or {}, config.evaluation.seed),
+        classifiers=Classifiers(classifiers, penalties or {}, config.evaluation.seed),
         parts=parts,
         merged=merged,
-        margins=config.evaluation.margins,
+        margins=config.evaluation.margins and not config.dataset.predicts,
         n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
         precision=config.precision,
         standardize=config.standardizes,
@@ -197,7 +208,8 @@ def _score_merged(
     forecast = _Forecast(job, passes.stage, len(to_score), 1)
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
-        for record in evaluate_parts(own_checkpoints, splits.only(split), split * parts, request):
+        evaluated = evaluate_regressions if job.dataset.targets else evaluate_parts
+        for record in evaluated(own_checkpoints, splits.only(split), split * parts, request):
             records.write({**record, **passes.take()})
         forecast.tell(done)
 

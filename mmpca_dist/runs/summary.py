@@ -22,7 +22,8 @@ def lines(output: str) -> list[str]:
     if count is None:
         raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
     uri = count.get("uri", header["config"]["dataset"]["uri"])
-    headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
+    outcome = f"to predict: {', '.join(count['targets'])}" if "targets" in count else f"{len(count['classes'])} classes"
+    headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {outcome}"
     choice = [] if chosen is None else [f"components: chosen for each method by the {chosen['how']}"]
     config = run.config
     stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(need.stage for need in run_needs(config, SEARCH))]

@@ -133,9 +133,14 @@ class AdjustedRows(_Floating):
         return out
 
 
+def columns_alone(rows: Dataset) -> Dataset:
+    """Return rows, of which widened ones lose what stands beside their columns."""
+    return rows._rows if isinstance(rows, WidenedRows) else rows
+
+
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
     """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,)."""
-    rows = rows._rows if isinstance(rows, WidenedRows) else rows
+    rows = columns_alone(rows)
     gaps = np.zeros(0, np.intp) if rows.sparse or rows.dtype.kind != "f" else np.arange(rows.n_features)
     return AdjustedRows(rows, gaps, values[gaps], adjustment)
 

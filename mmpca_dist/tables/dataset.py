@@ -111,6 +111,11 @@ class Table:
         return ()
 
     @property
+    def slice_edges(self) -> tuple[float, ...]:
+        """Where slices of a number end that are the classes; none of other classes."""
+        return ()
+
+    @property
     def widening(self) -> Any:
         """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
         return None

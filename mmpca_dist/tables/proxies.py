@@ -93,6 +93,10 @@ class DatasetProxy(Dataset):
         return self._rows.read_covariates(start, stop)
 
     @property
+    def slice_edges(self) -> tuple[float, ...]:
+        return self._rows.slice_edges
+
+    @property
     def targets(self) -> tuple[str, ...]:
         return self._rows.targets
 

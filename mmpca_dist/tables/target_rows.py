@@ -1,4 +1,4 @@
-"""``TargetRows``: rows with numbers to predict in the place of classes."""
+"""Rows with numbers to predict in the place of classes, and rows whose classes are slices of such numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, MissingLabels
+from mmpca_dist.tables.dataset import Dataset, MissingLabels, value_units
 from mmpca_dist.tables.given_labels import as_targets
-from mmpca_dist.tables.proxies import DatasetProxy
+from mmpca_dist.tables.proxies import DatasetProxy, Relabelled
+
+SAMPLE = 1 << 20
+"""Values of a column, about, that its quantiles are taken of; more are sampled evenly."""
 
 
 class TargetRows(DatasetProxy):
@@ -43,5 +47,47 @@ class TargetRows(DatasetProxy):
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         if not self._columns:
             return self._rows.read_targets(start, stop)
-        columns = [as_targets(c.read_values(start, stop), c.values_place) for c in self._columns]
-        return np.concatenate(columns, axis=1)
+        return np.concatenate([_finite(column, start, stop) for column in self._columns], axis=1)
+
+
+class SlicedRows(Relabelled):
+    """The rows of a data set in classes by their numbers in a column: 1 up to the first of the ``edges``, and so on."""
+
+    def __init__(self, rows: Dataset, edges: NDArray[np.float64]) -> None:
+        super().__init__(rows)
+        self.edges = edges
+
+    @property
+    def slice_edges(self) -> tuple[float, ...]:
+        return tuple(self.edges.tolist())
+
+    def fingerprint(self) -> str:
+        own = self._rows.fingerprint()
+        return own and storage.digest("slices", own, self.edges.tolist())
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return np.searchsorted(self.edges, _finite(self._rows, start, stop)[:, 0]) + 1
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return self._rows.read_values(start, stop)
+
+
+def _finite(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
+    """Return the values of a column, shape (n, 1); raise InputError for what is no finite number."""
+    values = as_targets(column.read_values(start, stop), column.values_place)
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"Row {column.source_row(start + int(bad[0]))} has the target {values[bad[0], 0]} in "
+            f"{column.values_place}. Give it a number, or leave out rows without one (dataset.unlabelled: skip)."
+        )
+    return values
+
+
+def sliced(rows: Dataset, n_slices: int) -> SlicedRows:
+    """Return rows in classes by quantiles of the column that their labels are; fewer than asked for where many tie."""
+    step = -(-rows.n_rows // SAMPLE)
+    sample = [_finite(rows, start, stop)[-start % step :: step, 0] for start, stop in value_units(rows)]
+    shares = np.arange(1, n_slices) / n_slices
+    edges = np.unique(np.quantile(np.concatenate(sample), shares, method="inverted_cdf"))
+    return SlicedRows(rows, edges[edges < max(each.max(initial=-np.inf) for each in sample)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -19,6 +19,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.given_rows import TakesRows
+from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
@@ -34,18 +35,6 @@ from mmpca_dist.tables.foreign import ForeignTable, as_table
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
-
-
-class Mergeable:
-    """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
-
-    def __init__(self, method: Callable) -> None:
-        self._method = method
-
-    def __get__(self, reducer: MomentReducer | None, owner: type | None = None) -> Any:
-        if reducer is not None and reducer._unmergeable is not None:
-            raise AttributeError(f"There is no {self._method.__name__}: {reducer._unmergeable}.")
-        return self._method.__get__(reducer, owner)
 
 
 class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
@@ -231,6 +220,11 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         return False
 
     @property
+    def _serves_targets(self) -> bool:
+        """Whether it is of use where there are numbers to predict."""
+        return self._takes_targets or self._ignores_labels
+
+    @property
     def _unevaluable(self) -> str | None:
         """Why an evaluation cannot score the method with its options, in words."""
         return None
@@ -253,8 +247,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
-        has_targets = statistics.moments.targets is not None
-        if has_targets and not (self._takes_targets or self._ignores_labels):
+        if statistics.moments.targets is not None and not self._serves_targets:
             raise InputError(
                 f"{type(self).__name__} takes classes, and there are numbers to predict: slice these, or choose PLS, "
                 "SupervisedPCA, RidgeDirections, LassoSelection, or PCA."
@@ -268,15 +261,23 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
             solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
-        self.__dict__.pop("classes_", None)
-        if not has_targets:
-            self.classes_ = self._classes_among(statistics.moments.classes)
+        targets = statistics.moments.targets
+        self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
         self._adjustment = statistics.adjustment
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self._unmergeable or statistics.fixed
         if self._kept is None and isinstance(statistics, ColumnStatistics):
             self._kept = statistics.kept
         return self
+
+    def _name_outcomes(self, labels: NDArray, targets: Sequence[str] | None) -> None:
+        """Set ``classes_``, or ``target_names_`` of numbers to predict."""
+        for name in ("classes_", "target_names_"):
+            self.__dict__.pop(name, None)
+        if targets is None:
+            self.classes_ = self._classes_among(labels)
+        else:
+            self.target_names_ = list(targets)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         """Return the labels that are classes."""

@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import check_choice
-from mmpca_dist.methods.base.reducer import Mergeable, MomentReducer
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.transform import gaps_allowed
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight

@@ -133,7 +133,10 @@ class ProjectionPenalty(TakesReduction):
 
     def _solve(self, statistics: Statistics) -> Solution:
         self._note_spread(statistics)
-        return self._solution(self._models(statistics))
+        models, targets = self._models(statistics), statistics.moments.targets
+        if targets is not None and self.fit_intercept:  # the models are of numbers less their means
+            models = replace(models, intercept=models.intercept + targets.mean)
+        return self._solution(models)
 
     def _models(self, statistics: Statistics) -> PenalizedModels:
         if not self._from_moments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,8 +17,6 @@ from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
 from mmpca_dist.models.projection_penalty.from_moments import choice_from_folds
-from mmpca_dist.models.projection_penalty.reduction import MethodReduction
-from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -133,6 +130,10 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
 
     _rounds_moments = True
 
+    @property
+    def _takes_targets(self) -> bool:  # type: ignore[override]
+        return self._from_moments and self._serving_reduction
+
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         super()._check_parameters()
@@ -210,19 +211,12 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         )  # fmt: skip
         return statistics
 
-    def _models(self, statistics: Statistics) -> PenalizedModels:
-        models = super()._models(statistics)
-        assert statistics.moments.targets is not None  # noqa: S101  (rows of this model have numbers to predict)
-        return replace(models, intercept=models.intercept + self.fit_intercept * statistics.moments.targets.mean)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        reduction = self._from_parameters()
-        reducer = reduction.reducer(None) if isinstance(reduction, MethodReduction) else None
-        if reducer is not None and not (reducer._takes_targets or reducer._ignores_labels):
+        if not self._serving_reduction:
             raise InputError(
-                f"The reduction, {type(reducer).__name__}, takes classes, and y holds numbers: choose pls, hsic, "
-                "ridge, lasso, pca, a transformer of scikit-learn, or an array."
+                f"The reduction, {self.reduction}, takes classes, and y holds numbers: choose pls, hsic, ridge, lasso, "
+                "pca, a transformer of scikit-learn, or an array."
             )
 
     def _solvable(self, moments: ClassMoments) -> bool:

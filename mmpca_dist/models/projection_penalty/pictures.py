@@ -45,8 +45,9 @@ class PenaltyParts:
     def of(cls, title: str, model: Any) -> PenaltyParts:
         """Return the parts of a fitted ``ProjectionPenaltyClassifier``."""
         inside, outside = np.split(model.components_, 2)
-        labels = [str(label) for label in model.classes_]
-        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside, model.alpha_)
+        named = hasattr(model, "target_names_")
+        labels = [str(label) for label in (model.target_names_ if named else model.classes_)]
+        return cls(title, labels[-len(inside) :], inside, outside, model.alpha_)
 
 
 def _data(run: ReportedRun, methods: Sequence[Any]) -> list[PenaltyParts]:

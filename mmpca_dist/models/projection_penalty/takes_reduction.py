@@ -63,6 +63,12 @@ class TakesReduction(SweptReducer):
             return UnknownReduction(type(self.reduction).__name__)
         return GivenReduction.of(self.reduction)
 
+    @property
+    def _serving_reduction(self) -> bool:
+        """Whether the reduction is of use where there are numbers to predict."""
+        reduction = self._from_parameters()
+        return not isinstance(reduction, MethodReduction) or reduction.reducer(None)._serves_targets
+
     def _shared(self) -> dict[str, Any]:
         return {"precision": self.precision, "scratch": self.scratch}
 

@@ -27,6 +27,8 @@ from mmpca_dist.tables.readers.formats import open_dataset
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
+SHADES = 40
+"""Colours of numbers to predict."""
 TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
 STRETCH = 4.0
@@ -62,18 +64,25 @@ class ProjectedSample:
             for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
-                labels.append(first.read_labels(start, stop)[picks])
+                labels.append(first.read_values(start, stop)[picks])
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read_rows(start, stop)[picks])
-            codes = encode(np.concatenate(labels), classes_of(finished.results.of(COUNT)), run.uri)
+            counted, values = finished.results.of(COUNT), np.concatenate(labels)
+            codes = _shades(values) if "targets" in counted else encode(values, classes_of(counted), run.uri)
         n_rows = finished.n_rows
         note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
         return cls({name: np.concatenate(blocks) for name, blocks in rows.items()}, codes, note)
 
 
+def _shades(values: NDArray) -> NDArray[np.intp]:
+    """Return numbers to predict as one of `SHADES` quantiles."""
+    return np.searchsorted(np.quantile(values, np.arange(1, SHADES) / SHADES), values)
+
+
 def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
     """Return one picture of the sample along the first components, a panel for each method."""
-    classes, codes = dataset["classes"], np.asarray(sample.codes)
+    targets, codes = dataset.get("targets"), np.asarray(sample.codes)
+    classes = [str(shade) for shade in range(SHADES)] if targets else dataset["classes"]
     shown = [
         (method, np.asarray(sample.rows[method.name][:, : method.size], dtype=np.float64))
         for method in methods
@@ -89,7 +98,8 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
         finite = np.isfinite(rows).all(axis=1)
         if rows.shape[1] == 1:
             outside = _strips(panel, rows[finite, 0], codes[finite], narrow)
-            vertical = "" if len(names) <= MOST_COLOURS else "classes, in sorted order"
+            of_many = f"{plain(targets[0])}, from low to high" if targets else "classes, in sorted order"
+            vertical = "" if len(names) <= MOST_COLOURS else of_many
         else:
             outside, vertical = _scatter(panel, rows[finite, :2], codes[finite], names), "component 2"
         hidden = f" ({outside} {'row' if outside == 1 else 'rows'} outside)" if outside else ""
@@ -98,7 +108,10 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
     if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names next to them
         _legend(sheet, names)
-    caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
+    if targets:
+        caption = f"Each point is a row ({sample.note}), from dark where {plain(targets[0])} is low to light."
+    else:
+        caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
     caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")
     title = f"The rows along the first {'component' if only_strips else 'two components'}"
     return [drawing.figure("projection", title, caption, sheet)]

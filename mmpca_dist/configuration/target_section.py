@@ -1,0 +1,37 @@
+"""Numbers to predict in a configuration: columns, or one that is cut into slices."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+
+from mmpca_dist.settings import as_list
+
+
+class TargetSection(BaseModel):
+    """Columns of numbers, and into how many slices the first is cut."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    column: Annotated[list[str], Field(min_length=1), BeforeValidator(as_list)]
+    slices: Annotated[int, Field(ge=2, le=100, strict=True)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_yaml(cls, value: Any) -> Any:
+        return {"column": value} if isinstance(value, str | list) else value
+
+    @model_validator(mode="after")
+    def _one_column(self) -> TargetSection:
+        if self.slices is not None and len(self.column) > 1:
+            raise ValueError("slices are of a single column")
+        if len(set(self.column)) < len(self.column):
+            raise ValueError("a column is named twice")
+        return self
+
+    @model_serializer
+    def _to_yaml(self) -> Any:
+        if self.slices is not None:
+            return {"column": self.column[0], "slices": self.slices}
+        return self.column[0] if len(self.column) == 1 else self.column

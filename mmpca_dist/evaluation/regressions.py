@@ -1,0 +1,81 @@
+"""Evaluate reductions for numbers to predict: linear regression on their components, fitted and scored by moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.evaluation.cost_meter import MOMENTS, Meter, owners_of
+from mmpca_dist.evaluation.folds import moments_by_fold
+from mmpca_dist.evaluation.reductions import Reduction, fit_reductions
+from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.scores import naming, split_record
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.tables import REGRESSION
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.statistics.coordinates import tall_statistics
+from mmpca_dist.statistics.moments import ClassMoments
+
+
+def evaluate_regressions(
+    rows: Rows, splits: Splits, first: int, request: EvaluationRequest
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of all parts of a split that are held out, from one pass over the rows.
+
+    ``splits`` and ``first`` are as of `evaluate_parts`. The errors of a record are the share of the variance of the
+    targets in the rows held out that is left unexplained, 1 - R^2, times these rows.
+    """
+    meter = Meter(rows.on_pass, owners_of(request.methods))
+    rows = replace(rows, on_pass=meter.on_pass)
+    rows_held_out = splits.totals[0].sum(axis=0).tolist()
+    by_part = moments_by_fold(rows, splits, precision=request.precision)
+    for index, (part, (training, _)) in enumerate(zip(splits.held_out, by_part.training(), strict=True)):
+        meter.turn(MOMENTS)
+        with naming(first + index):
+            statistics = tall_statistics(training, precision=request.precision, standardize=request.standardize)
+            reductions = fit_reductions(statistics, request, meter)
+            held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.raw
+            lines = []
+            for item in reductions.items:
+                with meter.charging(item.method):
+                    left, rmse = _errors(fitted, held_out, reductions.matrix[:, item.columns])
+                    lines.append(_line(item, left, rmse, rows_held_out[part]))
+        meter.turn(MOMENTS)
+        left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))
+        seconds, meter.seconds = meter.seconds, {}
+        record = split_record(
+            splits, index, first + index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
+            notes=[], margins=[],
+        )  # fmt: skip
+        yield {**record, "guessed": left * record["rows"]}
+        rows.tell_work("fit methods", index + 1, len(splits.held_out))
+
+
+def _errors(fitted: ClassMoments, held_out: ClassMoments, A: NDArray[np.float64]) -> tuple[float, float]:
+    """Return 1 - R^2 and the root of the mean squared error of least squares on z = A^T x, means over the targets.
+
+    Source: both as ``r2_score`` and ``root_mean_squared_error`` of scikit-learn have them.
+    """
+    targets, own = fitted.targets, held_out.targets
+    assert targets is not None and own is not None  # noqa: S101  (rows have numbers to predict)
+    scatter = A.T @ fitted.scatters[0] @ A
+    units = np.sqrt(np.diagonal(scatter))
+    units = np.where(units > 0, units, 1.0)
+    solved = np.linalg.pinv(scatter / units / units[:, None], rcond=1e-12, hermitian=True) / units / units[:, None]
+    coef = (A @ (solved @ (A.T @ targets.cross))).T
+    at_mean = targets.mean + coef @ (held_out.mean - fitted.mean)
+    squares = own.squared_errors(coef, at_mean, held_out.scatters[0], held_out.total)
+    totals = np.diagonal(own.squares)
+    left = np.divide(squares, totals, out=np.where(squares > 0, np.inf, 0.0), where=totals > 0)
+    return float(left.mean()), float(np.sqrt(np.maximum(squares, 0) / held_out.total).mean())
+
+
+def _line(item: Reduction, left: float, rmse: float, rows: float) -> dict[str, Any]:
+    return {
+        "method": item.method, "n_components": item.n_components, "used": item.used, "classifier": REGRESSION,
+        "errors": left * rows, "r2": 1 - left, "rmse": rmse,
+    }  # fmt: skip
