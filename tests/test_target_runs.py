@@ -146,7 +146,7 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
         config = config_of(
             tmp_path / "out", uri, dataset={"uri": uri, "target": target, "drop": ["name"]}, methods=["pls"]
         )
-        with pytest.raises(InputError, match="2 missing values|Row 3"):
+        with pytest.raises(InputError, match="missing values"):
             run(config)
     skipped = {"uri": uri, "target": "y", "drop": ["name"], "unlabelled": "skip"}
     run(config_of(tmp_path / "out", uri, dataset=skipped, methods=["pls"]))

@@ -166,6 +166,8 @@ class ColumnRows(Dataset):
             yield from table.column(0).chunks
 
     def read_values(self, start: int, stop: int) -> NDArray:
+        if self._skips_unlabelled:  # numbers that are not known are NaN
+            return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in self._label_chunks(start, stop)])
         return np.concatenate(list(self._values(start, stop, "values")))
 
     @property
