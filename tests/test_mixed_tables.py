@@ -298,7 +298,7 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     kinds = {field.name: str(field.type) for field in found.schema}
     assert kinds == {
         "a": "double", "colour": "string", "flag": "bool", "b": "double", "size": "string", "town": "string",
-        "whole": "int64", "label": "string", "day": "date32[day]", "at": "timestamp[us, tz=UTC]",
+        "whole": "int64", "label": "string", "day": "date32[day]", "at": "timestamp[ms, tz=UTC]",
         "zip": "string", "bits": "string",
     }  # fmt: skip
     assert found.column("whole").null_count == frame["whole"].isna().sum()
