@@ -105,6 +105,7 @@ class CsvRows(Text):
         labelled: bool = True,
     ) -> None:
         super().__init__(uri, dtype)
+        self._largest = float(np.finfo(dtype).max)
         first, second, blank = self._head()
         self.delimiter = max(",;\t", key=first.count)
         cells = [cell.strip() for cell in self._split(first)]
@@ -290,7 +291,7 @@ class CsvRows(Text):
                 shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
                 hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(text) else ""
                 faults[position] = ColumnFault(self.name_of(position), f"text: {shown} in {where}{hint}")
-            elif number is not None and not abs(number) <= float(np.finfo(self.dtype).max):
+            elif number is not None and not abs(number) <= self._largest:
                 count, first = gaps.get(position, (0, where))
                 gaps[position] = count + 1, first
         for position in self.beside.values():

@@ -98,6 +98,8 @@ def check_typed(source: str, destination: str, overwrite: bool) -> None:
 
 def _both(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the narrowest type that holds the values of two, which is text for most."""
+    if pa.binary() in (left, right):
+        return pa.binary()
     if left != right and pa.null() not in (left, right):
         left, right = (pa.timestamp("s") if kind == pa.date32() else kind for kind in (left, right))
     schemas = [pa.schema([("", kind)]) for kind in (left, right)]
