@@ -11,7 +11,7 @@ import numpy as np
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 
-WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,20})(\.0*)?", re.ASCII)
+WHOLE = re.compile(r"-?\d{1,21}", re.ASCII)
 
 
 def is_header(cells: list[str], options: Sequence[str]) -> bool:
@@ -76,8 +76,13 @@ def as_number(text: str) -> float | None:
 
 
 def whole_numbers(texts: list[str]) -> list[int] | None:
-    """Return the whole numbers that texts spell, ``1.0`` and ``+1`` among them; None where one is another text."""
-    return [int(text.partition(".")[0]) for text in texts] if all(map(WHOLE.fullmatch, texts)) else None
+    """Return the whole numbers that texts spell, ``1.0`` and ``+1`` among them; None where one is another text.
+
+    Next to ``1``, ``01`` is another name, so that all of them stay texts.
+    """
+    plain = [re.sub(r"^\+|\.0*$", "", text) for text in texts]
+    numbers = [int(text) for text in plain if WHOLE.fullmatch(text)]
+    return numbers if len(numbers) == len(texts) and len(set(numbers)) == len(set(plain)) else None
 
 
 def open_quote(data: bytes, delimiter: str) -> int | None:
