@@ -183,11 +183,12 @@ class CsvRows(Text):
             (batch,) = table.to_batches()
             rows = batch.select(range(self.n_features)).to_tensor(null_to_nan=True, row_major=True).to_numpy()
             names = {}
-            for (key, position), cells in zip(self.beside.items(), batch.columns[self.n_features :], strict=True):
-                values, codes = [value.strip() for value in cells.dictionary.to_pylist()], cells.indices.to_numpy()
+            for k, (key, position) in enumerate(self.beside.items(), self.n_features):
+                values = [value.strip() for value in batch.column(k).dictionary.to_pylist()]
+                codes = batch.column(k).indices.to_numpy()
                 numbers = [as_number(value) for value in values]
                 words.update([key] if None in numbers else [])
-                fraction = next((k for k, number in enumerate(numbers) if number is not None and number % 1), None)
+                fraction = next((i for i, number in enumerate(numbers) if number is not None and number % 1), None)
                 if fraction is not None and key not in words:
                     problem = f"{values[fraction]} in row {first + np.argmax(codes == fraction)} is not a whole number"
                     raise refusal(self.uri, [ColumnFault(self.name_of(position), problem, "names")])

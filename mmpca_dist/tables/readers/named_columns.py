@@ -60,7 +60,7 @@ class ColumnRows(Dataset):
         fields = [field for field in fields if field.name not in self._texts]
         faults = _other_types(fields)
         if faults:
-            raise refusal(uri, faults + ([] if self.allows_gaps else self.gaps()), request.drop)
+            raise self._refusal(faults, request)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
             is_fixed, dtype = pa.types.is_fixed_size_list(kind), _numpy_type(kind.value_type)
@@ -94,7 +94,7 @@ class ColumnRows(Dataset):
         if request.levels is None:
             faults = level_faults(counts)
             if faults:
-                raise refusal(self.uri, faults, request.drop)
+                raise self._refusal(faults, request)
             self.levels = [Levels.of(name, counts[name]) for name in self._texts]
         else:
             self.levels = list(request.levels)
@@ -126,6 +126,10 @@ class ColumnRows(Dataset):
             for name, column in zip(table.column_names, table.columns, strict=True):
                 counts[name].update(count_levels(column))
         return counts
+
+    def _refusal(self, faults: list[ColumnFault], request: Request) -> ColumnError:
+        """Return the error for faults, and for missing values that are refused too."""
+        return refusal(request.uri, faults + ([] if self.allows_gaps else self.gaps()), request.drop)
 
     def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
         """Return which features, labels and columns ``beside`` have missing values, as far as the metadata tell."""
