@@ -304,11 +304,6 @@ def refresh(prefect: bool, **options: Any) -> None:
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
 @click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
 @click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
-@click.option(
-    "--check/--no-check",
-    default=True,
-    help="Read CSV, and Parquet that may hold NaN, once before, to name all columns that cannot be used.",
-)
 @prefect_option
 def ingest(
     prefect: bool,
@@ -316,7 +311,6 @@ def ingest(
     sparse: bool | None,
     drop: tuple[str, ...],
     keep: tuple[str, ...],
-    check: bool,
     **options: Any,
 ) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
@@ -324,7 +318,7 @@ def ingest(
     CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
     labels and columns that are no features are then named in the configuration of a run.
 
-    A first reading of CSV or Parquet names all columns that hold text or gaps, with the options that leave them out.
+    An error names all columns of CSV that hold text or gaps, with the options that leave them out.
 
     \b
     Examples:
@@ -335,14 +329,7 @@ def ingest(
     """
     from mmpca_dist.ingest.job import check_ingest
 
-    check_ingest(
-        options["source"],
-        options["destination"],
-        label=options["label"],
-        overwrite="any" if options["overwrite_any"] else options["overwrite"],
-        note=lambda message: print_text(console, message),
-    )
-    from .ingest_table import IngestConfig, check_source
+    from .ingest_table import IngestConfig
 
     config = IngestConfig(
         image_shape=image_shape_of(image_shape),
@@ -351,8 +338,13 @@ def ingest(
         keep=list(keep),
         **options,
     )
-    if check and not config.destination.endswith(".parquet"):
-        check_source(console, config)
+    check_ingest(
+        config.source,
+        config.destination,
+        selection=config.selection,
+        overwrite=config.replaces,
+        note=lambda message: print_text(console, message),
+    )
     with session(console, errors, STARTS_AGAIN, prefect) as work:
         summary = work.ingest(config)
     uri = shlex.quote(config.destination)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any, Literal
-
-from rich.console import Console
 
 from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape
 from mmpca_dist.ingest.destination import Overwrite
-from mmpca_dist.ingest.job import check_columns, ingest
+from mmpca_dist.ingest.job import ingest
 from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.settings import Section, setting
-
-from .console import ConsoleCallback
 
 NUMBER = re.compile(r"-?[0-9]{1,9}")
 """Number of a column; longer ones are names."""
@@ -116,22 +111,3 @@ def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
     """Return in words what was written."""
     kind = "sparse rows" if manifest["sparse"] else "rows"
     return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"
-
-
-def check_source(console: Console, config: IngestConfig) -> None:
-    """Look through the columns of a table, with progress in a terminal, before any server is started.
-
-    Raises InputError which names every column that cannot be used.
-    """
-    callback, started = ConsoleCallback(console), time.monotonic()
-    callback.on_stage_start("check")
-    try:
-        check_columns(
-            config.source,
-            config.selection,
-            progress=lambda done, total: callback.on_progress("check", done, total),
-            note=callback.on_note,
-        )
-        callback.on_stage_end("check", {"seconds": time.monotonic() - started}, False)
-    finally:
-        callback.close()

@@ -100,7 +100,7 @@ def test_missing_values_and_texts_are_refused_by_name(tmp_path):
     found = open_dataset(write(tmp_path / "gap.arrow", table(20, gap=gap).drop_columns("note")))
     with pytest.raises(ColumnError, match=r"Column 'gap' of .* has 1 missing values \(null\), the first in row 1"):
         found.read_rows(0, 20)
-    with pytest.raises(ColumnError, match=r"Column 'note' of .* has type string"):
+    with pytest.raises(ColumnError, match=r"Column 'note' of .* type string, where"):
         open_dataset(write(tmp_path / "text.arrow", table(20)))
 
 

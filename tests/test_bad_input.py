@@ -56,7 +56,7 @@ def null_in_parquet(folder):
     values = X[:, 0].tolist()
     values[12] = None
     pq.write_table(pa.table({"f0": values, "f1": X[:, 1], "label": y}), folder / "a.parquet", row_group_size=10)
-    return {"uri": str(folder / "a.parquet")}, ["'f0'", "1 missing value (null)", "Fill or drop", "dataset.drop=[f0]"]
+    return {"uri": str(folder / "a.parquet")}, ["'f0'", "1 missing value (null)", "Leave out", "dataset.drop=[f0]"]
 
 
 def missing_label_chunk(folder):

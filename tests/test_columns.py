@@ -42,7 +42,7 @@ def test_new_rows_may_have_the_columns_that_were_left_out(table, tmp_path):
 
 
 def test_a_column_that_is_no_number_says_how_to_leave_it_out(table):
-    with pytest.raises(InputError, match=r"'name' of .* has type string; .*dataset\.drop: \[name\]"):
+    with pytest.raises(InputError, match=r"'name' of .* type string, .*dataset\.drop=\[name\]"):
         open_dataset(table)
 
 

@@ -6,6 +6,8 @@ import csv
 import itertools
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from helpers.cases import each
 
@@ -94,9 +96,8 @@ def test_lines_are_counted_through_cells_of_several(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a,b,y\r1,2,p\r3,4,q\r", r"end with carriage returns alone\. Convert them, with: tr '\\r' '\\n' < .*a\.csv"),
-        (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"'y'\) of .* is not UTF-8 text in row 1 .*: iconv -f latin1 -t utf8"),
-        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"text: '1,5' in row 0 \(line 2\), whose decimals need a point\. .* leave it"),
+        (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"Line 3 of .* is not UTF-8 text\. .* iconv -f latin1 -t utf8"),
+        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"text: '1,5' in row 0 \(line 2\), whose decimals need a point\. Leave out"),
     ],
 )
 def test_files_of_other_places(content, message, tmp_path):
@@ -111,3 +112,42 @@ def test_a_first_column_without_a_name_is_left_out_aloud(tmp_path):
     ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="y", note=notes.append)
     (note,) = notes
     assert note == f"The first column of {tmp_path}/a.csv has no name: it is taken for row numbers and left out."
+
+
+CELLS_BY_KIND = {
+    "null": ["", "NA"], "whole": ["1", "-2", ""], "real": ["1", "2.5", "1e3", "nan"], "truth": ["true", "FALSE", ""],
+    "zero": ["0", "1", "true"], "day": ["2024-01-01", ""], "time": ["2024-01-01", "2024-01-02 10:00:00"],
+    "fine": ["2024-01-01", "2024-01-02 10:00:00.5"], "zone": ["2024-01-01T10:00:00Z", "2024-01-01T10:00:00.5+02:00"],
+    "both": ["2024-01-01", "2024-01-01T10:00:00Z"], "clock": ["10:00:00", "11:30"], "mixed": ["2024-01-01", "7", "x"],
+    "text": ["a", '"b, c"', '"two\nlines"', "NULL"], "large": ["99999999999999999999", "1"], "code": ["007", "x7"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [1, 60, 200, 1 << 20])
+def test_types_do_not_depend_on_blocks(block, tmp_path, limits):
+    """They are those that pyarrow finds in the whole file at once, but for words alone as booleans."""
+    limits.text_block_bytes, limits.text_block_lines = block, 0
+    rng = np.random.default_rng(block)
+    columns = [rng.choice(cells, 80) for cells in CELLS_BY_KIND.values()]
+    lines = [",".join(CELLS_BY_KIND), *(",".join(row) for row in zip(*columns, strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    ingest(tmp_path / "a.csv", tmp_path / "a.parquet")
+    words = {"true_values": ["true"], "false_values": ["FALSE"], "strings_can_be_null": True}
+    whole = pyarrow.csv.read_csv(
+        tmp_path / "a.csv", parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(**words),
+    )  # fmt: skip
+    whole = whole.set_column(0, "null", whole.column(0).cast(pyarrow.float64()))
+    pyarrow.parquet.write_table(whole, tmp_path / "whole.parquet")
+    found, expected = (pyarrow.parquet.read_table(tmp_path / f"{name}.parquet") for name in ("a", "whole"))
+    assert found.schema == expected.schema
+    for name in found.column_names:
+        a, b = (table.column(name).to_pylist() for table in (found, expected))
+        np.testing.assert_array_equal(np.asarray(a, object), np.asarray(b, object), name)
+
+
+def test_text_that_is_no_utf8_leaves_no_parquet(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"a,b\n1,x\n2,caf\xe9\n")
+    with pytest.raises(InputError, match=r"Line 3 of .* is not UTF-8 text"):
+        ingest(tmp_path / "a.csv", tmp_path / "a.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

@@ -110,7 +110,7 @@ OPENING = {
         "lists in column 'rows'", "have no values"]),
     "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
-        "Column 'city'", "string", "Encode it"]),
+        "Column 'city'", "string", "Leave out"]),
     "list column and others": (lists, {}, ["list column 'rows' and others", "dataset.features"]),
     "columns that differ": (columns_differ, {}, ["b.parquet lacks 'f1' of the columns of", "in the same way"]),
     "Parquet cut short": (lambda f: cut(f, "a.parquet", -50), {}, [

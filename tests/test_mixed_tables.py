@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.errors import AccessError, InputError, OutputError
+from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
@@ -257,6 +257,11 @@ def test_refused_by_name(tmp_path, monkeypatch):
     )
     with pytest.raises(InputError, match=message):
         run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day"]}))
+    gaps = dates.assign(b=dates["b"].mask(np.arange(300) == 7))
+    for drop, others in ((["day"], {"identifier", "b"}), ([], {"day", "b"})):
+        with pytest.raises(ColumnError) as caught:
+            run(config_of(tmp_path / "out", "", dataset={"uri": write("parquet", tmp_path / "g", gaps), "drop": drop}))
+        assert {fault.name for fault in caught.value.faults} == others
     run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day", "identifier"]}, standardize=False))
     assert load_model(str(tmp_path / "out"), "pca").scale_ is None
 
@@ -298,7 +303,7 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     kinds = {field.name: str(field.type) for field in found.schema}
     assert kinds == {
         "a": "double", "colour": "string", "flag": "bool", "b": "double", "size": "string", "town": "string",
-        "whole": "int64", "label": "string", "day": "date32[day]", "at": "timestamp[us, tz=UTC]",
+        "whole": "int64", "label": "string", "day": "date32[day]", "at": "timestamp[ms, tz=UTC]",
         "zip": "string", "bits": "string",
     }  # fmt: skip
     assert found.column("whole").null_count == frame["whole"].isna().sum()

@@ -155,7 +155,7 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
     for changes, words in (
         ({"methods": ["fisher"]}, r"fisher, with its options, takes classes, .* cut these into slices"),
         ({"methods": [{"name": "projection-penalty", "loss": "hinge", "reduction": "pls"}]}, "takes classes"),
-        ({"dataset": {**skipped, "target": "name"}}, "continuous targets must be numbers"),
+        ({"dataset": {**skipped, "target": "name", "drop": ["y"]}}, "continuous targets must be numbers"),
     ):
         with pytest.raises(InputError, match=words):
             run(config_of(tmp_path / "other", uri, **{"dataset": skipped, "methods": ["pls"], **changes}))

@@ -1,4 +1,4 @@
-"""Read CSV in blocks of whole lines with pyarrow."""
+"""Read CSV in blocks of whole rows with pyarrow."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import csv
 import io
 import itertools
 import lzma
+import math
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import fsspec.compression
 import numpy as np
@@ -23,16 +23,8 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.csv_syntax import (
-    as_number,
-    dropped_positions,
-    is_header,
-    kept_positions,
-    label_position,
-    whole_numbers,
-    with_quotes_closed,
-)
-from mmpca_dist.ingest.row_source import LABELS, Block, Codes, RowSource
+from mmpca_dist.ingest.csv_syntax import as_number, column_uses, is_header, open_quote, whole_numbers
+from mmpca_dist.ingest.row_source import LABELS, Block, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault, refusal
@@ -42,20 +34,18 @@ from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 
 CSV_SUFFIXES = (".csv", ".tsv")
 MAX_BLOCK_BYTES = 32 << 20
+CELL_BYTES = 1 << 20
+"""A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
 COLUMN_BYTES = 9 << 10
 """What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
-
-ARROW_FAULT = re.compile(
-    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
-)
+MISSING = frozenset(pa.csv.ConvertOptions().null_values)
+WORDS = {"true_values": ["true", "True", "TRUE"], "false_values": ["false", "False", "FALSE"]}
+"""Booleans; pyarrow takes 0 and 1 too."""
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 
 
 class Text(RowSource):
     """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
-
-    first_row = 0
-    """The number of the first row of the piece that was read last."""
 
     def __init__(self, uri: str, dtype: np.dtype) -> None:
         self.uri, self.dtype = uri, dtype
@@ -97,15 +87,6 @@ class Text(RowSource):
             yield line
 
 
-@dataclass
-class _NameColumn:
-    """A column of names: what messages call it, and whether all values were whole numbers so far."""
-
-    position: int
-    what: str = "label"
-    all_numbers: bool = True
-
-
 class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
@@ -113,8 +94,6 @@ class CsvRows(Text):
     ``labelled`` is false, the label is by default ``label``, ``y`` or the last column. Columns to keep are read as
     labels are, all others become features of type ``dtype``.
     """
-
-    notes: list[str]
 
     def __init__(
         self,
@@ -126,68 +105,50 @@ class CsvRows(Text):
         labelled: bool = True,
     ) -> None:
         super().__init__(uri, dtype)
+        self._largest = float(np.finfo(dtype).max)
         first, second, blank = self._head()
         self.delimiter = max(",;\t", key=first.count)
-        cells, following = self._split(first), self._split(second)
+        cells = [cell.strip() for cell in self._split(first)]
         if len(cells) < 1 + labelled:
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        self._header = is_header(cells, following, label, [*drop, *keep])
-        self._skip = blank + self._header
-        self._n_columns = len(cells)
-        names = [cell.strip() for cell in cells] if self._header else []
-        dropped = dropped_positions(names, len(cells), drop, uri)
-        kept = kept_positions(names, len(cells), keep, dropped, uri)
-        options = {"--drop": dropped, "--keep": set(kept.values())}
-        self.beside = {name: _NameColumn(position, f"value of {name!r}") for name, position in kept.items()}
-        if labelled:
-            self.beside[LABELS] = _NameColumn(label_position(names, len(cells), label, options, uri))
-        dropped.update(column.position for column in self.beside.values())
+        options = {"--drop": drop, "--keep": keep, "--label": [] if label is None else [label]}
+        chosen = [(option, name) for option, columns in options.items() for name in columns]
+        header = is_header(cells, [str(name) for _, name in chosen])
+        self._skip, self._n_columns = blank + header, len(cells)
+        self._names = cells if header else []
+        uses = column_uses(self._names, len(cells), chosen, labelled, uri)
+        self.beside = {
+            LABELS if option == "--label" else str(name): i for i, (option, name) in uses.items() if option != "--drop"
+        }
         self.notes = []
-        if names and not names[0] and 0 not in dropped:
+        if header and not cells[0] and 0 not in uses:
             self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
-            dropped.add(0)
-        self.features = [i for i in range(len(cells)) if i not in dropped]
-        if not self.features:
-            label_and = "the label and " if labelled else ""
-            raise InputError(f"{uri} has no columns other than {label_and}those dropped or kept.")
+            uses[0] = "--drop", 0
+        self.features = [i for i in range(len(cells)) if i not in uses]
         self.n_features = len(self.features)
-        if names:
-            self.feature_names = [names[i] or f"column {i}" for i in self.features]
+        if header:
+            self.feature_names = [cells[i] or f"column {i}" for i in self.features]
         else:
             self.notes.append(f"The first line of {uri} is read as a row, since it has no names of columns.")
-        self._names = names
         if labelled:
-            self.labels = self._called(self.beside[LABELS].position, guessed=label is None)
+            position = self.beside[LABELS]
+            name = cells[position] if header else position
+            is_last = label is None and name not in LABEL_NAMES and position == len(cells) - 1
+            self.labels = f"column {name!r}{', the last one' if is_last else ''}"
         lines_bytes = LIMITS.text_block_lines * max(len(first), len(second))
         self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
-
-    def _called(self, position: int, guessed: bool) -> str:
-        """Return what messages call the column of the labels."""
-        name = self._names[position] if self._names else position
-        is_last = guessed and name not in LABEL_NAMES and position == self._n_columns - 1
-        return f"column {name!r}{', the last one' if is_last else ''}"
 
     def _head(self) -> tuple[str, str, int]:
         """Return the first two lines that are not blank, and the number of blank ones before them."""
         contents: list[str] = []
         blank = 0
         with self._open() as (_, text):
-            for line in self._lines(text):
-                try:
-                    content = line.decode("utf-8" if contents else "utf-8-sig").strip("\r\n")
-                except UnicodeDecodeError as error:
-                    raise InputError(f"{self.uri} is not UTF-8 text: {error}. Convert it first.") from error
-                if "\r" in content:
-                    raise InputError(
-                        f"The lines of {self.uri} end with carriage returns alone. Convert them, with: "
-                        f"tr '\\r' '\\n' < {shlex.quote(self.uri)} > DEST.csv"
-                    )
-                if content:
-                    contents.append(content)
-                elif not contents:
-                    blank += 1
+            for number, line in enumerate(self._lines(text), 1):
+                content = self._decoded(line.removeprefix(codecs.BOM_UTF8), number).strip("\r\n")
+                blank += not (content or contents)
+                contents += [content] if content else []
                 if len(contents) == 2:
                     break
         if not contents:
@@ -200,75 +161,143 @@ class CsvRows(Text):
         try:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         except csv.Error as error:
-            raise InputError(f"The first lines of {self.uri} are not readable as CSV: {error}.") from error
+            raise InputError(f"The first line of {self.uri} is not readable as CSV: {error}.") from error
+
+    def _decoded(self, data: bytes, line: int) -> str:
+        """Return the text of whole lines, the first of which has this number."""
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            number = line + data.count(b"\n", 0, error.start)
+            raise InputError(
+                f"Line {number} of {self.uri} is not UTF-8 text. Convert the file first: "
+                f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv does so for Latin-1."
+            ) from error
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, with NaN where a cell is empty."""
-        for data, done in self.pieces():
-            try:
-                table = self.parse(data)
-            except pa.ArrowInvalid:
-                self.explain(data)
-            yield Block(self.matrix(table), {name: self.codes(name, table) for name in self.beside}, done)
-            self.first_row += len(table)
+        number, name = pa.from_numpy_dtype(self.dtype), pa.dictionary(pa.int32(), pa.string())
+        kinds = dict.fromkeys(self.features, number) | dict.fromkeys(self.beside.values(), name)
+        first, words = 0, set[str]()
+        for table, done in self.tables(kinds, self.features):
+            (batch,) = table.to_batches()
+            rows = batch.select(range(self.n_features)).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            names = {}
+            for k, (key, position) in enumerate(self.beside.items(), self.n_features):
+                values = [value.strip() for value in batch.column(k).dictionary.to_pylist()]
+                codes = batch.column(k).indices.to_numpy()
+                numbers = [as_number(value) for value in values]
+                words.update([key] if None in numbers else [])
+                fraction = next((i for i, number in enumerate(numbers) if number is not None and number % 1), None)
+                if fraction is not None and key not in words:
+                    problem = f"{values[fraction]} in row {first + np.argmax(codes == fraction)} is not a whole number"
+                    raise refusal(self.uri, [ColumnFault(self.name_of(position), problem, "names")])
+                if "" in values:
+                    raise self.refusal()
+                names[key] = values, codes
+            yield Block(rows, names, done)
+            first += len(rows)
 
-    def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """Yield whole lines, and how far the file has been read; the caller advances ``first_row``."""
-        self.first_row, line = 0, self._skip + 1
+    def tables(self, kinds: Mapping[int, pa.DataType], numbers: Sequence[int] = ()) -> Iterator[tuple[pa.Table, int]]:
+        """Yield some rows of the columns ``kinds`` at a time, and how far the file has been read.
+
+        Without ``kinds`` features have the types that pyarrow sees in these rows. Raises an ``InputError`` for lines
+        that cannot be parsed, which names all columns of ``numbers`` with other cells.
+        """
+        keys = [str(i) for i in range(self._n_columns)]
+        types = {keys[i]: kind for i, kind in kinds.items()}
+        convert = pa.csv.ConvertOptions(
+            column_types=types, include_columns=[keys[i] for i in kinds or self.features],
+            strings_can_be_null=not numbers, **WORDS,
+        )  # fmt: skip
+        for data, _, done in self._pieces():
+            try:
+                table = pa.csv.read_csv(
+                    pa.BufferReader(data),
+                    pa.csv.ReadOptions(block_size=len(data) + 1, column_names=keys),
+                    pa.csv.ParseOptions(delimiter=self.delimiter),
+                    convert,
+                )
+            except pa.ArrowInvalid as error:
+                raise self.refusal(numbers, str(error)) from error
+            yield table.combine_chunks(), done
+
+    def _pieces(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield whole rows, the number of their first line, and how far the file has been read."""
+        line = self._skip + 1
         with self._open() as (raw, text):
             for number in range(self._skip):
                 self._line(text, number + 1)
-            # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
-            while data := text.read(self._block_bytes):
-                data += self._line(text, line + data.count(b"\n"))
+            while data := self._whole_lines(text, line):
                 if line == 1:
                     data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
-                data = with_quotes_closed(data, text, self.delimiter, line, self.uri)
+                while (opened := open_quote(data, self.delimiter)) is not None:
+                    more = self._whole_lines(text, line + data.count(b"\n"))
+                    if not more or len(data) - opened > CELL_BYTES:
+                        number = line + data.count(b"\n", 0, opened)
+                        raise InputError(
+                            f"A quote that is opened in line {number} of {self.uri} is not closed. Close or remove it."
+                        )
+                    data += more
                 if data.strip(b"\r\n"):
-                    self._piece = data, line
-                    yield data, raw.tell()
+                    yield data, line, raw.tell()
                 line += data.count(b"\n")
 
-    def parse(self, data: bytes, *, use_threads: bool = True, as_text: bool = False) -> pa.Table:
-        """Return the features of whole lines, as strings if asked for, and then the other columns that are kept."""
-        keys = [str(i) for i in range(self._n_columns)]
-        kind = pa.string() if as_text else pa.from_numpy_dtype(self.dtype)
-        types: dict[str, pa.DataType] = dict.fromkeys(keys, kind)
-        others = [column.position for column in self.beside.values()]
-        types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
-        included = [keys[i] for i in [*self.features, *others]]
-        return pa.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
-            pa.csv.ParseOptions(delimiter=self.delimiter),
-            pa.csv.ConvertOptions(column_types=types, include_columns=included, strings_can_be_null=as_text),
-        ).combine_chunks()
+    def _whole_lines(self, text: Any, line: int) -> bytes:
+        data = text.read(self._block_bytes)
+        return data + self._line(text, line + data.count(b"\n")) if data else b""
 
-    def matrix(self, table: pa.Table) -> NDArray:
-        """Return the features of a table, with NaN where a cell is empty."""
-        (batch,) = table.to_batches()
-        return batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+    def refusal(self, numbers: Sequence[int] | None = None, reason: str = "there is no reason") -> InputError:
+        """Return the error for what is in the file, or for ``reason`` if a slow look at every cell finds nothing.
 
-    def codes(self, name: str, table: pa.Table) -> Codes:
-        """Return a column of names of a table."""
-        (batch,) = table.to_batches()
-        column, cells = self.beside[name], batch.column(self.n_features + list(self.beside).index(name))
-        values = [value.strip() for value in cells.dictionary.to_pylist()]
-        codes = cells.indices.to_numpy()
-        numbers = [as_number(value) for value in values]
-        for k, value in enumerate(values):
-            if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
-                where = self.where(self.first_row + int(np.argmax(codes == k)))
-                fault = f"{value}, which is not a whole number" if value else "empty"
-                problem = f"the {column.what} in {where} is {fault}"
-                raise refusal(self.uri, [ColumnFault(self.name_of(column.position), problem, "names")])
-        column.all_numbers = column.all_numbers and None not in numbers
-        return values, codes
+        It names all columns of ``numbers``, by default the features, with other cells, and labels that are empty.
+        """
+        faults: dict[int, ColumnFault] = {}
+        gaps: dict[int, tuple[int, str]] = {}
+        row = 0
+        for data, line, _ in self._pieces():
+            reader, begin = csv.reader(io.StringIO(self._decoded(data, line), newline=""), delimiter=self.delimiter), 0
+            try:
+                for cells in reader:
+                    if cells:
+                        where = f"row {row} (line {line + begin})"
+                        self._look(cells, where, self.features if numbers is None else numbers, faults, gaps)
+                        row += 1
+                    begin = reader.line_num
+            except csv.Error as error:
+                raise InputError(f"Line {line + begin} of {self.uri} is not readable as CSV: {error}.") from error
+        for position, (count, where) in gaps.items():
+            what = f"{count:,} value{'s' * (count > 1)} missing, infinite or too large, the first in {where}"
+            faults.setdefault(position, ColumnFault(self.name_of(position), what, "gap"))
+        if faults:
+            command = f"mmpca ingest {shlex.quote(self.uri)} DEST.parquet"
+            remedy = f"write Parquet, which keeps text, dates and gaps: {command}"
+            return refusal(self.uri, [faults[position] for position in sorted(faults)], remedy=remedy)
+        return InputError(f"{self.uri} is not readable as CSV: {reason.rstrip('.')}.")
 
-    def leave_out(self, features: Collection[int]) -> None:
-        """Stop parsing these features."""
-        self.features = [position for position in self.features if position not in features]
-        self.n_features = len(self.features)
+    def _look(
+        self, cells: list[str], where: str, numbers: Sequence[int], faults: dict[int, ColumnFault],
+        gaps: dict[int, tuple[int, str]],
+    ) -> None:  # fmt: skip
+        """Record what is wrong with the cells of a row, of which each column tells once."""
+        if len(cells) != self._n_columns:
+            raise InputError(
+                f"{where.capitalize()} of {self.uri} has {len(cells)} cells where {self._n_columns} belong. Every line "
+                "needs the same columns."
+            )
+        for position in numbers:
+            text = cells[position].strip()
+            number = math.nan if text in MISSING else as_number(text)
+            if number is None and position not in faults:
+                shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
+                hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(text) else ""
+                faults[position] = ColumnFault(self.name_of(position), f"text: {shown} in {where}{hint}")
+            elif number is not None and not abs(number) <= self._largest:
+                count, first = gaps.get(position, (0, where))
+                gaps[position] = count + 1, first
+        for position in self.beside.values():
+            if not cells[position].strip() and position not in faults:
+                faults[position] = ColumnFault(self.name_of(position), f"the value in {where} is empty", "names")
 
     def name_of(self, position: int) -> str:
         """Return the name of a column, or its number where it has none."""
@@ -281,52 +310,3 @@ class CsvRows(Text):
         if labels is None or labels.dtype.kind not in "iu":  # numbers of things, too large for 64 bits
             return text_array(values, f"The distinct labels of {self.uri}")
         return labels
-
-    def where(self, row: int) -> str:
-        """Say where a row of the piece read last is; quoted cells may hold line ends, so its lines are counted."""
-        data, line = self._piece
-        lines = (text.decode("utf-8", "replace") for text in data.splitlines(keepends=True))
-        cells, begin, seen = csv.reader(lines, delimiter=self.delimiter), 0, self.first_row - 1
-        try:
-            while seen < row:
-                begin = cells.line_num
-                seen += bool(next(cells))
-        except (csv.Error, StopIteration):  # of a cell that is too long for Python's reader
-            return f"row {row}"
-        return f"row {row} (line {line + begin})"
-
-    def explain(self, data: bytes) -> NoReturn:
-        """Refuse lines that cannot be parsed."""
-        try:
-            self.parse(data, use_threads=False)  # only then do errors name the row
-            message = "it is parsed at the second attempt"
-        except pa.ArrowInvalid as error:
-            message = str(error)
-        match = ARROW_FAULT.search(message)
-        if match is None:
-            raise InputError(f"{self.uri} is not readable as CSV from row {self.first_row} on: {message.rstrip('.')}.")
-        where, what = self.where(self.first_row + int(match["row"]) - 1), match["what"]
-        if match["column"] is None:
-            ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
-            fault = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
-            raise InputError(f"{upper(where)} of {self.uri} {fault}. Every line needs the same columns.")
-        column = int(match["column"])
-        name = f"{column} ({self._names[column]!r})" if self._names else str(column)
-        if "invalid UTF8" in what:
-            raise InputError(
-                f"Column {name} of {self.uri} is not UTF-8 text in {where}. Convert the file first, such as with: "
-                f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv"
-            )
-        value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
-        fault = ColumnFault(self.name_of(column), f"{what} in {where}")
-        raise refusal(self.uri, [self.text_fault(column, value[1], where) if value else fault])
-
-    def text_fault(self, position: int, value: str, where: str) -> ColumnFault:
-        """Return what is wrong with a feature that holds text."""
-        shown = repr(value if len(value) <= 40 else f"{value[:40]}...")
-        hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(value.strip()) else ""
-        return ColumnFault(self.name_of(position), f"text: {shown} in {where}{hint}")
-
-
-def upper(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]

@@ -1,93 +1,67 @@
-"""Syntax of CSV: the line of names, the label, columns to drop and to keep, numbers, and quoted cells of many lines."""
+"""Syntax of CSV: the line of names, what columns are for, numbers, and quoted cells of many lines."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 
-NO_VALUE = frozenset(["", "na", "n/a", "nan", "null", "none"])
-CELL_BYTES = 1 << 20
-"""A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
+WHOLE = re.compile(r"-?\d{1,21}", re.ASCII)
 
 
-def is_header(cells: list[str], following: list[str], label: str | int | None, drop: Sequence[str]) -> bool:
-    """Tell whether the first line holds names: words alone, words above numbers, or a name that an option has."""
-    stripped = [cell.strip() for cell in cells]
-    numbers = [as_number(cell) for cell in stripped]
-    # pandas names the columns of an array 0, 1, ...: any other number is data.
-    if any(number is not None and abs(number - i) not in (0, 1) for i, number in enumerate(numbers)):
-        return False
-    labels = [str(label)] if label and as_number(str(label)) is None else LABEL_NAMES
-    if any(name in stripped for name in (*labels, *[name for name in drop if as_number(name) is None])):
+def is_header(cells: list[str], options: Sequence[str]) -> bool:
+    """Tell whether the first line holds names: words alone, or a name that an option has.
+
+    Above numbers, pandas names the columns of an array 0, 1, ...: any other number is data.
+    """
+    numbers = [(i, number) for i, cell in enumerate(cells) if (number := as_number(cell)) is not None]
+    if not numbers:
         return True
-    return all(number is None for number in numbers) or any(
-        number is None and above.lower() not in NO_VALUE and as_number(below) is not None
-        for number, above, below in zip(numbers, stripped, following, strict=False)
+    return all(number - i in (0, -1) for i, number in numbers) and not {*LABEL_NAMES, *options}.isdisjoint(
+        cell for cell in cells if as_number(cell) is None
     )
 
 
-def label_position(
-    names: list[str], n_columns: int, label: str | int | None, others: Mapping[str, Collection[int]], uri: str
-) -> int:
-    """Return the column of the labels, which is none of the ``others``: columns by the option that names them."""
-    if label is None:
-        rest = [i for i in range(n_columns) if not any(i in positions for positions in others.values())]
-        if not rest:
-            raise InputError(f"{uri} has no columns other than those dropped or kept.")
-        named = {names[i]: i for i in reversed(rest)} if names else {}
-        return next((named[name] for name in LABEL_NAMES if name in named), rest[-1])
-    position = _position(names, n_columns, label, uri, "--label", "label column")
-    for option, positions in others.items():
-        if position in positions:
-            raise InputError(f"{option} names {label!r}, which is the label of {uri}.")
-    return position
+def column_uses(
+    names: list[str], n_columns: int, chosen: Sequence[tuple[str, str | int]], labelled: bool, uri: str
+) -> dict[int, tuple[str, str | int]]:
+    """Return the option and name that take each column that is no feature; labels are ``--label``.
+
+    ``chosen`` are options and names. A name that several columns have stands for all of them if they are dropped.
+    """
+    uses: dict[int, tuple[str, str | int]] = {}
+    for option, name in chosen:
+        same = [i for i, other in enumerate(names) if other == name]
+        if len(same) > 1 and option != "--drop":
+            raise InputError(f"{uri} has {len(same)} columns {name!r} ({option}): rename all but one.")
+        for position in same or [_position(names, n_columns, name, uri, option)]:
+            if uses.setdefault(position, (option, name)) != (option, name):
+                raise InputError(
+                    f"{uses[position][0]} and {option} both name column {position} of {uri}, {name!r}: leave out one."
+                )
+    rest = [i for i in range(n_columns) if i not in uses]
+    if labelled and rest and not any(option == "--label" for option, _ in chosen):
+        guess = next((i for name in LABEL_NAMES for i in rest if names and names[i] == name), rest[-1])
+        uses[guess] = "--label", names[guess] if names else guess
+        rest.remove(guess)
+    if not rest:
+        raise InputError(f"{uri} has no columns other than labels and those dropped or kept.")
+    return uses
 
 
-def dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], uri: str) -> set[int]:
-    """Return the columns to leave out; a name that several columns have stands for all of them."""
-    positions: set[int] = set()
-    for name in drop:
-        alike = {i for i, other in enumerate(names) if other == name}
-        positions |= alike or {_position(names, n_columns, name, uri, "--drop", "column")}
-    return positions
-
-
-def kept_positions(
-    names: list[str], n_columns: int, keep: Sequence[str], dropped: Collection[int], uri: str
-) -> dict[str, int]:
-    """Return the columns to keep in addition to the labels, each of them once."""
-    positions: dict[str, int] = {}
-    for name in keep:
-        if names.count(name) > 1:
-            raise InputError(f"{uri} has {names.count(name)} columns {name!r} (--keep): rename all but one.")
-        position = _position(names, n_columns, name, uri, "--keep", "column")
-        if position in dropped:
-            raise InputError(f"--keep and --drop both name {name!r} of {uri}: leave out one.")
-        if position in positions.values():
-            raise InputError(f"--keep names column {position} of {uri} twice, once as {name!r}: leave out one.")
-        positions[name] = position
-    return positions
-
-
-def _position(names: list[str], n_columns: int, name: str | int, uri: str, option: str, what: str) -> int:
-    if name in names:
-        return names.index(str(name))
+def _position(names: list[str], n_columns: int, name: str | int, uri: str, option: str) -> int:
     try:
         position = int(name)
     except ValueError as error:
         hint = " Its first line holds no names; give a number."
         if names:
             hint = did_you_mean(str(name), names) or f" Its columns are {some_names(names)}."
-        raise InputError(f"{uri} has no {what} {name!r} ({option}).{hint}") from error
+        raise InputError(f"{uri} has no column {name!r} ({option}).{hint}") from error
     if not -n_columns <= position < n_columns:
         raise InputError(f"{uri} has no column {position} ({option}); it has {n_columns} columns.")
     return position % n_columns
@@ -96,82 +70,37 @@ def _position(names: list[str], n_columns: int, name: str | int, uri: str, optio
 def as_number(text: str) -> float | None:
     """Return the number that a text spells, or None; ``1_0``, a number in Python alone, is none."""
     try:
-        return None if "_" in text else float(text)
+        return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
         return None
 
 
 def whole_numbers(texts: list[str]) -> list[int] | None:
-    """Return the exact whole numbers that texts spell, or None where one of them spells none.
+    """Return the whole numbers that texts spell, ``1.0`` and ``+1`` among them; None where one is another text.
 
-    ``1.0`` and ``+1`` are ``1``. Next to ``1``, however, ``01`` is another name, so that all of them stay texts.
+    Next to ``1``, ``01`` is another name, so that all of them stay texts.
     """
-    numbers: list[int] = []
-    digits: dict[int, str] = {}
-    for text in texts:
-        value = as_number(text)
-        if value is None or not math.isfinite(value):
-            return None
-        number = int(Decimal(text))
-        plain = re.sub(r"^[+-]|\.0*$", "", text)
-        other = digits.setdefault(number, plain)
-        if Decimal(text) != number or (plain != other and plain.isdecimal() and other.isdecimal()):
-            return None
-        numbers.append(number)
-    return numbers
+    plain = [re.sub(r"^\+|\.0*$", "", text) for text in texts]
+    numbers = [int(text) for text in plain if WHOLE.fullmatch(text)]
+    return numbers if len(numbers) == len(texts) and len(set(numbers)) == len(set(plain)) else None
 
 
-def with_quotes_closed(data: bytes, text: Any, delimiter: str, line: int, uri: str) -> bytes:
-    """Return whole lines with those that follow in the file ``text``, until no quoted cell is open.
+def open_quote(data: bytes, delimiter: str) -> int | None:
+    """Return where the last quoted cell of whole lines begins, if it is not closed.
 
-    pyarrow silently closes such a cell at the end of its data, so that the cell swallows all rows after it.
-    ``line`` is the number of the first line; a cell that is not closed within 1 MiB, or in the file, is an error.
+    pyarrow closes such a cell at the end of its data, so that it swallows rows. Quotes within other cells are
+    characters.
     """
-    if _closed_at_a_glance(data, delimiter):
-        return data
-    before: list[bytes] = []
-    while (opened := _open_quote(data, delimiter)) is not None:
-        before.append(data[:opened])
-        rest = _rest_of_cell(text)
-        if not rest:
-            number = line + sum(part.count(b"\n") for part in before)
-            raise InputError(f"A quote that is opened in line {number} of {uri} is not closed. Close it, or remove it.")
-        data = data[opened:] + rest
-    return b"".join([*before, data])
-
-
-def _closed_at_a_glance(data: bytes, delimiter: str) -> bool:
-    """Tell quickly whether all quotes are pairs around cells of one line, as they are in nearly all files."""
-    if b'"' not in data:
-        return True
-    characters = np.frombuffer(data, np.uint8)
-    quotes_and_line_ends = np.flatnonzero((characters == ord('"')) | (characters == ord("\n")))
-    (positions,) = np.nonzero(characters[quotes_and_line_ends] == ord('"'))
-    if len(positions) % 2 or np.any(positions[1::2] - positions[::2] != 1):
-        return False  # a line ends between two of a pair
-    quotes = quotes_and_line_ends[positions]
-    before, after = quotes[::2] - 1, quotes[1::2] + 1
-    cell_ends = np.zeros(256, bool)
-    cell_ends[[ord(delimiter), ord("\r"), ord("\n")]] = True
-    return bool(
-        cell_ends[characters[before[before >= 0]]].all() and cell_ends[characters[after[after < len(data)]]].all()
-    )
-
-
-def _rest_of_cell(text: Any) -> bytes:
-    """Return the next lines as far as the one in which the open cell ends, or nothing if it does not."""
-    lines: list[bytes] = []
-    size = 0
-    while size <= CELL_BYTES and (line := text.readline()):
-        lines.append(line)
-        size += len(line)
-        if b'"' in line.replace(b'""', b""):
-            return b"".join(lines)
-    return b""
-
-
-def _open_quote(data: bytes, delimiter: str) -> int | None:
-    """Return where the last quoted cell begins, if it is not closed; quotes within other cells are characters."""
+    if b'"' not in data or _is_plain(data, delimiter):
+        return None
     quoted = re.compile(rb'(?:^|[\r\n%s])"(?:[^"]++|"")*+(?P<end>"?)' % re.escape(delimiter.encode()))
     last = deque(quoted.finditer(data), maxlen=1)
     return None if not last or last[0]["end"] else last[0].start() + last[0][0].index(b'"')
+
+
+def _is_plain(data: bytes, delimiter: str) -> bool:
+    """Tell whether all quotes are pairs around cells, as they are in nearly all files: a fast look."""
+    characters = np.frombuffer(b"\n%b\n" % data, np.uint8)
+    (quotes,) = np.nonzero(characters == ord('"'))
+    around = characters[np.concatenate([quotes[::2] - 1, quotes[1::2] + 1])]
+    return len(quotes) % 2 == 0 and bool(np.isin(around, list(b"\r\n" + delimiter.encode())).all())

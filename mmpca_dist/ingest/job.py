@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.errors import InputError
+from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
+from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
-from mmpca_dist.ingest.scan import table_faults
 from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet, refuse_choices
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
-from mmpca_dist.tables.column_faults import ColumnFault, refusal
 from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
+from mmpca_dist.tables.readers.formats import stem_of
 
 SUM_BYTES = 4 * 8
 """Bytes for each column: mean and squares, of a block and of all rows."""
@@ -115,22 +115,10 @@ def ingest(
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection.check()
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
-    with _all_columns_named(origin, selection), writing as writer:
+    with settings_named(), writing as writer:
         rows = selection.open(origin, sparse)
         manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
-
-
-@contextmanager
-def _all_columns_named(uri: str, selection: Selection) -> Iterator[None]:
-    """Where a column is refused, name all that are, from a reading of the whole table."""
-    try:
-        yield
-    except ColumnError as error:
-        faults = table_faults(uri, selection)
-        if len(faults) > 1:
-            raise refusal(uri, faults) from error
-        raise
 
 
 def _write(
@@ -211,11 +199,14 @@ def check_ingest(
     source: str | os.PathLike,
     destination: str | os.PathLike,
     *,
-    label: str | int | None = None,
+    selection: Selection | None = None,
     overwrite: Overwrite = False,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Refuse what can be refused at once, as ``ingest`` does: a file that is absent, a destination that is occupied.
+    """Refuse what can be refused at once, as ``ingest`` does: an occupied destination, an absent file, its columns.
+
+    With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
+    be used, all of CSV is read to name the others. ``note`` is called with what may be wrong.
 
     Raises
     ------
@@ -224,37 +215,23 @@ def check_ingest(
     if is_parquet(os.fspath(destination)):
         check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))
         return
-    origin, target = _addresses(source, destination, label)
+    origin, target = _addresses(source, destination, None if selection is None else selection.label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
     with ZarrWriter(target, overwrite=overwrite, note=note):
         pass  # nothing is begun
-
-
-def check_columns(
-    source: str | os.PathLike,
-    selection: Selection,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    note: Callable[[str], None] | None = None,
-) -> None:
-    """Refuse in one message all columns of CSV or Parquet that ``ingest`` would refuse; this reads the whole table.
-
-    Other formats, whose columns have no names, pass. ``progress`` is as for ``ingest``; ``note`` is called with a
-    sentence on each column that may be no feature.
-
-    Raises
-    ------
-    ColumnError
-        Which names every column, what is wrong with it and what to type.
-    InputError
-        For what is wrong with anything but columns.
-    """
-    uri = storage.normalize(source)
+    if selection is None or stem_of(origin).endswith(LIBSVM_SUFFIXES):
+        return
+    selection.check()
     with settings_named():
-        faults = table_faults(uri, selection, progress=progress, note=note)
-    if faults:
-        raise refusal(uri, faults)
+        rows = selection.open(origin, None)
+        if not isinstance(rows, CsvRows) or (block := next(rows.blocks(), None)) is None:
+            return
+        _refuse_not_finite(block.rows, rows.dtype, 0, rows)
+        counts = (np.diff(block.rows, axis=0) == 1).all(axis=0) & (len(block.rows) > 2)
+        for j in np.flatnonzero(counts).tolist():
+            name = rows.name_of(rows.features[j])
+            note(f"Column {name!r} only counts the rows: leave it out with --drop, unless it is a measurement.")
 
 
 def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
@@ -278,18 +255,16 @@ def _refuse_not_finite(rows: Any, dtype: np.dtype, first_row: int, source: RowSo
         finite = np.isfinite(values if dtype.itemsize >= values.dtype.itemsize else values.astype(dtype))
     if finite.all():
         return
+    if (error := source.refusal()) is not None:
+        raise error
     if issparse(rows):
         row, column = (int(coordinate[np.argmin(finite)]) for coordinate in rows.tocoo().coords)
     else:
         row, column = divmod(int(np.argmin(finite)), rows.shape[1])
     value = rows[row, column]
-    name = source.feature_names[column] if source.feature_names else str(column)
-    title = f"{column} ({name!r})" if source.feature_names else name
-    fault = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
-    if np.isfinite(value) or (np.isinf(value) and dtype == np.float32):
-        fault += ", too large a number for float32 or infinite,"
-    fault = f"{fault} in {source.where(first_row + row)}"
-    raise ColumnError(
-        f"Feature {title} of {source.uri} has {fault}. Features must be finite numbers: fill it, or drop the row.",
-        [ColumnFault(name, fault, "gap")],
+    title = f"{column} ({source.feature_names[column]!r})" if source.feature_names else str(column)
+    fault = "NaN" if np.isnan(value) else f"{value:g}, infinite or too large a number for {dtype},"
+    raise InputError(
+        f"Feature {title} of {source.uri} has {fault} in {source.where(first_row + row)}. Features must be finite "
+        "numbers: fill it, or drop the row."
     )

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.csv import Text, upper
+from mmpca_dist.ingest.csv import Text
 from mmpca_dist.ingest.csv_syntax import as_number
 from mmpca_dist.ingest.group_writer import csr_bytes
 from mmpca_dist.ingest.row_source import LABELS, Block, encode_block
@@ -125,7 +125,7 @@ class LibsvmRows(Text):
                 raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
             before = _index(index)
         if not quiet:
-            raise InputError(f"{upper(where)} is not LIBSVM text, 'label index:value ...'.")
+            raise InputError(f"Line {number} of {self.uri} is not LIBSVM text, 'label index:value ...'.")
 
 
 def _index(digits: bytes | str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.tables.labels import distinct_labels, normalize_labels
 
 LABELS = "y"
@@ -58,6 +59,10 @@ class RowSource(ABC):
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as they are to be stored."""
         return distinct_labels(values)
+
+    def refusal(self) -> InputError | None:
+        """Return the error that names all columns that hold no finite numbers, if rows can be read a second time."""
+        return None
 
     def where(self, row: int) -> str:
         """Say where a row is, in the words of the source."""

@@ -17,7 +17,7 @@ from mmpca_dist.settings import settings_named
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.labels import notes_on_missing_labels, refuse_made_up
 from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
-from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,6 @@ class Selection:
         dtype = np.dtype(self.dtype or "float32")
         return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
 
-    def dataset(self, uri: str, drop: Sequence[str] = ()) -> Dataset:
-        """Open a data set without the columns of the selection that are dropped, nor those in ``drop``."""
-        return open_dataset(
-            uri,
-            features=self.features,
-            label=None if self.label is None else str(self.label),
-            drop=[*self.drop, *drop],
-            beside=dict.fromkeys(self.keep, "--keep"),
-            missing_chunks=self.missing_chunks,
-        )
-
     def open(self, uri: str, sparse: bool | None) -> RowSource:
         """Open a source of any format.
 
@@ -78,7 +67,15 @@ class Selection:
         if stem.endswith(LIBSVM_SUFFIXES):
             return LibsvmRows(uri, np.dtype(self.dtype or "float32"), sparse)
         with settings_named():
-            dataset = self.dataset(uri)
+            dataset = open_dataset(
+                uri,
+                features=self.features,
+                label=None if self.label is None else str(self.label),
+                drop=self.drop,
+                beside=dict.fromkeys(self.keep, "--keep"),
+                missing_chunks=self.missing_chunks,
+            )
+            refuse_gaps(dataset, self.keep)
             if dataset.label in self.keep:
                 raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
             keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}

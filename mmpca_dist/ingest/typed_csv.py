@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
@@ -22,11 +20,6 @@ from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
 
 Progress = Callable[[int, int], None]
-KINDS = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.string())
-"""Types of columns, the narrowest first."""
-WORDS = pa.array(["true", "false", None])
-WIDER = {(pa.int64(), pa.float64()): pa.float64(), (pa.date32(), pa.timestamp("us")): pa.timestamp("us")}
-"""What holds values of two types; of others text does."""
 
 
 def is_parquet(destination: str) -> bool:
@@ -65,22 +58,28 @@ def csv_to_parquet(
     rows = CsvRows(source, None, np.dtype(np.float64), labelled=False)
     for line in rows.notes:
         note(line)
-    names = rows.feature_names or [f"column {i}" for i in range(rows.n_features)]
-    kinds: list[pa.DataType | None] = [None] * len(names)
-    for table in _pieces(rows, progress, 0):
-        kinds = [_both(kind, _kind_of(column)) for kind, column in zip(kinds, table.columns, strict=True)]
-    schema = pa.schema([pa.field(name, kind or pa.float64()) for name, kind in zip(names, kinds, strict=True)])
+    n_rows, kinds = 0, [pa.null()] * rows.n_features
+    for table, done in rows.tables({}):
+        n_rows += len(table)
+        kinds = [_both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
+        if progress is not None:
+            progress(done, 2 * max(rows.total, done))
+    if pa.binary() in kinds:  # text that is not UTF-8
+        raise rows.refusal([])
+    kinds = [pa.float64() if kind == pa.null() else kind for kind in kinds]
+    schema = pa.schema(zip([rows.name_of(i) for i in rows.features], kinds, strict=True))
     partial = f"{destination}.partial"
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
     with storage.explained(destination, "write"):
         with fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table in _pieces(rows, progress, rows.total):
-                columns = [_cast(column, kind) for column, kind in zip(table.columns, schema.types, strict=True)]
-                writer.write_table(pa.table(columns, schema=schema))
+            for table, done in rows.tables(dict(zip(rows.features, kinds, strict=True))):
+                writer.write_table(table.rename_columns(schema.names))
+                if progress is not None:
+                    progress(rows.total + done, 2 * max(rows.total, done))
         if storage.is_local(destination):
             Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
-        "source": source, "destination": destination, "rows": rows.first_row, "columns": len(names), "dtype": "mixed",
+        "source": source, "destination": destination, "rows": n_rows, "columns": rows.n_features, "dtype": "mixed",
         "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,
         "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
         "seconds": round(time.monotonic() - started, 3),
@@ -97,48 +96,14 @@ def check_typed(source: str, destination: str, overwrite: bool) -> None:
         raise OutputError(f"{destination} is there already: name another destination, or --overwrite.")
 
 
-def _pieces(rows: CsvRows, progress: Progress | None, before: int) -> Iterator[pa.Table]:
-    """Yield the columns as text, some lines at a time; progress begins with ``before`` bytes."""
-    for data, done in rows.pieces():
-        try:
-            table = rows.parse(data, as_text=True)
-        except pa.ArrowInvalid:
-            rows.explain(data)
-        yield table
-        rows.first_row += len(table)
-        if progress is not None:
-            progress(before + done, 2 * max(rows.total, done))
-
-
-def _both(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
-    if left is None or right is None or left == right:
-        return right if left is None else left
-    return WIDER.get((left, right)) or WIDER.get((right, left)) or pa.string()
-
-
-def _kind_of(column: pa.ChunkedArray) -> pa.DataType | None:
-    """Return the narrowest type that holds all cells; None where all are missing."""
-    chunks = [chunk for chunk in column.chunks if chunk.null_count < len(chunk)]
-    return reduce(_both, map(_kind_of_chunk, chunks), None)
-
-
-def _kind_of_chunk(chunk: pa.Array) -> pa.DataType:
-    for kind in KINDS:
-        try:
-            _cast(chunk, kind)
-            return kind
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-    return pa.string()
-
-
-def _cast(column: Any, kind: pa.DataType) -> Any:
-    if kind == pa.string():
-        return column
-    trimmed = pc.utf8_trim_whitespace(column)
-    if kind != pa.bool_():
-        return trimmed.cast(kind)
-    words = pc.utf8_lower(trimmed)
-    if not pc.all(pc.is_in(words, WORDS)).as_py():  # Arrow takes 0 and 1 too
-        raise pa.ArrowInvalid("not all are true or false")
-    return words.cast(kind)
+def _both(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the narrowest type that holds the values of two, which is text for most."""
+    if pa.binary() in (left, right):
+        return pa.binary()
+    if left != right and pa.null() not in (left, right):
+        left, right = (pa.timestamp("s") if kind == pa.date32() else kind for kind in (left, right))
+    schemas = [pa.schema([("", kind)]) for kind in (left, right)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").types[0]
+    except pa.ArrowTypeError:
+        return pa.string()

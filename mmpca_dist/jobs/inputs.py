@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.scan import checked
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.held_out import HeldOut
@@ -20,6 +18,7 @@ from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
 from mmpca_dist.tables.readers.beside import FILE, open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.readers.named_columns import refuse_gaps
 from mmpca_dist.tables.target_rows import TargetRows, sliced
 from mmpca_dist.tables.weights import balanced_by, weighted_by
 
@@ -102,12 +101,9 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     given = {"features", "missing_chunks", "missing", "unlabelled"}
     label = targets[0] if targets else section.label
     uri, options = located(section), {**section.model_dump(include=given), "label": label}
-
-    def opened(more: Sequence[str]) -> Dataset:
-        return open_dataset(uri, drop=[*section.drop, *more], beside=beside, encode=True, **options)
-
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
-        rows = checked(uri, opened, section.drop)
+        rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
+        refuse_gaps(rows, dropped=section.drop)
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")
         if section.weight is not None:

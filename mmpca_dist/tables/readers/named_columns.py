@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
+from mmpca_dist.errors import ColumnError, InputError, did_you_mean, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_faults import ColumnFault, Gaps, refusal
+from mmpca_dist.tables.column_faults import ColumnFault, refusal
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import labels_among, normalize_labels
@@ -58,7 +58,9 @@ class ColumnRows(Dataset):
             if (request.encode and is_text(field.type) if known is None else field.name in known)
         ]
         fields = [field for field in fields if field.name not in self._texts]
-        _refuse_other_types(fields, uri)
+        faults = _other_types(fields)
+        if faults:
+            raise self._refusal(faults, request)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
             is_fixed, dtype = pa.types.is_fixed_size_list(kind), _numpy_type(kind.value_type)
@@ -92,7 +94,7 @@ class ColumnRows(Dataset):
         if request.levels is None:
             faults = level_faults(counts)
             if faults:
-                raise refusal(self.uri, faults, options=False, dropped=request.drop)
+                raise self._refusal(faults, request)
             self.levels = [Levels.of(name, counts[name]) for name in self._texts]
         else:
             self.levels = list(request.levels)
@@ -125,9 +127,13 @@ class ColumnRows(Dataset):
                 counts[name].update(count_levels(column))
         return counts
 
-    def gaps(self, beside: Sequence[str] = ()) -> Gaps:
-        """Return which features, labels and columns ``beside`` have missing values, by the metadata."""
-        return Gaps([], complete=False)
+    def _refusal(self, faults: list[ColumnFault], request: Request) -> ColumnError:
+        """Return the error for faults, and for missing values that are refused too."""
+        return refusal(request.uri, faults + ([] if self.allows_gaps else self.gaps()), request.drop)
+
+    def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
+        """Return which features, labels and columns ``beside`` have missing values, as far as the metadata tell."""
+        return []
 
     @abstractmethod
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
@@ -238,19 +244,22 @@ def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: s
             raise InputError(f"{setting_name('drop')} names {name!r}, which is no column of {uri}.{hint}")
 
 
-def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
-    """Refuse columns that hold no numbers."""
+def refuse_gaps(dataset: Dataset, beside: Sequence[str] = (), dropped: Sequence[str] = ()) -> None:
+    """Raise a ``ColumnError`` for all columns of a data set that must have no missing values and, by metadata, have."""
+    rows = dataset.stored
+    if isinstance(rows, ColumnRows) and not rows.allows_gaps and (faults := rows.gaps(beside)):
+        raise refusal(rows.uri, faults, dropped)
+
+
+def _other_types(fields: list[pa.Field]) -> list[ColumnFault]:
+    """Return the columns that hold no numbers."""
     kinds = {field.name: field.type.value_type if _holds_lists(field) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-    bad = [name for name, kind in kinds.items() if not any(test(kind) for test in is_number)]
-    if bad:
-        others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
-        raise ColumnError(
-            f"Column {bad[0]!r} of {uri} has {_kind(kinds[bad[0]])}{others}; features must be numbers. Encode it as "
-            f"numbers, leave it out with {setting_name('drop', bad[:MOST_NAMES])}, or name it as "
-            f"{setting_name('label')}.",
-            [ColumnFault(name, f"{_kind(kinds[name])}, where numbers belong") for name in bad],
-        )
+    return [
+        ColumnFault(name, f"{_kind(kind)}, where numbers belong")
+        for name, kind in kinds.items()
+        if not any(test(kind) for test in is_number)
+    ]
 
 
 def _kind(kind: pa.DataType) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_faults import ColumnFault, Gaps
+from mmpca_dist.tables.column_faults import ColumnFault
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
@@ -47,31 +47,33 @@ class ParquetDataset(ColumnRows):
         # Where files hold a column of a folder's name too, the files count.
         self._in_folders = [column for column in table.fields if column.name not in stored.names]
         self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
-        super().__init__(request, pa.schema([*stored, *self._in_folders]))
-        self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         self._groups: list[RowGroup] = []
         n_rows = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
             for number in range(metadata.num_row_groups):
-                group = metadata.row_group(number)
-                self._refuse_oversized(group, f"Row group {number} of {file}")
-                if group.num_rows:
-                    self._groups.append(RowGroup(file, number, n_rows, group.num_rows))
-                n_rows += group.num_rows
+                group_rows = metadata.row_group(number).num_rows
+                if group_rows:
+                    self._groups.append(RowGroup(file, number, n_rows, group_rows))
+                n_rows += group_rows
+        super().__init__(request, pa.schema([*stored, *self._in_folders]))
+        label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
+        for group in self._groups:
+            self._refuse_oversized(group, label_number)
         self.facts = replace(self.facts, n_rows=n_rows)
         self._encode(request)
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
-    def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
+    def _refuse_oversized(self, group: RowGroup, label_number: int | None) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
-        refuse_absurd(where, (group.num_rows, self.n_features), self.dtype.itemsize)
-        number = self._label_number
-        labels = 0 if number is None else group.column(number).total_uncompressed_size
-        refuse_larger(max(group.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
+        where = f"Row group {group.number} of {group.file}"
+        refuse_absurd(where, (group.n_rows, self.n_features), self.dtype.itemsize)
+        columns = _metadata(group.file, self._token).row_group(group.number)
+        labels = 0 if label_number is None else columns.column(label_number).total_uncompressed_size
+        refuse_larger(max(group.n_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
-    def gaps(self, beside: Sequence[str] = ()) -> Gaps:
+    def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
         label = None if self._skips_unlabelled else self.label
         names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (label, *beside) if name}
         return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
@@ -150,30 +152,24 @@ def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, fir
             )
 
 
-def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> Gaps:
+def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> list[ColumnFault]:
     """Return which columns have missing values, by the statistics of row groups; ``kinds`` are faults by column."""
-    counts, complete, looked_up = dict.fromkeys(kinds, 0), True, 0
+    counts, looked_up = dict.fromkeys(kinds, 0), 0
     for group in groups:
-        # The values of a list have a path of their own, such as x.list.element.
-        paths = [(i, group.column(i).path_in_schema) for i in range(group.num_columns)]
-        columns = {name: i for i, path in paths if (name := path if path in kinds else path.rsplit(".", 2)[0]) in kinds}
-        looked_up += len(columns)
+        for column in (group.column(i) for i in range(group.num_columns)):
+            # The values of a list have a path of their own, such as x.list.element.
+            path = column.path_in_schema
+            name = path if path in kinds else path.rsplit(".", 2)[0]
+            if name in kinds and column.statistics is not None:
+                counts[name] += column.statistics.null_count or 0
+        looked_up += group.num_columns
         if looked_up > LIMITS.parquet_statistics:
-            complete = False
             break
-        complete = complete and len(columns) == len(kinds)  # others are in the names of folders
-        for name, i in columns.items():
-            statistics = group.column(i).statistics
-            if statistics is None or not statistics.has_null_count:
-                complete = False
-            else:
-                counts[name] += statistics.null_count
-    faults = [
+    return [
         ColumnFault(name, f"{count:,} missing value{'s' * (count != 1)} (null)", kinds[name])
         for name, count in counts.items()
         if count
     ]
-    return Gaps(faults, complete)
 
 
 def _is_folder_of_parquet(uri: str) -> bool:
