@@ -20,6 +20,9 @@ class TargetSection(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_yaml(cls, value: Any) -> Any:
+        unknown = sorted(set(value) - set(cls.model_fields)) if isinstance(value, dict) else []
+        if unknown:
+            raise ValueError(f"its keys are column and slices, not {unknown[0]}")
         return {"column": value} if isinstance(value, str | list) else value
 
     @model_validator(mode="after")
