@@ -7,34 +7,48 @@ Fall 2010; Vogelstein et al. 2021 is "Supervised dimensionality reduction for bi
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 
 import numpy as np
 
 
 def exact_class_moments(X, y, classes, w=None):
-    """Return counts, means and centred scatters of the classes, rounded once from exact rational arithmetic.
+    """Return counts, means and centred scatters of the classes, rounded once from exact arithmetic.
 
-    A row of weight w is counted w times, also where w is no whole number.
+    A row of weight w is counted w times, also where w is no whole number. Numbers are whole ones over a power of two,
+    so that no sum is rounded, and sum w (x - m)(z - k) is sum w x z - (sum w x)(sum w z) / sum w.
     """
-    X, y, d = np.asarray(X), np.asarray(y), np.asarray(X).shape[1]
-    counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
-    for c, label in enumerate(np.asarray(classes).tolist()):
-        members = [i for i, own in enumerate(y.tolist()) if own == label]
-        rows = [[Fraction(value.item()) for value in X[i]] for i in members]
-        weights = [Fraction(1 if w is None else float(w[i])) for i in members]
-        total = sum(weights)
-        counts.append(float(total))
-        if not members:
+    y, d = np.asarray(y).tolist(), np.asarray(X).shape[1]
+    columns, units = zip(*(_whole(column) for column in np.asarray(X).T), strict=True)
+    weights, unit = _whole(np.ones(len(y)) if w is None else w)
+    members = {label: [] for label in np.asarray(classes).tolist()}
+    for i, own in enumerate(y):
+        members.get(own, []).append(i)
+    counts, means, scatters = [], np.zeros((len(members), d)), np.zeros((len(members), d, d))
+    for c, rows in enumerate(members.values()):
+        own = [weights[i] for i in rows]
+        total = sum(own)
+        counts.append(total / unit)
+        if not rows:
             continue
-        mean = [sum(weight * row[j] for weight, row in zip(weights, rows, strict=True)) / total for j in range(d)]
-        centred = [[row[j] - mean[j] for j in range(d)] for row in rows]
+        values = [[column[i] for i in rows] for column in columns]
+        weighted = [[weight * value for weight, value in zip(own, column, strict=True)] for column in values]
+        sums = [sum(column) for column in weighted]
         for i in range(d):
-            means[c, i] = float(mean[i])
+            means[c, i] = sums[i] / (total * units[i])
             for j in range(i + 1):
-                products = (weight * row[i] * row[j] for weight, row in zip(weights, centred, strict=True))
-                scatters[c, i, j] = scatters[c, j, i] = float(sum(products))
+                products = sum(map(operator.mul, weighted[i], values[j]))
+                scatter = products * total - sums[i] * sums[j]
+                scatters[c, i, j] = scatters[c, j, i] = scatter / (total * unit * units[i] * units[j])
     return np.asarray(counts), means, scatters
+
+
+def _whole(values):
+    """Return numbers as whole numbers over a power of two, and that power."""
+    ratios = [value.item().as_integer_ratio() for value in np.asarray(values)]
+    unit = max(denominator for _, denominator in ratios)
+    return [numerator * (unit // denominator) for numerator, denominator in ratios], unit
 
 
 def pca_rows(X, y, pairing=None):
