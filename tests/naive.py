@@ -59,7 +59,8 @@ def pca_rows(X, y, pairing=None):
 
 def mpca0_rows(X, y, pairing=None):
     """Differences of all pairs of rows of different classes (Luo & Durrant 2017, section 3, M-PCA0)."""
-    return [X[i] - X[j] for i in range(len(X)) for j in range(i) if y[i] != y[j]]
+    later, earlier = np.nonzero(np.tri(len(X), k=-1, dtype=bool) & (np.asarray(y)[:, None] != np.asarray(y)))
+    return X[later] - X[earlier]
 
 
 def mpca1a_rows(X, y, pairing="one-vs-rest"):
@@ -100,10 +101,7 @@ def coordinatewise_median(rows):
 
 def mean_outer_product(rows):
     """S = (1/m) sum of r r^T over the m difference rows (Luo & Durrant 2017, section 3)."""
-    S = np.zeros((len(rows[0]), len(rows[0])))
-    for row in rows:
-        S += np.outer(row, row)
-    return S / len(rows)
+    return np.einsum("mi,mj->ij", rows, rows, dtype=np.float64) / len(rows)
 
 
 def eigenpairs(S):
@@ -295,13 +293,13 @@ def standardised(X):
 
 def fisher_score(column, y):
     """((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2), or sum n_c (m_c - m)^2 / sum n_c s_c^2, exactly (STAT 841)."""
-    values = [Fraction(value.item()) for value in column]
-    mean, between, within = sum(values) / len(values), Fraction(0), Fraction(0)
+    values, _ = _whole(column)  # the unit has no influence
+    mean, between, within = Fraction(sum(values), len(values)), Fraction(0), Fraction(0)
     labels = sorted(set(y))
     for label in labels:
         own = [value for value, other in zip(values, y, strict=True) if other == label]
-        centre = sum(own) / len(own)
-        variance = sum((value - centre) ** 2 for value in own) / len(own)
+        centre = Fraction(sum(own), len(own))
+        variance = Fraction(sum(value**2 for value in own), len(own)) - centre**2
         weight = 1 if len(labels) == 2 else len(own)
         between, within = between + weight * (centre - mean) ** 2, within + weight * variance
     if between == 0:

@@ -130,7 +130,14 @@ def write_kinds(folder, parts, X, y):
     }
 
 
-@pytest.mark.parametrize(("shape", "kind"), [("tall", "zarr"), ("wide", "parts"), ("standardized", "saved by scipy")])
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ("tall", "zarr"),
+        pytest.param("wide", "parts", marks=pytest.mark.e2e),
+        pytest.param("standardized", "saved by scipy", marks=pytest.mark.e2e),
+    ],
+)
 def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, limits, no_report):
     """Components to the last bit; projections by products of CSR rows, up to the rounding of d products."""
     n, d = (20, 40) if shape == "wide" else (150, 12)
