@@ -79,7 +79,7 @@ def class_moments(
     Returns
     -------
     ClassMoments
-        With a d x d scatter of every class up to 256 MiB; beyond, with two sums of them that suffice for every method.
+        With a d x d scatter of every class up to 256 MiB; beyond, with two sums of them that suffice for all but SAVE.
         ``merge`` them with those of other rows.
 
     Raises
