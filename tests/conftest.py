@@ -217,18 +217,6 @@ def no_report(monkeypatch):
     no_pictures(monkeypatch)
 
 
-@pytest.fixture(scope="session")
-def digits_run(tmp_path_factory):
-    from helpers.runs import Recorder, make_config
-
-    from mmpca_dist import run
-
-    output = tmp_path_factory.mktemp("runs") / "digits"
-    recorder = Recorder()
-    results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
-    return str(output), results, recorder
-
-
 @pytest.fixture
 def merging(monkeypatch):
     """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""

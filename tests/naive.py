@@ -7,34 +7,48 @@ Fall 2010; Vogelstein et al. 2021 is "Supervised dimensionality reduction for bi
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 
 import numpy as np
 
 
 def exact_class_moments(X, y, classes, w=None):
-    """Return counts, means and centred scatters of the classes, rounded once from exact rational arithmetic.
+    """Return counts, means and centred scatters of the classes, rounded once from exact arithmetic.
 
-    A row of weight w is counted w times, also where w is no whole number.
+    A row of weight w is counted w times, also where w is no whole number. Numbers are whole ones over a power of two,
+    so that no sum is rounded, and sum w (x - m)(z - k) is sum w x z - (sum w x)(sum w z) / sum w.
     """
-    X, y, d = np.asarray(X), np.asarray(y), np.asarray(X).shape[1]
-    counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
-    for c, label in enumerate(np.asarray(classes).tolist()):
-        members = [i for i, own in enumerate(y.tolist()) if own == label]
-        rows = [[Fraction(value.item()) for value in X[i]] for i in members]
-        weights = [Fraction(1 if w is None else float(w[i])) for i in members]
-        total = sum(weights)
-        counts.append(float(total))
-        if not members:
+    y, d = np.asarray(y).tolist(), np.asarray(X).shape[1]
+    columns, units = zip(*(_whole(column) for column in np.asarray(X).T), strict=True)
+    weights, unit = _whole(np.ones(len(y)) if w is None else w)
+    members = {label: [] for label in np.asarray(classes).tolist()}
+    for i, own in enumerate(y):
+        members.get(own, []).append(i)
+    counts, means, scatters = [], np.zeros((len(members), d)), np.zeros((len(members), d, d))
+    for c, rows in enumerate(members.values()):
+        own = [weights[i] for i in rows]
+        total = sum(own)
+        counts.append(total / unit)
+        if not rows:
             continue
-        mean = [sum(weight * row[j] for weight, row in zip(weights, rows, strict=True)) / total for j in range(d)]
-        centred = [[row[j] - mean[j] for j in range(d)] for row in rows]
+        values = [[column[i] for i in rows] for column in columns]
+        weighted = [[weight * value for weight, value in zip(own, column, strict=True)] for column in values]
+        sums = [sum(column) for column in weighted]
         for i in range(d):
-            means[c, i] = float(mean[i])
+            means[c, i] = sums[i] / (total * units[i])
             for j in range(i + 1):
-                products = (weight * row[i] * row[j] for weight, row in zip(weights, centred, strict=True))
-                scatters[c, i, j] = scatters[c, j, i] = float(sum(products))
+                products = sum(map(operator.mul, weighted[i], values[j]))
+                scatter = products * total - sums[i] * sums[j]
+                scatters[c, i, j] = scatters[c, j, i] = scatter / (total * unit * units[i] * units[j])
     return np.asarray(counts), means, scatters
+
+
+def _whole(values):
+    """Return numbers as whole numbers over a power of two, and that power."""
+    ratios = [value.item().as_integer_ratio() for value in np.asarray(values)]
+    unit = max(denominator for _, denominator in ratios)
+    return [numerator * (unit // denominator) for numerator, denominator in ratios], unit
 
 
 def pca_rows(X, y, pairing=None):
@@ -45,7 +59,8 @@ def pca_rows(X, y, pairing=None):
 
 def mpca0_rows(X, y, pairing=None):
     """Differences of all pairs of rows of different classes (Luo & Durrant 2017, section 3, M-PCA0)."""
-    return [X[i] - X[j] for i in range(len(X)) for j in range(i) if y[i] != y[j]]
+    later, earlier = np.nonzero(np.tri(len(X), k=-1, dtype=bool) & (np.asarray(y)[:, None] != np.asarray(y)))
+    return X[later] - X[earlier]
 
 
 def mpca1a_rows(X, y, pairing="one-vs-rest"):
@@ -86,10 +101,7 @@ def coordinatewise_median(rows):
 
 def mean_outer_product(rows):
     """S = (1/m) sum of r r^T over the m difference rows (Luo & Durrant 2017, section 3)."""
-    S = np.zeros((len(rows[0]), len(rows[0])))
-    for row in rows:
-        S += np.outer(row, row)
-    return S / len(rows)
+    return np.einsum("mi,mj->ij", rows, rows, dtype=np.float64) / len(rows)
 
 
 def eigenpairs(S):
@@ -281,13 +293,13 @@ def standardised(X):
 
 def fisher_score(column, y):
     """((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2), or sum n_c (m_c - m)^2 / sum n_c s_c^2, exactly (STAT 841)."""
-    values = [Fraction(value.item()) for value in column]
-    mean, between, within = sum(values) / len(values), Fraction(0), Fraction(0)
+    values, _ = _whole(column)  # the unit has no influence
+    mean, between, within = Fraction(sum(values), len(values)), Fraction(0), Fraction(0)
     labels = sorted(set(y))
     for label in labels:
         own = [value for value, other in zip(values, y, strict=True) if other == label]
-        centre = sum(own) / len(own)
-        variance = sum((value - centre) ** 2 for value in own) / len(own)
+        centre = Fraction(sum(own), len(own))
+        variance = Fraction(sum(value**2 for value in own), len(own)) - centre**2
         weight = 1 if len(labels) == 2 else len(own)
         between, within = between + weight * (centre - mean) ** 2, within + weight * variance
     if between == 0:
@@ -339,3 +351,31 @@ def maximum_margin_directions(X, y, size):
 
 
 DIRECTIONS["mmc"] = maximum_margin_directions
+
+
+def save(X, y, shrinkage):
+    """Whitened class covariances against the identity, and eigenvectors in the columns' units (Cook & Weisberg 1991).
+
+    Returns sum_c p_c (I - S^(-1/2) C_c S^(-1/2))^2 and S^(-1/2), of covariances shrunk by (1 - g) C + g tr(S) / d I.
+    """
+    n, d = X.shape
+    covariance = mean_outer_product([x - sum(X) / n for x in X])
+    ridge = shrinkage * np.trace(covariance) / d * np.eye(d)
+    values, vectors = eigenpairs((1 - shrinkage) * covariance + ridge)
+    root, M = vectors @ np.diag(values**-0.5) @ vectors.T, np.zeros((d, d))
+    for label in sorted(set(y)):
+        rows = [x for x, own in zip(X, y, strict=True) if own == label]
+        own = mean_outer_product([x - sum(rows) / len(rows) for x in rows])
+        difference = np.eye(d) - root @ ((1 - shrinkage) * own + ridge) @ root
+        M += len(rows) / n * difference @ difference
+    return M, root
+
+
+def save_directions(X, y, size):
+    """The leading directions of ``save`` with its default shrinkage, as columns."""
+    M, root = save(X, y, 1e-3)
+    values, vectors = eigenpairs(M)
+    return root @ vectors[:, : min(size, int(np.sum(values > 1e-10 * values[0])))]
+
+
+DIRECTIONS["save"] = save_directions

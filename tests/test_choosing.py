@@ -151,7 +151,7 @@ def chosen_by_hand(config, X, y):
     "changes",
     [
         {"methods": [*METHODS, "m-pca2", "pls"]},
-        {"methods": METHODS, "standardize": True, "evaluation": {"folds": 4, "seed": 2}},
+        {"methods": ["pca", "m-pca1b", "fisher"], "standardize": True, "evaluation": {"folds": 4, "seed": 2}},
         {"methods": ["pca", "m-pca0"], "evaluation": {"classifiers": ["svm", "qda"], "folds": 3}},
     ],
 )

@@ -44,6 +44,8 @@ CHECKED = {
     "exact kernel": KernelProjectionPenaltyClassifier(KernelPCA(1, kernel="rbf"), epsilon=0, alpha=0.1),
 }
 """Every public class once, and again where it takes other rows, labels or a solver of another kind."""
+BEYOND = ("hinge", "exact kernel")
+"""Those with other losses and solvers, which take the longest."""
 
 
 WITHOUT_WEIGHTS = {
@@ -54,7 +56,9 @@ WITHOUT_WEIGHTS = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.e2e if name in BEYOND else ()) for name in CHECKED]
+)
 def test_every_check_of_scikit_learn_passes(name, monkeypatch):
     """Most do run, and those that are skipped, or fail, are known."""
     monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)

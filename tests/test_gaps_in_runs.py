@@ -47,9 +47,16 @@ def config_of(output, uri, missing="mean", **changes):
 
 
 @NO_REPORT
-@pytest.mark.parametrize("kind", ["parquet", "zarr"])
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize(("n", "d"), [(120, 7), (30, 45)])
+@pytest.mark.parametrize(
+    ("kind", "standardize", "n", "d"),
+    [
+        ("parquet", True, 120, 7), ("zarr", False, 120, 7), ("zarr", True, 30, 45),
+        *(pytest.param(*case, marks=pytest.mark.e2e) for case in [
+            ("parquet", False, 120, 7), ("zarr", True, 120, 7), ("zarr", False, 30, 45), ("parquet", False, 30, 45),
+            ("parquet", True, 30, 45),
+        ]),
+    ],
+)  # fmt: skip
 def test_a_run_has_the_models_of_filled_rows(kind, standardize, n, d, tmp_path):
     X, y = rows(n, d)
     recorder = Recorder()
@@ -78,8 +85,14 @@ def test_a_run_has_the_models_of_filled_rows(kind, standardize, n, d, tmp_path):
 
 
 @NO_REPORT
-@pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(
+    ("direct", "standardize"),
+    [
+        pytest.param(True, False, id="in memory"), pytest.param(False, True, id="merged"),
+        pytest.param(True, True, id="in memory, standardised", marks=pytest.mark.e2e),
+        pytest.param(False, False, id="merged, as they are", marks=pytest.mark.e2e),
+    ],
+)  # fmt: skip
 def test_an_evaluation_fills_by_the_rows_that_train(direct, standardize, tmp_path, limits):
     X, y = rows(160, 7)
     if not direct:

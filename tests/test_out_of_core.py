@@ -52,6 +52,13 @@ def assert_alike(records, expected):
             np.testing.assert_allclose(line["quantiles"], known["quantiles"], rtol=1e-4, atol=1e-5)
 
 
+def among(record, classifiers):
+    """Return the record of a split without the lines of other classifiers."""
+    names = {ClassifierSection.model_validate(each).label for each in classifiers}
+    lines = {part: [line for line in record[part] if line["classifier"] in names] for part in ("errors", "margins")}
+    return record | lines
+
+
 def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
@@ -61,8 +68,10 @@ def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     monkeypatch.setattr(score_stage, "read_all", pytest.fail)
     for limit in (1 << 30, 8 * ROWS * 2, 1):
         monkeypatch.setattr(LIMITS, "gathered_bytes", limit)
-        records, _, results = evaluated(rows, f"limit {limit}")
-        assert_alike(records, expected)
+        # The second has rows from both places; logistic regression takes as long as all else.
+        classifiers = CLASSIFIERS if limit == 8 * ROWS * 2 else CLASSIFIERS[:2]
+        records, _, results = evaluated(rows, f"limit {limit}", classifiers)
+        assert_alike(records, [among(record, classifiers) for record in expected])
         names = results["score"]["passes"]
         assert (names.count("gather"), names.count("classify")) == (limit > 1, limit < 1 << 30)
     assert sum(line["errors"] for record in records for line in record["errors"]) > 50

@@ -105,16 +105,21 @@ def test_the_choice_is_the_same_for_any_chunks_and_kinds_of_rows(loss, limits):
 
 @pytest.mark.parametrize("fit_intercept", [True, pytest.param(False, marks=pytest.mark.e2e)])
 @pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("penalty", ["l2", "l1"])
-@pytest.mark.parametrize(("n", "d", "mean"), [(60, 6, 5), (14, 20, 0), (60, 6, 1e6)])
+@pytest.mark.parametrize(
+    ("n", "d", "mean", "penalty"),
+    [
+        (60, 6, 5, "l2"), (60, 6, 5, "l1"), (14, 20, 0, "l2"), (60, 6, 1e6, "l2"),
+        pytest.param(14, 20, 0, "l1", marks=pytest.mark.e2e),
+    ],
+)  # fmt: skip
 def test_the_regressor_chooses_from_moments_of_the_folds(n, d, mean, penalty, standardize, fit_intercept, limits):
     X, Y, _ = regression(n, d, 2)
     X = X * np.linspace(1, 3, d) + mean
     limits.unit_bytes, limits.smallest_unit_bytes = 8 * 8 * d, 1
     settings = {"penalty": penalty, "standardize": standardize, "fit_intercept": fit_intercept, **EXACT}
     settings |= {"epsilon": 1.0, "max_iter": 100}
-    if mean == 1e6 and not (fit_intercept and penalty == "l2"):
-        pytest.skip("without an intercept, or with absolute values, rows so far from zero leave no digits")
+    if mean == 1e6 and not fit_intercept:
+        pytest.skip("without an intercept rows so far from zero leave no digits")
     if penalty == "l1" and standardize:
         pytest.skip("the passes that folds share standardise by all rows, which absolute values depend on")
     model = ProjectionPenaltyRegressor("pls", n_components="auto", sizes=SIZES, alpha="auto", alphas=GRID, **settings)

@@ -57,7 +57,9 @@ def same_fits(left, right):
 
 
 @no_report
-@pytest.mark.parametrize("maps", [[NYSTROEM], BOTH], ids=["one", "several"])
+@pytest.mark.parametrize(
+    "maps", [pytest.param([NYSTROEM], id="one", marks=pytest.mark.e2e), pytest.param(BOTH, id="several")]
+)
 def test_a_run_is_that_of_a_file_of_mapped_rows_whatever_the_format_and_the_chunks(maps, tmp_path):
     rows = np.round(4 * X)
     uris = {

@@ -8,19 +8,33 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.runs import Recorder, make_config, model_hash
+from scipy.spatial.distance import cdist
 
 from mmpca_dist import MarginPCA, class_moments, load_model, load_moments, open_dataset, run
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.jobs import finished_runs
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.report.method_results import eigenvalue_table
+from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.runs import projection
 from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.summary import components
 from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
 SWEEPS = ["sweep", "sweep-2", "sweep-3"]
 """Stages of the methods that are fitted by sweeps."""
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    """A run of all methods with its report."""
+    output = tmp_path_factory.mktemp("runs") / "digits"
+    recorder = Recorder()
+    results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
+    return str(output), results, recorder
 
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
@@ -69,6 +83,46 @@ def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
     assert "data:image/png;base64," in html
     assert "M-PCA1a" in html and "peak memory a worker" in html
     assert len(results["report"]["figures"]) >= 4
+
+
+def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
+    output, results, _ = digits_run
+    found = RunDirectory(output)
+    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
+    margins = contents.data["margins"]
+    assert margins.counts.sum() == 1797 == len(margins.before)
+    data = open_dataset("bundled:digits")
+    X, y = data.read_rows(0, 1797), data.read_labels(0, 1797)
+    apart = np.where(y[:, None] == y, np.inf, cdist(X, X)).min(axis=1)
+    np.testing.assert_allclose(np.sort(margins.before), np.sort(apart), rtol=1e-12)
+    np.testing.assert_allclose(np.histogram(margins.before, margins.edges)[0], margins.counts)
+    drawn = [method for method in contents.methods if "margins" in method.method.sections]
+    assert set(margins.after) == {method.name for method in drawn}
+    for method in drawn:
+        kept = margins.after[method.name] / margins.before
+        assert kept.min() >= 0 and kept.max() <= 1 + 1e-9, method.name  # Fisher's too, which is not orthonormal
+    largest = {m.name: (margins.after[m.name] ** 2).sum() for m in drawn if len(m.components) == 5}
+    assert max(largest, key=largest.get) == "m-pca2"  # by its definition
+    model = load_model(output, "m-pca2")
+    assert largest["m-pca2"] == pytest.approx(1797 * model.eigenvalues_.sum())
+    assert model.certificate_["queries"] == 1797
+    rows = {what: shown for what, shown, _ in contents.certificates["search"]}
+    assert rows["rows searched for"] == "1,797" and rows["proved exact"] == rows["recall"] == "100%"
+    assert "margins" in {figure["name"] for figure in results["report"]["figures"]}
+
+
+def test_what_was_not_measured_is_shown_as_absent(digits_run):
+    """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
+    output, results, _ = digits_run
+    rows = {row["method"]: row for row in components(output)}
+    assert rows["lol"]["residual"] == "-"
+    assert float(rows["pca"]["residual"]) < 1e-9
+    contents = report_contents(
+        RunDirectory(output), RunDirectory(output).config, open_dataset("bundled:digits"), results
+    )
+    shown = {m.name: eigenvalue_table(m).records() for m in contents.methods}
+    assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
+    assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
 
 
 @pytest.mark.e2e

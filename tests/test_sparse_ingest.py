@@ -51,7 +51,7 @@ def source(folder, kind, *, parts=PARTS, rows=X, labels=Y):
 def test_rows_come_back_as_they_were_whatever_form_is_written(kind, chunk_bytes, tmp_path, limits):
     limits.csr_chunks_per_shard = 4
     uri = source(tmp_path, kind)
-    for sparse in (None, True, False):
+    for sparse in (None, True, False) if chunk_bytes == 100 else (None,):
         manifest = ingest(uri, tmp_path / "made.zarr", sparse=sparse, chunk_bytes=chunk_bytes, overwrite=True)
         expected = kind not in ("dense npz", "csv") if sparse is None else sparse
         dataset = open_dataset(tmp_path / "made.zarr")

@@ -52,8 +52,15 @@ def config_of(output, uri, dataset=(), **changes):
     return parse_config({**content, **changes}, "the test")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "zarr", "npz", "file"])
-@pytest.mark.parametrize(("n", "d"), [(120, 5), (30, 45)])
+@pytest.mark.parametrize(
+    ("kind", "n", "d"),
+    [
+        ("parquet", 120, 5), ("npz", 30, 45), ("file", 120, 5),
+        *(pytest.param(*case, marks=pytest.mark.e2e) for case in [
+            ("zarr", 120, 5), ("npz", 120, 5), ("parquet", 30, 45), ("zarr", 30, 45), ("file", 30, 45),
+        ]),
+    ],
+)  # fmt: skip
 def test_a_run_has_the_models_of_repeated_rows(kind, n, d, tmp_path):
     X, y, w, _ = table(n, d)
     beside, weight = {"n": w / 1.0}, "n"

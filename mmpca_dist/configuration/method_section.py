@@ -40,9 +40,7 @@ class MethodSection(BaseModel):
             )
         if label != name and label in METHODS:
             raise ValueError(f"label {label!r} of {name} is the name of another method; choose another label")
-        section = {"name": name, "label": label, "options": parse_model(METHODS[name].options, options, name)}
-        METHODS[name].reducer(None, section["options"])._check_parameters()
-        return section
+        return {"name": name, "label": label, "options": parse_model(METHODS[name].options, options, name)}
 
     @model_serializer
     def _to_yaml(self) -> Any:

@@ -110,8 +110,9 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
             )
         return Choice(options.kind, "asked for", needs.full_scatter)
     if needs.full_scatter:
-        how = "is solved in the span of the rows" if wide else "needs the whole scatter"
-        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", needs.full_scatter)
+        how = "the problem is solved in the span of the rows" if wide else "the whole scatter is formed"
+        reason = f"{size}: for {some_names(needs.full_scatter)} {how}"
+        return Choice("dual" if wide else "dense", reason, needs.full_scatter)
     if needs.only_numbers and n_features > LIMITS.dense_columns:
         what = "means and variances" if needs.columns else "means"
         return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")

@@ -41,7 +41,7 @@ class FisherDiscriminant(BlockReducer):
         where a solver in passes was used; NaN where it proves nothing.
     certificate_ : dict
         Where a solver in passes was used, what share of the criterion that is possible the components reach
-        (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``solvers.discriminants``.
+        (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``eigen.discriminants``.
 
     References
     ----------

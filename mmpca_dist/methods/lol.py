@@ -30,7 +30,7 @@ class LOL(BlockReducer):
         NaN: the components are no eigenvectors, so there is no equation for them to miss.
     certificate_ : dict
         Where a solver in passes was used, as in ``MarginPCA``, of the eigenvectors that follow the ``means``, which are
-        exact; see ``solvers.ritz``.
+        exact; see ``certify`` in ``eigen.certificate``.
 
     References
     ----------

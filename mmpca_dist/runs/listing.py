@@ -19,11 +19,10 @@ from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Owner, held, holder
+from mmpca_dist.tables.readers.formats import FORMATS
 
 MAX_DEPTH = 3
 """How far below a folder runs are looked for."""
-NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", storage.PARTIAL)
-"""Suffixes of what is not searched for runs."""
 NOT_OURS = "its run.json is not of this version, or another program's"
 
 
@@ -77,8 +76,13 @@ def _below(uri: str, depth: int = 0) -> Iterator[RunDirectory | Destination]:
         if name.endswith(storage.PARTIAL):
             if is_work(storage.names_in(child)):
                 yield Destination(child.removesuffix(storage.PARTIAL))
-        elif depth < MAX_DEPTH and not name.endswith(NO_FOLDERS):
+        elif depth < MAX_DEPTH and not _is_data(name):
             yield from _below(child, depth + 1)
+
+
+def _is_data(name: str) -> bool:
+    """Tell whether a name is that of a table or of a file, in which no runs are looked for."""
+    return name.endswith((".json", ".csv")) or any(format.is_named_by(name) for format in FORMATS.values())
 
 
 def state_of(run: RunDirectory) -> RunState:

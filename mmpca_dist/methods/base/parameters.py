@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import numbers
@@ -48,6 +49,12 @@ class Option:
         if self.bounds and not is_unset and value not in self.words:
             kinds = str(parameter.annotation)
             check_number(parameter.name, value, self.bounds, "int" in kinds and "float" not in kinds, self.words)
+
+
+@functools.cache
+def parameters_of(estimator: type) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class of estimators, which its signature tells slowly."""
+    return inspect.signature(estimator).parameters
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.mergeable import Mergeable
-from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, parameters_of
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
@@ -394,7 +393,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
         check_choice("precision", self.precision, ("single", "double"))
         check_choice("missing", self.missing, ("refuse", "mean"))
-        for name, parameter in inspect.signature(type(self)).parameters.items():
+        for name, parameter in parameters_of(type(self)).items():
             if name in self._options:
                 self._options[name].check(getattr(self, name), parameter)
 
