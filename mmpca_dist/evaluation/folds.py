@@ -50,14 +50,13 @@ def scatters_of_parts(
 ) -> int:
     """Return how many scatters the moments of the parts of a split keep: one of every class and part, or sums.
 
-    Sums are kept where scatters of all classes are too large, and nothing needs those of each class. For m-pca0 a
+    Sums are kept where scatters of all classes are too large, and no classifier needs those of each class. For m-pca0 a
     row is then in products of several sums: that must save twice as much memory as it adds products.
     """
     cells, n_parts = sizes.counts[0].size, sizes.n_parts
     counted = len(sizes.held_out) if ClassWeighting.OTHERS in weightings else 0
     sums = n_parts + counted
-    each = ClassWeighting.EACH in weightings or any(spec.classifier.each_scatter for spec in specs)
-    if each or cells <= 2 * sums * (1 + counted):
+    if any(spec.classifier.each_scatter for spec in specs) or cells <= 2 * sums * (1 + counted):
         return cells
     return sums if use_pooled(cells, n_features) else cells
 

@@ -17,7 +17,7 @@ from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, rank_limit
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import EPS, Statistics
-from mmpca_dist.statistics.scatters import ClassWeighting, at_least_two, full_rank, total_scatter
+from mmpca_dist.statistics.scatters import at_least_two, full_rank, total_scatter
 
 
 class SAVE(MomentReducer):
@@ -75,12 +75,15 @@ class SAVE(MomentReducer):
         self.shrinkage = shrinkage
 
     def _needs(self) -> Needs:
-        return Needs(frozenset({ClassWeighting.EACH}), full_scatter=("save",))
+        return Needs(full_scatter=("save",))
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments = statistics.moments
         if moments.pooled:
-            raise InputError("save needs the scatter of every class, and these moments pool those of all classes.")
+            raise InputError(
+                f"save needs the scatter of every class, and those of {len(moments.classes)} classes of "
+                f"{moments.n_features} columns are too large to be kept. Choose fewer columns, or leave save out."
+            )
         present, rank = at_least_two(moments.counts), full_rank(moments)
         total = total_scatter(moments).dense(moments)
         root, error = _whitening(total, self.shrinkage, statistics)
@@ -97,11 +100,14 @@ class SAVE(MomentReducer):
 def _whitening(
     total: NDArray[np.float64], shrinkage: float, statistics: Statistics
 ) -> tuple[NDArray[np.float64], float]:
-    """Return R with R^T S_g R = I for the shrunk covariance, and the scale of rounding errors of R^T S R."""
+    """Return R with R^T S_g R = I for the shrunk covariance, and the scale of rounding errors of R^T S R.
+
+    Errors are relative to the lengths of two columns, or to the trace where the coordinates are no columns.
+    """
     shrunk = (1 - shrinkage) * total
     shrunk[np.diag_indices_from(shrunk)] += shrinkage * np.trace(total) / statistics.n_features
-    # Errors of products are relative to the lengths of two columns.
-    units = 1 / np.sqrt(np.maximum(np.diagonal(shrunk), np.finfo(np.float64).tiny))
+    sizes = np.diagonal(shrunk) if statistics.basis is None else np.full(len(shrunk), np.trace(shrunk))
+    units = 1 / np.sqrt(np.maximum(sizes, np.finfo(np.float64).tiny))
     values, vectors = scipy.linalg.eigh(shrunk * units[:, None] * units, check_finite=False)
     if not values[0] > max(statistics.epsilon, 10 * len(values) * EPS) * values[-1]:
         raise InputError(

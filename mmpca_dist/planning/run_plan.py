@@ -67,6 +67,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
     wide, rank = is_wide(n, d), min(request.largest, d, n)
+    scatters = n_scatters(n_classes, d, request.needs.scatters)
     choice = choose_solver(request.solver, n, d, request.needs)
     if choice.in_passes:
         solver = choice.kind
@@ -77,7 +78,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
         memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
-        solver, scatters = f"dense, {d} x {d}", n_scatters(n_classes, d, request.needs.scatters)
+        solver = f"dense, {d} x {d}"
         operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
         passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
         memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)

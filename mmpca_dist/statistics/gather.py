@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
@@ -40,7 +39,7 @@ def moments_of(
     precision: str,
     classes: Any = None,
     scheduler: Scheduler | None = None,
-    weightings: Collection[ClassWeighting] = (ClassWeighting.EQUAL, ClassWeighting.OTHERS),
+    weightings: Collection[ClassWeighting] = tuple(ClassWeighting),
 ) -> ClassMoments:
     """Return the class moments of a data set, over ``classes`` or those of its labels.
 
@@ -116,23 +115,8 @@ def is_wide(n_rows: int, n_features: int) -> bool:
 
 
 def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeighting] = ()) -> int:
-    """Return how many scatters are kept: one of each class, or sums that determine those of the ``weightings``.
-
-    Raises InputError where methods need the scatter of each class, and these are too large.
-    """
-    return 1 + (ClassWeighting.OTHERS in weightings) if _pools(n_classes, n_features, weightings) else n_classes
-
-
-def _pools(n_classes: int, n_features: int, weightings: Collection[ClassWeighting]) -> bool:
-    """Tell whether scatters are pooled, or raise an InputError where the ``weightings`` do not allow it."""
-    pools = use_pooled(n_classes, n_features)
-    if pools and ClassWeighting.EACH in weightings:
-        raise InputError(
-            f"save needs the scatter of every class, and those of {n_classes:,} classes of {n_features:,} columns take "
-            f"{format_bytes(8 * n_classes * n_features**2)}; {format_bytes(LIMITS.pooled_bytes)} are kept at most. "
-            "Choose fewer columns, or leave save out."
-        )
-    return pools
+    """Return how many scatters are kept: one of each class, or sums that determine those of the ``weightings``."""
+    return 1 + (ClassWeighting.OTHERS in weightings) if use_pooled(n_classes, n_features) else n_classes
 
 
 def weights_of(
@@ -142,7 +126,7 @@ def weights_of(
     class_weight: ClassWeight = None,
 ) -> NDArray[np.float64] | None:
     """Return the class weights of the sums that are kept, shape (k, C); None where every class keeps its scatter."""
-    if not _pools(len(census.classes), n_features, weightings):
+    if not use_pooled(len(census.classes), n_features):
         return None
     factors = class_factors(class_weight, census.classes, census.counts)
     return factors * pooled_weights(census.counts * factors, by_counts=ClassWeighting.OTHERS in weightings)

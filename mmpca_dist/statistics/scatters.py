@@ -54,8 +54,6 @@ class ClassWeighting(Enum):
     """All equally: PCA, and what is made from the scatter within the classes."""
     OTHERS = "others"
     """By the share of rows of the other classes: M-PCA0."""
-    EACH = "each"
-    """Each by itself, so that no sum of them will do: SAVE. Solvers in passes know only sums."""
 
     def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weight of each class, shape (C,)."""
