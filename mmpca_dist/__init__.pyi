@@ -18,7 +18,6 @@ from .methods.maximum_margin_criterion import MaximumMarginCriterion as MaximumM
 from .methods.pls import PLS as PLS
 from .methods.random_projection import RandomProjection as RandomProjection
 from .methods.ridge import RidgeDirections as RidgeDirections
-from .methods.save import SAVE as SAVE
 from .methods.supervised_pca import SupervisedPCA as SupervisedPCA
 from .models.bayesian_margin.estimators import BayesianMarginPCA as BayesianMarginPCA
 from .models.bayesian_margin.estimators import BayesianMarginRegressor as BayesianMarginRegressor
@@ -59,8 +58,6 @@ def load_model(output: str, method: t.Literal["lol"], n_components: int | None =
 def load_model(output: str, method: t.Literal["mmc"], n_components: int | None = None) -> MaximumMarginCriterion: ...
 @t.overload
 def load_model(output: str, method: t.Literal["hsic"], n_components: int | None = None) -> SupervisedPCA: ...
-@t.overload
-def load_model(output: str, method: t.Literal["save"], n_components: int | None = None) -> SAVE: ...
 @t.overload
 def load_model(
     output: str, method: t.Literal["logistic-discriminant"], n_components: int | None = None

@@ -351,31 +351,3 @@ def maximum_margin_directions(X, y, size):
 
 
 DIRECTIONS["mmc"] = maximum_margin_directions
-
-
-def save(X, y, shrinkage):
-    """Whitened class covariances against the identity, and eigenvectors in the columns' units (Cook & Weisberg 1991).
-
-    Returns sum_c p_c (I - S^(-1/2) C_c S^(-1/2))^2 and S^(-1/2), of covariances shrunk by (1 - g) C + g tr(S) / d I.
-    """
-    n, d = X.shape
-    covariance = mean_outer_product([x - sum(X) / n for x in X])
-    ridge = shrinkage * np.trace(covariance) / d * np.eye(d)
-    values, vectors = eigenpairs((1 - shrinkage) * covariance + ridge)
-    root, M = vectors @ np.diag(values**-0.5) @ vectors.T, np.zeros((d, d))
-    for label in sorted(set(y)):
-        rows = [x for x, own in zip(X, y, strict=True) if own == label]
-        own = mean_outer_product([x - sum(rows) / len(rows) for x in rows])
-        difference = np.eye(d) - root @ ((1 - shrinkage) * own + ridge) @ root
-        M += len(rows) / n * difference @ difference
-    return M, root
-
-
-def save_directions(X, y, size):
-    """The leading directions of ``save`` with its default shrinkage, as columns."""
-    M, root = save(X, y, 1e-3)
-    values, vectors = eigenpairs(M)
-    return root @ vectors[:, : min(size, int(np.sum(values > 1e-10 * values[0])))]
-
-
-DIRECTIONS["save"] = save_directions
