@@ -359,7 +359,7 @@ def use_pooled(n_classes: int, n_features: int) -> bool:
 
 
 def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
-    """Return class weights whose scatters suffice for all methods but SAVE: 1 and, for m-pca0 alone, n_c."""
+    """Return class weights whose scatters suffice for all methods: 1 and, for m-pca0 alone, n_c."""
     ones = np.ones((1, len(counts)))
     return np.concatenate([ones, counts[None]]) if by_counts else ones
 
