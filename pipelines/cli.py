@@ -284,6 +284,13 @@ def refresh(prefect: bool, **options: Any) -> None:
     "evaluation.column. May be repeated.",
 )
 @click.option(
+    "--columns",
+    multiple=True,
+    metavar="FILE",
+    help="A file with a name, or a number, of a column a line: only these become features, in this order. Or, given "
+    "several times, the columns themselves.",
+)
+@click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
@@ -316,6 +323,7 @@ def ingest(
     sparse: bool | None,
     drop: tuple[str, ...],
     keep: tuple[str, ...],
+    columns: tuple[str, ...],
     check: bool,
     **options: Any,
 ) -> None:
@@ -349,6 +357,7 @@ def ingest(
         layout="auto" if sparse is None else "sparse" if sparse else "dense",
         drop=list(drop),
         keep=list(keep),
+        columns=list(columns) if len(columns) > 1 else next(iter(columns), None),
         **options,
     )
     if check and not config.destination.endswith(".parquet"):

@@ -50,6 +50,12 @@ class IngestConfig(Section):
         description="Columns of names that are no features and become arrays next to the labels, such as the parts of "
         "an evaluation",
     )
+    columns: str | list[str] | None = setting(
+        None,
+        values="a file with one name or number a line, or names or numbers of columns",
+        example="genes.txt",
+        description="The columns that become features, in this order; by default all others",
+    )
     unlabelled: bool = setting(
         False, example=True, description="Take no column of CSV for the labels: its rows are only to be projected"
     )
@@ -86,7 +92,7 @@ class IngestConfig(Section):
     @property
     def selection(self) -> Selection:
         """Which columns are taken for what."""
-        options = (self.unlabelled, self.dtype, self.missing_chunks)
+        options = (self.unlabelled, self.dtype, self.missing_chunks, self.columns)
         return Selection(self.features, self.column, self.drop, self.keep, *options)
 
     @property

@@ -44,6 +44,12 @@ class DatasetConfig(Section):
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
+    columns: str | list[str | Annotated[int, Field(ge=0, strict=True)]] | None = setting(
+        None,
+        values="a file with one name or number a line, or a list of names or numbers of columns",
+        example="genes.txt",
+        description="The features to take, in this order, by name or by number from 0; by default all",
+    )
     missing: Literal["refuse", "mean"] = setting(
         "refuse",
         example="mean",

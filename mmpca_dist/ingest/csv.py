@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv_syntax import (
     as_number,
+    chosen_positions,
     dropped_positions,
     is_header,
     kept_positions,
@@ -109,9 +110,9 @@ class _NameColumn:
 class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
-    ``label``, ``drop`` and ``keep`` are names or numbers of columns; negative numbers count from the end. Unless
-    ``labelled`` is false, the label is by default ``label``, ``y`` or the last column. Columns to keep are read as
-    labels are, all others become features of type ``dtype``.
+    ``label``, ``drop``, ``keep`` and ``chosen`` are names or numbers of columns; negative numbers count from the end.
+    Unless ``labelled`` is false, the label is by default ``label``, ``y`` or the last column. Columns to keep are read
+    as labels are, all others, or those that are ``chosen``, become features of type ``dtype``.
     """
 
     notes: list[str]
@@ -124,6 +125,7 @@ class CsvRows(Text):
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         labelled: bool = True,
+        chosen: Sequence[str | int] | None = None,
     ) -> None:
         super().__init__(uri, dtype)
         first, second, blank = self._head()
@@ -133,7 +135,7 @@ class CsvRows(Text):
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        self._header = is_header(cells, following, label, [*drop, *keep])
+        self._header = is_header(cells, following, label, [*drop, *keep, *map(str, chosen or ())])
         self._skip = blank + self._header
         self._n_columns = len(cells)
         names = [cell.strip() for cell in cells] if self._header else []
@@ -149,6 +151,8 @@ class CsvRows(Text):
             self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
             dropped.add(0)
         self.features = [i for i in range(len(cells)) if i not in dropped]
+        if chosen is not None:
+            self.features = chosen_positions(names, len(cells), chosen, dropped, uri)
         if not self.features:
             label_and = "the label and " if labelled else ""
             raise InputError(f"{uri} has no columns other than {label_and}those dropped or kept.")

@@ -78,6 +78,23 @@ def kept_positions(
     return positions
 
 
+def chosen_positions(
+    names: list[str], n_columns: int, chosen: Sequence[str | int], others: Collection[int], uri: str
+) -> list[int]:
+    """Return the columns that are chosen as features, which are none of the ``others``."""
+    positions: list[int] = []
+    for name in chosen:
+        position = _position(names, n_columns, name, uri, "--columns", "column")
+        if position in positions:
+            raise InputError(f"--columns names {name!r} of {uri} twice: leave out one.")
+        if position in others:
+            raise InputError(
+                f"--columns names {name!r}, which is the label of {uri}, or dropped or kept: leave it out."
+            )
+        positions.append(position)
+    return positions
+
+
 def _position(names: list[str], n_columns: int, name: str | int, uri: str, option: str, what: str) -> int:
     if name in names:
         return names.index(str(name))

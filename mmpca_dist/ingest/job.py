@@ -22,6 +22,7 @@ from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet,
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
+from mmpca_dist.tables.chosen_columns import Columns
 from mmpca_dist.tables.column_faults import ColumnFault, refusal
 from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.tables.memory_limits import refuse_larger
@@ -50,6 +51,7 @@ def ingest(
     note: Callable[[str], None] | None = None,
     overwrite: Overwrite = False,
     missing_chunks: str = "refuse",
+    columns: Columns | None = None,
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
@@ -89,6 +91,8 @@ def ingest(
         Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
     missing_chunks : {"refuse", "fill"}
         Whether chunks of a Zarr source that are not stored are an error or fill values, which are then written.
+    columns : sequence of str or int, or str, optional
+        The features to take, as for ``open_dataset``; numbers of CSV are those of the columns in the file.
 
     Returns
     -------
@@ -105,7 +109,8 @@ def ingest(
         When the rows do not fit the disk.
     """
     started, note = time.monotonic(), note or (lambda _: None)
-    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
+    kept = list(dict.fromkeys(map(str, keep)))
+    selection = Selection(features, label, drop, kept, unlabelled, dtype, missing_chunks, columns)
     if is_parquet(os.fspath(destination)):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
         typed = storage.normalize(source), storage.normalize(destination)
@@ -114,7 +119,7 @@ def ingest(
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection.check()
-    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.names)
     with _all_columns_named(origin, selection), writing as writer:
         rows = selection.open(origin, sparse)
         manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)

@@ -14,6 +14,7 @@ from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import settings_named
+from mmpca_dist.tables.chosen_columns import Columns, listed
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.labels import notes_on_missing_labels, refuse_made_up
 from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
@@ -31,9 +32,11 @@ class Selection:
     unlabelled: bool = False
     dtype: str | None = None
     missing_chunks: str = "refuse"
+    columns: Columns | None = None
+    """The features to take; all where it is None."""
 
     @property
-    def columns(self) -> list[str]:
+    def names(self) -> list[str]:
         """The columns of names that are written along with the rows."""
         return [*([] if self.unlabelled else [LABELS]), *self.keep]
 
@@ -50,7 +53,8 @@ class Selection:
     def csv(self, uri: str) -> CsvRows:
         """Open CSV."""
         dtype = np.dtype(self.dtype or "float32")
-        return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
+        chosen = None if self.columns is None else listed(self.columns)
+        return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled, chosen=chosen)
 
     def dataset(self, uri: str, drop: Sequence[str] = ()) -> Dataset:
         """Open a data set without the columns of the selection that are dropped, nor those in ``drop``."""
@@ -61,6 +65,7 @@ class Selection:
             drop=[*self.drop, *drop],
             beside=dict.fromkeys(self.keep, "--keep"),
             missing_chunks=self.missing_chunks,
+            columns=self.columns,
         )
 
     def open(self, uri: str, sparse: bool | None) -> RowSource:
@@ -107,6 +112,8 @@ class Selection:
             raise InputError(
                 f"features={self.features!r} cannot be honoured: every column of {uri} but the label is a feature."
             )
+        if self.columns is not None and is_libsvm:
+            raise InputError(f"columns cannot be honoured: {uri} is read whole. Choose dataset.columns in runs.")
         if self.label is not None and is_libsvm:
             raise InputError(f"label={self.label!r} cannot be honoured: each line of {uri} begins with its label.")
 

@@ -140,6 +140,7 @@ def open_rows_for(
         levels=levels_of(count),
         labelled=labelled,
         unlabelled=run.config.dataset.unlabelled if labelled else "refuse",
+        columns=run.config.dataset.columns,
     )
     if dataset.n_features != columns["n_features"]:
         raise InputError(

@@ -15,6 +15,7 @@ from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.chosen_columns import listed
 from mmpca_dist.tables.covariates import with_covariates
 from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
@@ -47,6 +48,9 @@ class Inputs:
         The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
         """
         refuse_misfit(config.compute)
+        if config.dataset.columns is not None:  # a file may change, or not be there when rows are transformed
+            columns = {"columns": listed(config.dataset.columns)}
+            config = config.model_copy(update={"dataset": config.dataset.model_copy(update=columns)})
         dataset = _opened(config, purpose)
         of_text = sum(len(levels.names) for levels in dataset.stored.levels)
         mixed = 0 < of_text < dataset.stored.n_features
@@ -85,7 +89,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
     beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
     refuse_private(compute, [section.uri, section.label, *named.values(), *section.covariates, config.output])
-    given = {"features", "label", "missing_chunks", "missing", "unlabelled"}
+    given = {"features", "label", "missing_chunks", "missing", "unlabelled", "columns"}
     uri, options = located(section), section.model_dump(include=given)
 
     def opened(more: Sequence[str]) -> Dataset:

@@ -21,7 +21,7 @@ GROUP_FILES = ("zarr.json", ".zgroup")
 """A folder with one of these is a Zarr group, whatever its name."""
 
 
-OPENED = {"uri", "features", "label", "drop", "missing_chunks"}
+OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns"}
 """Settings of a data set that ``open_dataset`` takes."""
 
 

@@ -10,6 +10,7 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.selected_rows import SelectedRows
@@ -43,6 +44,8 @@ class Request:
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
     """Whether rows without a label are refused, or left out (``skip``)."""
+    columns: Sequence[str | int] | None = None
+    """The features to take, by name or number, of formats whose columns have names; None for all."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def open_dataset(
     missing: str = "refuse",
     encode: bool = False,
     unlabelled: str = "refuse",
+    columns: Columns | None = None,
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -125,6 +129,8 @@ def open_dataset(
         levels one column, and one for all that fewer than a thousandth of the rows have. They are read once for it.
     unlabelled : {"refuse", "skip"}
         Whether rows without a label are an error, or left out.
+    columns : sequence of str or int, or str, optional
+        The features to take, in this order: names or numbers from 0, or the address of a file with one of them a line.
 
     Returns
     -------
@@ -147,9 +153,10 @@ def open_dataset(
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
         missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled,
+        columns=None if columns is None else listed(columns),
     )  # fmt: skip
     format = format_of(request.uri)
-    dataset = format.open(request)
+    dataset = with_columns(format.open(request), request.columns)
     if drop and not format.columns:
         raise InputError(
             f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
@@ -179,6 +186,7 @@ def open_rows(
     levels: Sequence[Levels] = (),
     labelled: bool = False,
     unlabelled: str = "refuse",
+    columns: Columns | None = None,
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
@@ -195,6 +203,8 @@ def open_rows(
         Whether labels must be there even if ``label`` is None.
     unlabelled : {"refuse", "skip"}
         Whether rows without a label are an error, or left out.
+    columns : sequence of str or int, or str, optional
+        The columns that a model chose among those of its table, as for ``open_dataset``.
 
     Returns
     -------
@@ -212,6 +222,8 @@ def open_rows(
         unlabelled=unlabelled,
     )  # fmt: skip
     dataset = format_of(request.uri).open(request)
+    if columns is not None and not dataset.named_columns:
+        dataset = _with_columns_of_model(dataset, columns, names)
     stored = None if levels else dataset.feature_names
     if names is not None and stored is not None and len(stored) == len(names) and stored != names:
         refuse_missing_names(dataset.uri, stored, names)
@@ -221,6 +233,16 @@ def open_rows(
             f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
         )
     return labelled_rows(dataset) if unlabelled == "skip" else dataset
+
+
+def _with_columns_of_model(dataset: Dataset, columns: Columns, names: list[str] | None) -> Dataset:
+    """Choose the columns that a model did: by the ``names`` of its features, where both tables have names."""
+    if names is None:
+        return with_columns(dataset, columns)
+    if dataset.feature_names is None:
+        return dataset
+    refuse_missing_names(dataset.uri, dataset.feature_names, names)
+    return with_columns(dataset, names)
 
 
 def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:

@@ -17,6 +17,7 @@ from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean,
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.chosen_columns import positions_of
 from mmpca_dist.tables.column_faults import ColumnFault, Gaps, refusal
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
@@ -218,6 +219,8 @@ def _feature_columns(
             f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
             f"or leave out the others with {setting_name('drop')}."
         )
+    if request.columns is not None and not lists:
+        names = tuple(names[i] for i in positions_of(request.columns, names, len(names), uri))
     return names, bool(lists)
 
 
