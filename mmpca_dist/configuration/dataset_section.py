@@ -23,8 +23,8 @@ class DatasetConfig(Section):
 
     uri: str = setting(
         example="bundled:digits",
-        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
-        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
+        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .h5ad, .npz or "
+        ".npy, dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
     )
     data_dir: str | None = setting(
         None,
@@ -38,8 +38,8 @@ class DatasetConfig(Section):
     label: str | None = setting(
         None,
         example="species",
-        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
-        "or y); for .npy the labels' file",
+        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet and "
+        ".h5ad label or y); for .npy the labels' file",
     )
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"

@@ -29,7 +29,7 @@ class StackedRows(Dataset):
         self._edges = np.cumsum([0, *(part.n_rows for part in self._parts)])
         self.label, self.features = first.label, first.features
         self.facts = replace(
-            first.facts, uri=uri, n_rows=int(self._edges[-1]),
+            first.facts, uri=uri, n_rows=int(self._edges[-1]), has_labels=all(part.has_labels for part in parts),
             read_overhead=max(part.read_overhead for part in parts),
             resident_bytes=sum(part.resident_bytes for part in parts),
         )  # fmt: skip

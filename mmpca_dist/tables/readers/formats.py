@@ -105,16 +105,17 @@ def open_dataset(
     ----------
     uri : str or path
         A path, or a URL of an object store, of a Zarr group (of dense rows, or of CSR rows as AnnData stores them), a
-        Parquet file or folder, an Arrow file, a ``.npz`` file (of arrays, or of a CSR matrix), or a ``.npy`` file
-        (give the labels' file as ``label``); ``bundled:digits|breast_cancer|wine|iris``
+        Parquet file or folder, an Arrow file, an ``.h5ad`` file, or several (a folder, or a pattern such as
+        ``atlas/s*.h5ad``), a ``.npz`` file (of arrays, or of a CSR matrix), a ``.npy`` file (give the labels' file as
+        ``label``), or a folder of these with labels in Parquet; ``bundled:digits|breast_cancer|wine|iris``
         (``?classes=0,1&noise=4&seed=0`` chooses classes and adds Gaussian noise of that standard deviation);
         ``synthetic:gaussian?n=...&d=...`` or ``synthetic:clusters?...``.
     features : str, optional
         The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet and Arrow a column of
-        fixed-size lists (default: all columns but the label).
+        lists (default: all columns but the label); of a folder of ``.npy`` files the folder in it.
     label : str, optional
         The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
-        Parquet and Arrow a column (default ``"label"`` or ``"y"``).
+        Parquet, Arrow and ``.h5ad`` a column (default ``"label"`` or ``"y"``).
     drop : sequence of str
         Columns of Parquet or Arrow that are no features, such as an identifier.
     beside : dict, optional
