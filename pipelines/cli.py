@@ -221,7 +221,7 @@ def clean(folder: str) -> None:
 @click.argument("dataset")
 @click.argument("destination")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
-@click.option("--features", help="Array or column of the rows.")
+@click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
 @prefect_option
 def transform(prefect: bool, **options: Any) -> None:

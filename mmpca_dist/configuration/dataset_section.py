@@ -59,6 +59,9 @@ class DatasetConfig(Section):
     unlabelled: Literal["refuse", "skip"] = setting(
         "refuse", example="skip", description="Whether rows without a label are an error, or left out and counted"
     )
+    unlabelled_value: int | str | None = setting(
+        None, example=0, description="A label that says that a row has none, such as that of pixels without a class"
+    )
     covariates: ColumnNames = setting(
         [],
         values="names of columns",

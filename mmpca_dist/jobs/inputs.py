@@ -89,7 +89,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
     beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
     refuse_private(compute, [section.uri, section.label, *named.values(), *section.covariates, config.output])
-    given = {"features", "label", "missing_chunks", "missing", "unlabelled", "columns"}
+    given = {"features", "label", "missing_chunks", "missing", "unlabelled", "unlabelled_value", "columns"}
     uri, options = located(section), section.model_dump(include=given)
 
     def opened(more: Sequence[str]) -> Dataset:

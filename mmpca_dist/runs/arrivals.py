@@ -22,7 +22,7 @@ GROUP_FILES = ("zarr.json", ".zgroup")
 """A folder with one of these is a Zarr group, whatever its name."""
 
 
-OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns"}
+OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns", "unlabelled_value"}
 """Settings of a data set that ``open_dataset`` takes."""
 
 

@@ -14,6 +14,7 @@ from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.selected_rows import SelectedRows
+from mmpca_dist.tables.unlabelled_value import LabelsWithout
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def open_dataset(
     encode: bool = False,
     unlabelled: str = "refuse",
     columns: Columns | None = None,
+    unlabelled_value: str | int | None = None,
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -132,6 +134,8 @@ def open_dataset(
         Whether rows without a label are an error, or left out.
     columns : sequence of str or int, or str, optional
         The features to take, in this order: names or numbers from 0, or the address of a file with one of them a line.
+    unlabelled_value : str or int, optional
+        A label that says that a row has none.
 
     Returns
     -------
@@ -163,12 +167,16 @@ def open_dataset(
             f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
             "to leave them out by."
         )
-    return labelled_rows(dataset) if unlabelled == "skip" else dataset
+    return labelled_rows(dataset, unlabelled, unlabelled_value)
 
 
-def labelled_rows(dataset: Dataset) -> Dataset:
-    """Return the rows that have a label, after a look at the labels."""
-    return dataset if all_labelled(dataset) else SelectedRows(dataset, dataset.is_labelled, "none has a label")
+def labelled_rows(dataset: Dataset, unlabelled: str, value: str | int | None) -> Dataset:
+    """Return the rows that have a label, after a look at the labels if some are to be left out (``skip``)."""
+    if value is not None and dataset.has_labels:
+        dataset = LabelsWithout(dataset, value, refuses=unlabelled == "refuse")
+    if unlabelled == "refuse" or all_labelled(dataset):
+        return dataset
+    return SelectedRows(dataset, dataset.is_labelled, "none has a label")
 
 
 def all_labelled(dataset: Dataset) -> bool:
@@ -188,6 +196,7 @@ def open_rows(
     labelled: bool = False,
     unlabelled: str = "refuse",
     columns: Columns | None = None,
+    unlabelled_value: str | int | None = None,
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
@@ -206,6 +215,8 @@ def open_rows(
         Whether rows without a label are an error, or left out.
     columns : sequence of str or int, or str, optional
         The columns that a model chose among those of its table, as for ``open_dataset``.
+    unlabelled_value : str or int, optional
+        A label that says that a row has none.
 
     Returns
     -------
@@ -233,7 +244,7 @@ def open_rows(
             f"{dataset.uri} has the features in another order than the model was fitted to: feature {i} is "
             f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
         )
-    return labelled_rows(dataset) if unlabelled == "skip" else dataset
+    return labelled_rows(dataset, unlabelled, unlabelled_value)
 
 
 def _with_columns_of_model(dataset: Dataset, columns: Columns, names: list[str] | None) -> Dataset:
