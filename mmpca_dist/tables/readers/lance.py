@@ -1,4 +1,4 @@
-"""Rows in Lance tables: plain columns, or one of fixed-size lists, of the version that is newest when they are opened."""
+"""Rows in Lance tables: plain columns, or one of fixed-size lists, of the version that is newest at the opening."""
 
 from __future__ import annotations
 
