@@ -134,19 +134,23 @@ def test_what_does_not_go_together_is_refused(tmp_path):
     np.save(f"{short}/img_emb/img_emb_3.npy", X[:40])
     with pytest.raises(InputError, match="differ in the type float64 and float16"):
         open_dataset(short)
-    with pytest.raises(InputError, match="no Parquet with their labels"):
+    with pytest.raises(InputError, match="no Parquet with their labels in a folder 'metadata'"):
         open_dataset(write(tmp_path / "bare", frame=None))
     np.save(tmp_path / "bare/img_emb/objects.npy", np.asarray([{}]), allow_pickle=True)
     with pytest.raises(InputError, match="pickled Python objects, which are never loaded"):
         open_rows(tmp_path / "bare")
 
 
-def test_files_beside_their_table_in_one_folder(tmp_path):
+def test_files_without_a_folder_of_their_own_and_beside_a_table(tmp_path):
     for i in range(2):
         np.save(tmp_path / f"part_{i}.npy", HALF[220 * i : 220 * (i + 1)])
-    FRAME.to_parquet(tmp_path / "labels.parquet")
+    (tmp_path / "about").mkdir()
+    FRAME.to_parquet(tmp_path / "about/labels.parquet")
     np.testing.assert_array_equal(open_dataset(tmp_path).read_labels(200, 300), NAMES[200:300])
     np.testing.assert_array_equal(open_dataset(tmp_path).read_rows(200, 300), HALF[200:300])
+    pd.DataFrame(X, columns=list("abcdef")).assign(label=NAMES).to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "about/labels.parquet").unlink()
+    np.testing.assert_array_equal(open_dataset(tmp_path).read_rows(0, 440), X, "Parquet, with weights beside it, say")
 
 
 def test_the_command_gives_the_bits_of_the_same_rows_in_zarr(tmp_path):

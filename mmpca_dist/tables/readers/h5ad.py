@@ -108,12 +108,12 @@ class H5adRows(Dataset):
             column = _member(file, f"obs/{self.label}")
             if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
                 of_07 = "categories" in column.attrs
-                levels = _values(file[column.attrs["categories"]] if of_07 else column["categories"])
-                codes = (column if of_07 else column["codes"])[start:stop]
+                levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
+                codes = (column if of_07 else _member(column, "codes"))[start:stop]
                 known = (codes >= 0) & (codes < len(levels))
                 return np.append(levels, levels[:1])[np.where(known, codes, 0)], known
             if "mask" in column:
-                return _values(column, start, stop), ~column["mask"][start:stop]
+                return _values(column, start, stop), ~_member(column, "mask")[start:stop]
             values = _values(column, start, stop)
             return values, has_label(values)
 
@@ -243,7 +243,7 @@ def _length(column: Any) -> int:
 
 def _values(item: Any, start: int = 0, stop: int | None = None) -> NDArray:
     """Return values of a flat array, or of one with a mask of missing values; text as Python's strings."""
-    item = item["values"] if hasattr(item, "keys") else item
+    item = _member(item, "values") if hasattr(item, "keys") else item
     if stop is None:
         refuse_larger(item.size * item.dtype.itemsize, f"{item.name}, read whole,", "Store fewer values")
     return np.asarray(item.asstr()[start:stop] if item.dtype.kind == "O" else item[start:stop])

@@ -20,7 +20,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyDataset
 from mmpca_dist.tables.readers.parquet import ParquetDataset
-from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, ZARR
+from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, ZARR, has_log
 from mmpca_dist.tables.stacked_rows import StackedRows
 
 NPY, METADATA = ".npy", "metadata"
@@ -92,10 +92,13 @@ def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) 
 
 
 def holds_npy(uri: str) -> bool:
-    """Tell whether a folder, or a folder in it, holds ``.npy`` files."""
+    """Tell whether a folder, or a folder in it, holds ``.npy`` files.
+
+    Parquet right in the folder is a table itself, which may have files of weights beside it.
+    """
     with storage.reached(uri) as (fs, path):
         names = storage.names_in(uri) if fs.isdir(path) else []
-    if ZARR.intersection(names):
+    if ZARR.intersection(names) or any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
         return False
     folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MOST_FOLDERS]
     return any(name.endswith(NPY) for name in names) or any(
@@ -114,18 +117,14 @@ def _open(request: Request) -> NpyFolder:
             f"{uri} holds .npy files in {some_names(list(by_folder))}: name one of these folders with "
             f"{setting_name('features')}."
         )
-    folders = {name.rpartition("/")[0] for name in names if name.endswith(SUFFIXES)}
-    if len(folders) > 1 and METADATA not in folders:
-        raise InputError(f"{uri} holds Parquet in {some_names(sorted(folders))}: keep labels in {METADATA!r} alone.")
+    folders = sorted({name.rpartition("/")[0] for name in names if name.endswith(SUFFIXES)})
+    where = METADATA if METADATA in folders or not folders else folders[0]
+    if len(folders) > 1 and where != METADATA:
+        raise InputError(f"{uri} holds Parquet in {some_names(folders)}: keep labels in {METADATA!r} alone.")
     if not folders and request.label_required:
-        raise InputError(
-            f"{uri} holds .npy files, and no Parquet with their labels: put it there, in a folder {METADATA!r}."
-        )
-    if not folders:
-        return NpyFolder(uri, by_folder[features], None)
-    where = METADATA if METADATA in folders else folders.pop()
-    table = replace(request, uri=storage.join(uri, where) if where else uri, features=None, names=[], columns=None)
-    return NpyFolder(uri, by_folder[features], ParquetDataset(table))
+        raise InputError(f"{uri} holds .npy files, and no Parquet with their labels in a folder {METADATA!r}.")
+    table = replace(request, uri=storage.join(uri, where), features=None, names=[], columns=None)
+    return NpyFolder(uri, by_folder[features], ParquetDataset(table) if folders else None)
 
 
 FORMAT = Format("npy-folder", "a folder of arrays", _open, holds=holds_npy)
