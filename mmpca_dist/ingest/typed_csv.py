@@ -19,7 +19,7 @@ from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.readers.formats import stem_of
-from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
+from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
 Progress = Callable[[int, int], None]
 KINDS = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.string())
@@ -34,6 +34,11 @@ def is_parquet(destination: str) -> bool:
     return destination.endswith(SUFFIXES)
 
 
+def is_delta(source: str) -> bool:
+    """Tell whether a folder is a table of Delta Lake."""
+    return DELTA in storage.names_in(source)
+
+
 def refuse_choices(selection: Selection, **others: Any) -> None:
     """Raise InputError for choices that only an ingest to Zarr can honour, but for None in ``others``."""
     unchosen = vars(Selection())
@@ -41,7 +46,7 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
     chosen += [name for name, value in others.items() if value is not None]
     if chosen:
         raise InputError(
-            f"Parquet gets all columns of CSV as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
+            f"Parquet gets all columns as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
             "labels and features in the configuration of a run: dataset.label, dataset.drop."
         )
 
@@ -70,17 +75,28 @@ def csv_to_parquet(
     for table in _pieces(rows, progress, 0):
         kinds = [_both(kind, _kind_of(column)) for kind, column in zip(kinds, table.columns, strict=True)]
     schema = pa.schema([pa.field(name, kind or pa.float64()) for name, kind in zip(names, kinds, strict=True)])
-    partial = f"{destination}.partial"
+    tables = (
+        pa.table([_cast(column, kind) for column, kind in zip(table.columns, schema.types, strict=True)], schema=schema)
+        for table in _pieces(rows, progress, rows.total)
+    )
+    return write_tables(source, destination, schema, tables, started)
+
+
+def write_tables(
+    source: str, destination: str, schema: pa.Schema, tables: Iterator[pa.Table], started: float
+) -> dict[str, Any]:
+    """Write tables as one Parquet file, a row group each, and describe what was written."""
+    partial, n_rows = f"{destination}.partial", 0
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
     with storage.explained(destination, "write"):
         with fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table in _pieces(rows, progress, rows.total):
-                columns = [_cast(column, kind) for column, kind in zip(table.columns, schema.types, strict=True)]
-                writer.write_table(pa.table(columns, schema=schema))
+            for table in tables:
+                writer.write_table(table)
+                n_rows += len(table)
         if storage.is_local(destination):
             Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
-        "source": source, "destination": destination, "rows": rows.first_row, "columns": len(names), "dtype": "mixed",
+        "source": source, "destination": destination, "rows": n_rows, "columns": len(schema.names), "dtype": "mixed",
         "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,
         "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
         "seconds": round(time.monotonic() - started, 3),
@@ -88,8 +104,8 @@ def csv_to_parquet(
 
 
 def check_typed(source: str, destination: str, overwrite: bool) -> None:
-    """Refuse a source that is no CSV, and a destination that is occupied."""
-    if not stem_of(source).endswith(CSV_SUFFIXES):
+    """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
+    if not stem_of(source).endswith(CSV_SUFFIXES) and not is_delta(source):
         raise InputError(f"{source} is no CSV, and only that is turned into Parquet: name a destination.zarr.")
     refuse_overlap(source, destination)
     refuse_inside(destination)
