@@ -221,7 +221,7 @@ def clean(folder: str) -> None:
 @click.argument("dataset")
 @click.argument("destination")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
-@click.option("--features", help="Array or column of the rows.")
+@click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
 @prefect_option
 def transform(prefect: bool, **options: Any) -> None:
@@ -245,8 +245,8 @@ def transform(prefect: bool, **options: Any) -> None:
 def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
-    NEW is a data set, or a folder of *.zarr, *.parquet and *.npz. Data sets that OUTPUT already has are skipped, so
-    that you can repeat the command as new ones arrive.
+    NEW is a data set, or a folder of *.zarr, *.parquet, *.h5ad and *.npz. Data sets that OUTPUT already has are
+    skipped, so that you can repeat the command as new ones arrive.
 
     \b
     Example:

@@ -24,8 +24,8 @@ class DatasetConfig(Section):
 
     uri: str = setting(
         example="bundled:digits",
-        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
-        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
+        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .h5ad, .npz or "
+        ".npy, dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
     )
     data_dir: str | None = setting(
         None,
@@ -39,8 +39,8 @@ class DatasetConfig(Section):
     label: str | None = setting(
         None,
         example="species",
-        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
-        "or y); for .npy the labels' file",
+        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet and "
+        ".h5ad label or y); for .npy the labels' file",
     )
     target: TargetSection | None = setting(
         None,
@@ -52,6 +52,12 @@ class DatasetConfig(Section):
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
+    columns: str | list[str | Annotated[int, Field(ge=0, strict=True)]] | None = setting(
+        None,
+        values="a file with one name or number a line, or a list of names or numbers of columns",
+        example="genes.txt",
+        description="The features to take, in this order, by name or by number from 0; by default all",
+    )
     missing: Literal["refuse", "mean"] = setting(
         "refuse",
         example="mean",
@@ -60,6 +66,9 @@ class DatasetConfig(Section):
     )
     unlabelled: Literal["refuse", "skip"] = setting(
         "refuse", example="skip", description="Whether rows without a label are an error, or left out and counted"
+    )
+    unlabelled_value: int | str | None = setting(
+        None, example=0, description="A label that says that a row has none, such as that of pixels without a class"
     )
     covariates: ColumnNames = setting(
         [],

@@ -13,12 +13,13 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import CsvRows
+from mmpca_dist.ingest.delta import delta_to_parquet
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_parquet, refuse_choices
+from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_delta, is_parquet, refuse_choices
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -53,8 +54,9 @@ def ingest(
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
-    A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them. Sparse rows
-    stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and ``indptr``, as AnnData has it.
+    A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them, or the rows of
+    a table of Delta Lake. Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and
+    ``indptr``, as AnnData has it.
 
     Parameters
     ----------
@@ -109,6 +111,8 @@ def ingest(
     if is_parquet(os.fspath(destination)):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
         typed = storage.normalize(source), storage.normalize(destination)
+        if is_delta(typed[0]):
+            return delta_to_parquet(*typed, progress=progress, overwrite=bool(overwrite))
         return csv_to_parquet(*typed, progress=progress, note=note, overwrite=bool(overwrite))
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:

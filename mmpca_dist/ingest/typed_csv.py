@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.readers.formats import stem_of
-from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
+from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
 Progress = Callable[[int, int], None]
 
@@ -27,6 +27,11 @@ def is_parquet(destination: str) -> bool:
     return destination.endswith(SUFFIXES)
 
 
+def is_delta(source: str) -> bool:
+    """Tell whether a folder is a table of Delta Lake."""
+    return DELTA in storage.names_in(source)
+
+
 def refuse_choices(selection: Selection, **others: Any) -> None:
     """Raise InputError for choices that only an ingest to Zarr can honour, but for None in ``others``."""
     unchosen = vars(Selection())
@@ -34,7 +39,7 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
     chosen += [name for name, value in others.items() if value is not None]
     if chosen:
         raise InputError(
-            f"Parquet gets all columns of CSV as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
+            f"Parquet gets all columns as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
             "labels and features in the configuration of a run: dataset.label, dataset.drop."
         )
 
@@ -68,18 +73,31 @@ def csv_to_parquet(
         raise rows.refusal([])
     kinds = [pa.float64() if kind == pa.null() else kind for kind in kinds]
     schema = pa.schema(zip([rows.name_of(i) for i in rows.features], kinds, strict=True))
-    partial = f"{destination}.partial"
+    return write_tables(source, destination, schema, _typed_tables(rows, schema, progress), started)
+
+
+def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
+    for table, done in rows.tables(dict(zip(rows.features, schema.types, strict=True))):
+        yield table.rename_columns(schema.names)
+        if progress is not None:
+            progress(rows.total + done, 2 * max(rows.total, done))
+
+
+def write_tables(
+    source: str, destination: str, schema: pa.Schema, tables: Iterator[pa.Table], started: float
+) -> dict[str, Any]:
+    """Write tables as one Parquet file, a row group each, and describe what was written."""
+    partial, n_rows = f"{destination}.partial", 0
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
     with storage.explained(destination, "write"):
         with fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table, done in rows.tables(dict(zip(rows.features, kinds, strict=True))):
-                writer.write_table(table.rename_columns(schema.names))
-                if progress is not None:
-                    progress(rows.total + done, 2 * max(rows.total, done))
+            for table in tables:
+                writer.write_table(table)
+                n_rows += len(table)
         if storage.is_local(destination):
             Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
-        "source": source, "destination": destination, "rows": n_rows, "columns": rows.n_features, "dtype": "mixed",
+        "source": source, "destination": destination, "rows": n_rows, "columns": len(schema.names), "dtype": "mixed",
         "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,
         "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
         "seconds": round(time.monotonic() - started, 3),
@@ -87,8 +105,8 @@ def csv_to_parquet(
 
 
 def check_typed(source: str, destination: str, overwrite: bool) -> None:
-    """Refuse a source that is no CSV, and a destination that is occupied."""
-    if not stem_of(source).endswith(CSV_SUFFIXES):
+    """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
+    if not stem_of(source).endswith(CSV_SUFFIXES) and not is_delta(source):
         raise InputError(f"{source} is no CSV, and only that is turned into Parquet: name a destination.zarr.")
     refuse_overlap(source, destination)
     refuse_inside(destination)

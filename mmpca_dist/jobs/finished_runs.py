@@ -141,6 +141,8 @@ def open_rows_for(
         levels=levels_of(count),
         labelled=labelled,
         unlabelled=run.config.dataset.unlabelled if labelled else "refuse",
+        columns=run.config.dataset.columns,
+        unlabelled_value=run.config.dataset.unlabelled_value,
     )
     if dataset.n_features != columns["n_features"]:
         raise InputError(

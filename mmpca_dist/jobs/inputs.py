@@ -13,6 +13,7 @@ from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.chosen_columns import listed
 from mmpca_dist.tables.covariates import with_covariates
 from mmpca_dist.tables.dataset import Dataset, Table
 from mmpca_dist.tables.mapped_rows import MappedRows, mapped
@@ -47,6 +48,9 @@ class Inputs:
         The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
         """
         refuse_misfit(config.compute)
+        if config.dataset.columns is not None:  # a file may change, or not be there when rows are transformed
+            columns = {"columns": listed(config.dataset.columns)}
+            config = config.model_copy(update={"dataset": config.dataset.model_copy(update=columns)})
         dataset = _opened(config, purpose)
         of_text = sum(len(levels.names) for levels in dataset.stored.levels)
         mixed = 0 < of_text < dataset.stored.n_features
@@ -98,7 +102,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     beside |= {name: TARGET for name in targets[1:] if not name.endswith(FILE)}
     columns = [section.label, *named.values(), *section.covariates, *targets]
     refuse_private(compute, [section.uri, *columns, config.output])
-    given = {"features", "missing_chunks", "missing", "unlabelled"}
+    given = {"features", "missing_chunks", "missing", "unlabelled", "unlabelled_value", "columns"}
     label = targets[0] if targets else section.label
     uri, options = located(section), {**section.model_dump(include=given), "label": label}
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):

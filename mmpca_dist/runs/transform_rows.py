@@ -47,7 +47,7 @@ class TransformConfig(Section):
         description="Some of the run's methods; all where none is named",
     )
     features: str | None = setting(
-        None, example="X", description="Array or column of the rows, where it has another name than expected"
+        None, example="X", description="Array or column of the rows; by default that of the run"
     )
     label: str | None = setting(
         None,
@@ -142,6 +142,7 @@ def _inputs(config: TransformConfig) -> Inputs:
     methods = list(dict.fromkeys(config.methods)) or fitted.labels
     for method in methods:
         require_method(run, method, fitted.labels)
+    config = config.model_copy(update={"features": config.features or fitted.dataset.features})
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
     dataset = _open(config, run)
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}

@@ -74,6 +74,19 @@ def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDA
     return _undamaged(array, lambda: np.asarray(array[selection]))
 
 
+def pixels_of(array: zarr.Array, start: int, stop: int) -> NDArray:
+    """Return pixels ``start`` to ``stop`` of an array (y, x) or (y, x, band), line by line; of a flat one its entries.
+
+    Whole lines are read.
+    """
+    if array.ndim == 1:
+        return values_of(array, start, stop)
+    width = array.shape[1]
+    first = start // width
+    lines = values_of(array, first, -(-stop // width))
+    return lines.reshape(-1, *array.shape[2:])[start - first * width : stop - first * width]
+
+
 def block_of(array: zarr.Array, index: tuple[int, ...]) -> NDArray:
     """Return the chunk at a grid position of an array that has no shards."""
     return _undamaged(array, lambda: np.asarray(array.get_block_selection(index)))

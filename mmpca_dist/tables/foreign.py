@@ -143,8 +143,8 @@ def _anndata_matrix(X: Any) -> Any:
         raise InputError("The AnnData object has no X: pass one of its layers, adata.layers[...].")
     if getattr(X, "isbacked", False):
         raise InputError(
-            "The AnnData object is backed by a file: read it with adata.to_memory(), or write it with "
-            "adata.write_zarr(...) and open that with open_dataset."
+            "The AnnData object is backed by a file: read it with adata.to_memory(), or open the file itself with "
+            "open_dataset."
         )
     return X.X
 

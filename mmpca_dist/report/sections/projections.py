@@ -50,6 +50,8 @@ class ProjectedSample:
     def of(cls, finished: FinishedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
         """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored as Zarr."""
         run, config = finished.run, finished.config
+        counted = finished.results.of(COUNT)
+        has_targets = "targets" in counted
         stored = config.projected if "zarr" in config.project.format else []
         names = [method.name for method in methods if method.name in stored]
         if not names:
@@ -64,11 +66,11 @@ class ProjectedSample:
             for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
-                labels.append(first.read_values(start, stop)[picks])
+                labels.append((first.read_values if has_targets else first.read_labels)(start, stop)[picks])
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read_rows(start, stop)[picks])
-            counted, values = finished.results.of(COUNT), np.concatenate(labels)
-            codes = _shades(values) if "targets" in counted else encode(values, classes_of(counted), run.uri)
+            values = np.concatenate(labels)
+            codes = _shades(values) if has_targets else encode(values, classes_of(counted), run.uri)
         n_rows = finished.n_rows
         note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
         return cls({name: np.concatenate(blocks) for name, blocks in rows.items()}, codes, note)

@@ -10,9 +10,11 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.selected_rows import SelectedRows
+from mmpca_dist.tables.unlabelled_value import LabelsWithout
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Request:
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
     """Whether rows without a label are refused, or left out (``skip``)."""
+    columns: Sequence[str | int] | None = None
+    """The features to take, by name or number, of formats whose columns have names; None for all."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ def open_dataset(
     missing: str = "refuse",
     encode: bool = False,
     unlabelled: str = "refuse",
+    columns: Columns | None = None,
+    unlabelled_value: str | int | None = None,
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -101,16 +107,17 @@ def open_dataset(
     ----------
     uri : str or path
         A path, or a URL of an object store, of a Zarr group (of dense rows, or of CSR rows as AnnData stores them), a
-        Parquet file or folder, an Arrow file, a ``.npz`` file (of arrays, or of a CSR matrix), or a ``.npy`` file
-        (give the labels' file as ``label``); ``bundled:digits|breast_cancer|wine|iris``
+        Parquet file or folder, an Arrow file, an ``.h5ad`` file, or several (a folder, or a pattern such as
+        ``atlas/s*.h5ad``), a ``.npz`` file (of arrays, or of a CSR matrix), a ``.npy`` file (give the labels' file as
+        ``label``), or a folder of these with labels in Parquet; ``bundled:digits|breast_cancer|wine|iris``
         (``?classes=0,1&noise=4&seed=0`` chooses classes and adds Gaussian noise of that standard deviation);
         ``synthetic:gaussian?n=...&d=...`` or ``synthetic:clusters?...``.
     features : str, optional
         The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet and Arrow a column of
-        fixed-size lists (default: all columns but the label).
+        lists (default: all columns but the label); of a folder of ``.npy`` files the folder in it.
     label : str, optional
         The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
-        Parquet and Arrow a column (default ``"label"`` or ``"y"``).
+        Parquet, Arrow and ``.h5ad`` a column (default ``"label"`` or ``"y"``).
     drop : sequence of str
         Columns of Parquet or Arrow that are no features, such as an identifier.
     beside : dict, optional
@@ -125,6 +132,10 @@ def open_dataset(
         levels one column, and one for all that fewer than a thousandth of the rows have. They are read once for it.
     unlabelled : {"refuse", "skip"}
         Whether rows without a label are an error, or left out.
+    columns : sequence of str or int, or str, optional
+        The features to take, in this order: names or numbers from 0, or the address of a file with one of them a line.
+    unlabelled_value : str or int, optional
+        A label that says that a row has none.
 
     Returns
     -------
@@ -147,20 +158,25 @@ def open_dataset(
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
         missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled,
+        columns=None if columns is None else listed(columns),
     )  # fmt: skip
     format = format_of(request.uri)
-    dataset = format.open(request)
+    dataset = with_columns(format.open(request), request.columns)
     if drop and not format.columns:
         raise InputError(
             f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
             "to leave them out by."
         )
-    return labelled_rows(dataset) if unlabelled == "skip" else dataset
+    return labelled_rows(dataset, unlabelled, unlabelled_value)
 
 
-def labelled_rows(dataset: Dataset) -> Dataset:
-    """Return the rows that have a label, after a look at the labels."""
-    return dataset if all_labelled(dataset) else SelectedRows(dataset, dataset.is_labelled, "none has a label")
+def labelled_rows(dataset: Dataset, unlabelled: str, value: str | int | None) -> Dataset:
+    """Return the rows that have a label, after a look at the labels if some are to be left out (``skip``)."""
+    if value is not None and dataset.has_labels:
+        dataset = LabelsWithout(dataset, value, refuses=unlabelled == "refuse")
+    if unlabelled == "refuse" or all_labelled(dataset):
+        return dataset
+    return SelectedRows(dataset, dataset.is_labelled, "none has a label")
 
 
 def all_labelled(dataset: Dataset) -> bool:
@@ -179,6 +195,8 @@ def open_rows(
     levels: Sequence[Levels] = (),
     labelled: bool = False,
     unlabelled: str = "refuse",
+    columns: Columns | None = None,
+    unlabelled_value: str | int | None = None,
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
@@ -195,6 +213,10 @@ def open_rows(
         Whether labels must be there even if ``label`` is None.
     unlabelled : {"refuse", "skip"}
         Whether rows without a label are an error, or left out.
+    columns : sequence of str or int, or str, optional
+        The columns that a model chose among those of its table, as for ``open_dataset``.
+    unlabelled_value : str or int, optional
+        A label that says that a row has none.
 
     Returns
     -------
@@ -212,6 +234,8 @@ def open_rows(
         unlabelled=unlabelled,
     )  # fmt: skip
     dataset = format_of(request.uri).open(request)
+    if columns is not None and not dataset.named_columns:
+        dataset = _with_columns_of_model(dataset, columns, names)
     stored = None if levels else dataset.feature_names
     if names is not None and stored is not None and len(stored) == len(names) and stored != names:
         refuse_missing_names(dataset.uri, stored, names)
@@ -220,7 +244,17 @@ def open_rows(
             f"{dataset.uri} has the features in another order than the model was fitted to: feature {i} is "
             f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
         )
-    return labelled_rows(dataset) if unlabelled == "skip" else dataset
+    return labelled_rows(dataset, unlabelled, unlabelled_value)
+
+
+def _with_columns_of_model(dataset: Dataset, columns: Columns, names: list[str] | None) -> Dataset:
+    """Choose the columns that a model did: by the ``names`` of its features, where both tables have names."""
+    if names is None:
+        return with_columns(dataset, columns)
+    if dataset.feature_names is None:
+        return dataset
+    refuse_missing_names(dataset.uri, dataset.feature_names, names)
+    return with_columns(dataset, names)
 
 
 def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:

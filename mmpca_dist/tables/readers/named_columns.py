@@ -17,6 +17,7 @@ from mmpca_dist.errors import ColumnError, InputError, did_you_mean, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.chosen_columns import positions_of
 from mmpca_dist.tables.column_faults import ColumnFault, refusal
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
@@ -32,7 +33,8 @@ TRANSPOSE_ROWS = 256
 class ColumnRows(Dataset):
     """Base of the formats whose columns have names; a subclass counts the rows, and reads Arrow tables.
 
-    ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows.
+    ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows; an
+    empty list makes a table of labels alone.
     Columns in ``drop`` are no features; nor are those in ``beside``, which must exist, unless one is ``features`` or
     the label.
     """
@@ -68,7 +70,9 @@ class ColumnRows(Dataset):
             if is_fixed and not n_features:
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
-            kinds = {_numpy_type(field.type) for field in fields} | ({np.dtype(np.uint8)} if self._texts else set())
+            kinds = {_numpy_type(field.type) for field in fields} | (
+                {np.dtype(np.uint8)} if self._texts or not fields else set()
+            )
             n_features, dtype = len(self.columns), np.result_type(*kinds)
         if self.allows_gaps:
             dtype = np.result_type(dtype, np.float32)
@@ -208,6 +212,8 @@ def _feature_columns(
     uri, features = request.uri, request.features
     _refuse_unknown(drop, schema.names, label, uri)
     left_out = {label, *drop}
+    if request.names == []:
+        return (), False
     others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
     if request.names and features is None and not any(_holds_lists(schema.field(name)) for name in others):
         refuse_missing_names(uri, others, request.names)
@@ -226,6 +232,8 @@ def _feature_columns(
             f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
             f"or leave out the others with {setting_name('drop')}."
         )
+    if request.columns is not None and not lists:
+        names = tuple(names[i] for i in positions_of(request.columns, names, len(names), uri))
     return names, bool(lists)
 
 

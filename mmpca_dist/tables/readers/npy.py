@@ -171,7 +171,7 @@ def _map(path: str, token: str) -> NDArray:
         return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=256)
 def _header(uri: str, token: str) -> NpyHeader:
     storage.require(uri)
     with storage.reached(uri) as (fs, path):

@@ -110,6 +110,14 @@ class ParquetDataset(ColumnRows):
         return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
 
     @property
+    def rows_by_file(self) -> dict[str, int]:
+        """The number of rows in each file."""
+        counts = dict.fromkeys(self._files, 0)
+        for group in self._groups:
+            counts[group.file] += group.n_rows
+        return counts
+
+    @property
     def addresses(self) -> list[str]:
         return self._files
 

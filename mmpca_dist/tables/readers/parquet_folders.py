@@ -116,9 +116,9 @@ def _through_log(uri: str, kind: str, extra: str, read: Callable[[str], ParquetF
         raise
     except Exception as error:  # those libraries raise many types
         reason = " ".join(str(error).split()).rstrip(".")
+        remedy = "mmpca ingest TABLE DEST.parquet" if kind == "Delta Lake" else "a tool that reads this table"
         raise InputError(
-            f"Cannot read the log of the {kind} table {uri}: {reason}. Write its rows as plain Parquet with a tool "
-            "that reads this table."
+            f"Cannot read the log of the {kind} table {uri}: {reason}. Write its rows as plain Parquet with {remedy}."
         ) from error
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.zarr_stores import values_of
+from mmpca_dist.stores.zarr_stores import pixels_of, values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
 from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
@@ -59,6 +59,8 @@ class ZarrGroupRows(Dataset):
 
     features: str
     label: str
+    label_dimensions = 1
+    """Two where labels are a raster."""
 
     def __init__(self, request: Request, table: str) -> None:
         uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
@@ -68,8 +70,13 @@ class ZarrGroupRows(Dataset):
         group = zarr_stores.open_group(table)
         has_labels = request.label_required or member(group, self.label, uri) is not None
         labels = ZarrLabels.of(group, self.label, uri) if has_labels else None
+        if labels is not None and labels.array.ndim != self.label_dimensions:
+            wanted = "(n,)" if self.label_dimensions == 1 else "(y, x), that of a line and a column of the rows"
+            raise InputError(
+                f"{self.label!r} of {uri} has shape {labels.array.shape}; labels must have shape {wanted}."
+            )
         where = f"{uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
-        facts = self._open(group, where, None if labels is None else labels.array.shape[0])
+        facts = self._open(group, where, None if labels is None else math.prod(labels.array.shape))
         names, shape = _feature_names(group, uri, facts.n_features), _image_shape(group, facts.n_features)
         kind = "local" if storage.is_local(uri) else "remote"
         self.facts = replace(facts, has_labels=has_labels, feature_names=names, image_shape=shape, kind=kind)
@@ -138,7 +145,7 @@ class ZarrGroupRows(Dataset):
         if labels.categories is not None or labels.mask is not None:
             return self.read_labels(start, stop)
         with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
-            return values_of(labels.array, start, stop)
+            return pixels_of(labels.array, start, stop)
 
     @property
     def values_place(self) -> str:
@@ -263,22 +270,22 @@ class ZarrLabels:
         """Return the labels of rows ``start`` to ``stop``."""
         where = f"{self.uri}/{self.path}"
         with readable(f"the labels of rows {start} to {stop - 1} of {where}"):
-            stored = values_of(self.array, start, stop)
+            stored = pixels_of(self.array, start, stop)
             if self.mask is not None:
-                _refuse_absent(values_of(self.mask, start, stop), start, where, "it is marked as missing")
+                _refuse_absent(pixels_of(self.mask, start, stop), start, where, "it is marked as missing")
             return self._named(stored, start, where)
 
     def is_known(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return which of rows ``start`` to ``stop`` have a label."""
-        stored = values_of(self.array, start, stop)
+        stored = pixels_of(self.array, start, stop)
         if self.categories is not None:
             return np.asarray((stored >= 0) & (stored < len(self.categories)))
         known = has_label(stored)
-        return known if self.mask is None else known & ~values_of(self.mask, start, stop)
+        return known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
 
     def read_known(self, start: int, stop: int) -> NDArray:
         """Return labels, with anything in the place of those that are missing."""
-        known, stored, where = self.is_known(start, stop), values_of(self.array, start, stop), f"{self.uri}/{self.path}"
+        known, stored, where = self.is_known(start, stop), pixels_of(self.array, start, stop), f"{self.uri}/{self.path}"
         return labels_among(known, self._named(stored[known], start, where))
 
     @property
@@ -332,7 +339,7 @@ def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> N
 
 
 def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:
-    if labels.ndim != 1:
+    if labels.ndim not in (1, 2):  # those of pixels are a raster
         raise InputError(f"{name!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
     return labels
 

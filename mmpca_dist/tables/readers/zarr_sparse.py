@@ -19,6 +19,7 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
 from mmpca_dist.tables.readers.zarr_members import member
@@ -28,12 +29,13 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 def _open(request: Request) -> Dataset:
-    """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
+    """Open the rows of a Zarr group: an array (n, d) or a cube (y, x, band), or CSR in a group of its parts."""
     uri = request.uri
     table = table_url(uri, zarr_stores.open_group(uri))
     rows = member(zarr_stores.open_group(table), request.features or "X", uri)
-    kind = SparseZarrDataset if isinstance(rows, zarr.Group) else ZarrDataset
-    return kind(request, table)
+    if isinstance(rows, zarr.Array):
+        return (ZarrCube if rows.ndim == 3 else ZarrDataset)(request, table)
+    return (ZarrDataset if rows is None else SparseZarrDataset)(request, table)
 
 
 FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))

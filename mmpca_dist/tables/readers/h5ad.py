@@ -1,0 +1,285 @@
+"""Rows of AnnData in ``.h5ad`` files, one or several, by the documented layout of HDF5; nothing is unpickled.
+
+``X`` is an array, or a group of the parts of CSR rows; ``obs`` holds labels and other columns, ``var`` the names. Files
+are open only while something is read: an open one could not be written again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import math
+import re
+import uuid
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dask.utils import natural_sort_key
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
+from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.labels import has_label, labels_among, normalize_labels
+from mmpca_dist.tables.memory_limits import check_table, refuse_larger
+from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
+from mmpca_dist.tables.stacked_rows import StackedRows
+
+SUFFIX, ROWS = ".h5ad", "X"
+PARTS = ("data", "indices", "indptr")
+BY_COLUMNS, BY_ROWS = "csc_matrix", "csr_matrix"
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[Any]:
+    """Open a file; what HDF5 raises for one that is none, or damaged, becomes one sentence."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise InputError(f"{uri} is an HDF5 file. Install 'mmpca-dist[h5ad]' to read it ({error}).") from error
+    storage.require(uri)
+    fs, path = storage.filesystem(uri)
+    try:
+        with ExitStack() as stack:
+            local = storage.is_local(uri)
+            source = path if local else stack.enter_context(fs.open(path, "rb"))
+            # Some network file systems cannot lock files, and nothing is written here.
+            yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
+    except (MmpcaError, MemoryError):
+        raise
+    except Exception as error:  # HDF5 raises many types for damaged data
+        reason = " ".join(str(error).split()).rstrip(".")[:200]
+        raise InputError(
+            f"Cannot read {uri} as AnnData: {reason}. Copy it again, or write it with a newer AnnData."
+        ) from error
+
+
+class H5adRows(Dataset):
+    """Rows, and labels unless they are not required, of an ``.h5ad`` file.
+
+    ``request.features`` is the place of the rows (default ``X``), such as ``layers/counts`` or ``raw/X``;
+    ``request.label`` a column of ``obs`` (default ``label`` or ``y``).
+    """
+
+    features: str
+
+    def __init__(self, request: Request, file: Any) -> None:
+        self.features, self._skips_unlabelled = request.features or ROWS, request.unlabelled == "skip"
+        self._address, self._token = request.uri, uuid.uuid4().hex
+        self._obs = [name for name in file.get("obs", ()) if not name.startswith("__")]
+        given = LABEL_NAMES if request.label is None else [request.label.removeprefix("obs/")]
+        self.label = next((name for name in given if name in self._obs), None)
+        if self.label is None and (request.label_required or request.label is not None):
+            raise self._no_column(given[0], setting_name("label"))
+        facts = self._open(file[self.features], f"{request.uri}/{self.features}")
+        names = _names(file, "raw/var" if self.features.startswith("raw/") else "var", facts.n_features)
+        kind = "local" if storage.is_local(request.uri) else "remote"
+        self.facts = replace(facts, has_labels=self.label is not None, feature_names=names, kind=kind)
+        if self.label is not None and _length(file[f"obs/{self.label}"]) != self.n_rows:
+            raise InputError(f"{self.values_place} has another length than the {self.n_rows} rows. It is damaged.")
+
+    @abstractmethod
+    def _open(self, rows: Any, where: str) -> Facts:
+        """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
+
+    def _no_column(self, name: str, setting: str) -> InputError:
+        hint = did_you_mean(name, self._obs) or f" Its columns are {some_names(self._obs)}."
+        return InputError(f"The table obs of {self._address} has no column {name!r} ({setting}).{hint}")
+
+    def with_label(self, name: str, setting: str) -> Dataset:
+        same, column = copy(self), name.removeprefix("obs/")
+        if column not in self._obs:
+            raise self._no_column(column, setting)
+        same.label, same.facts, same._skips_unlabelled = column, replace(self.facts, has_labels=True), False
+        return same
+
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        """Return the values of the labels' column, and which of them are there."""
+        with _opened(self.uri) as file:
+            column = _member(file, f"obs/{self.label}")
+            if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
+                of_07 = "categories" in column.attrs
+                levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
+                codes = (column if of_07 else _member(column, "codes"))[start:stop]
+                known = (codes >= 0) & (codes < len(levels))
+                return np.append(levels, levels[:1])[np.where(known, codes, 0)], known
+            if "mask" in column:
+                return _values(column, start, stop), ~_member(column, "mask")[start:stop]
+            values = _values(column, start, stop)
+            return values, has_label(values)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        values, known = self._column(start, stop)
+        if not known.all() and not self._skips_unlabelled:
+            row = start + int(np.argmin(known))
+            raise InputError(f"Row {row} has no label in {self.values_place}. Leave it out, or give it a label.")
+        return labels_among(known, normalize_labels(values[known], self.values_place))
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self._column(start, stop)[1]
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        values, known = self._column(start, stop)
+        return values if known.all() or values.dtype.kind == "f" else self.read_labels(start, stop)
+
+    @property
+    def values_place(self) -> str:
+        return f"{self._address}/obs/{self.label}"
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.uri]
+
+    def fingerprint(self) -> str:
+        return storage.digest("h5ad", self.features, self.label, storage.list_objects(self.uri))
+
+
+class H5adDataset(H5adRows):
+    """Dense rows of an ``.h5ad`` file."""
+
+    def _open(self, rows: Any, where: str) -> Facts:
+        check_table(where, rows.shape, rows.dtype, None)
+        self._chunk_rows = None if rows.chunks is None else int(rows.chunks[0])
+        n_rows, n_features = rows.shape
+        return Facts(self._address, n_rows, n_features, rows.dtype.newbyteorder("="))
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        if self._chunk_rows is None:
+            return grain_edges(self.n_rows, self.row_bytes)
+        return chunk_edges(self.n_rows, self._chunk_rows)
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
+        with _opened(self.uri) as file:
+            file[self.features].read_direct(out, np.s_[start:stop])
+        return out
+
+
+class SparseH5adDataset(SparseRows, H5adRows):
+    """CSR rows of an ``.h5ad`` file. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
+
+    def _open(self, rows: Any, where: str) -> Facts:
+        form = rows.attrs.get("encoding-type")
+        if form != BY_ROWS:
+            remedy = "Store it by rows: adata.X = adata.X.tocsr(), and write it again"
+            other = f"Rows are an array, or CSR as AnnData writes it; name another with {setting_name('features')}"
+            raise InputError(f"{where} has the encoding-type {form!r}. {remedy if form == BY_COLUMNS else other}.")
+        data, indices, _ = (_member(rows, part) for part in PARTS)
+        n_rows, n_features = map(int, rows.attrs["shape"])
+        check_table(where, (n_rows, n_features), data.dtype, None, sparse=True)
+        check_index_type(indices.dtype, f"{where}/indices")
+        self._nnz, self._entry = data.size, data.dtype.itemsize + indices.dtype.itemsize
+        dtype = value_type(data.dtype)
+        return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
+
+    @property
+    def _ends(self) -> NDArray[np.int64]:
+        return _row_ends(self._address, self.features, self._token)
+
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        ends = self._ends[start : stop + 1]
+        entries = slice(int(ends[0]), int(ends[-1]))
+        with _opened(self.uri) as file:
+            rows = file[self.features]
+            return rows["data"][entries], rows["indices"][entries], ends - ends[0]
+
+    @property
+    def nnz(self) -> int:
+        return self._nnz
+
+    @property
+    def n_bytes(self) -> int:
+        return self._nnz * self._entry + (self.n_rows + 1) * 8
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry
+
+    def _most_stored(self, n_rows: int) -> int:
+        return most_stored(self._ends, n_rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _row_ends(uri: str, features: str, token: str) -> NDArray[np.int64]:
+    with _opened(uri) as file:
+        rows = file[features]
+        ends, n_rows = _values(rows["indptr"]), int(rows.attrs["shape"][0])
+        check_row_ends(ends, n_rows, rows["data"].size, rows["indices"].size, f"{uri}/{features}")
+    return ends.astype(np.int64)
+
+
+def _member(group: Any, name: str) -> Any:
+    """Return a member of a group; refuse what lies in other files, and chunks that do not fit into memory."""
+    item = group[name]
+    where = f"{group.file.filename}{item.name}"
+    if item.file.id != group.file.id or getattr(item, "is_virtual", False) or getattr(item, "external", None):
+        raise InputError(f"{where} lies in another file, and such links are not followed. Copy it into this one.")
+    if getattr(item, "chunks", None):
+        refuse_larger(math.prod(item.chunks) * item.dtype.itemsize, f"A chunk of {where}", "Store it in smaller chunks")
+    return item
+
+
+def _names(file: Any, table: str, n_features: int) -> list[str] | None:
+    """Return the names in a table of columns, if there are so many."""
+    if table not in file or "_index" not in file[table].attrs:
+        return None
+    names = _values(_member(file, f"{table}/{file[table].attrs['_index']}"))
+    return [str(name) for name in names] if len(names) == n_features else None
+
+
+def _length(column: Any) -> int:
+    parts = ("codes", "values") if hasattr(column, "keys") else ()
+    return next((column[part].size for part in parts if part in column), getattr(column, "size", 0))
+
+
+def _values(item: Any, start: int = 0, stop: int | None = None) -> NDArray:
+    """Return values of a flat array, or of one with a mask of missing values; text as Python's strings."""
+    item = _member(item, "values") if hasattr(item, "keys") else item
+    if stop is None:
+        refuse_larger(item.size * item.dtype.itemsize, f"{item.name}, read whole,", "Store fewer values")
+    return np.asarray(item.asstr()[start:stop] if item.dtype.kind == "O" else item[start:stop])
+
+
+def _open_file(request: Request) -> Dataset:
+    with _opened(request.uri) as file:
+        name = request.features or ROWS
+        if name not in file:
+            within = [f"{part}/{key}" for part in ("layers", "obsm") for key in file.get(part, ())]
+            places = [*(place for place in (ROWS, f"raw/{ROWS}") if place in file), *within]
+            raise InputError(
+                f"{request.uri} has no {name!r} ({setting_name('features')}); it has {some_names(places)}."
+                f"{did_you_mean(name, places)}"
+            )
+        kind = SparseH5adDataset if hasattr(_member(file, name), "keys") else H5adDataset
+        return kind(replace(request, features=name), file)
+
+
+def _open(request: Request) -> Dataset:
+    """Open a file, all files of a folder, or those whose names match a pattern such as ``sample_*.h5ad``."""
+    folder, _, pattern = request.uri.rpartition("/")
+    if not request.uri.endswith(SUFFIX):
+        folder, pattern = request.uri, f"*{SUFFIX}"
+    elif not re.search(r"[*?\[]", pattern) or storage.exists(request.uri):
+        return _open_file(request)
+    names = [name for name in storage.names_in(folder) if fnmatch.fnmatchcase(name, pattern) and name[0] not in "._"]
+    if not names:
+        raise InputError(f"{folder} holds no files {pattern}.")
+    files = [storage.join(folder, name) for name in sorted(names, key=natural_sort_key)]
+    return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
+
+
+def _holds_h5ad(uri: str) -> bool:
+    with storage.reached(uri) as (fs, path):
+        return fs.isdir(path) and any(name.endswith(SUFFIX) for name in storage.names_in(uri))
+
+
+FORMAT = Format("h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=_holds_h5ad)

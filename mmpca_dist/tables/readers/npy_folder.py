@@ -1,0 +1,130 @@
+"""Folders of ``.npy`` files with a table of labels in Parquet, as tools that compute embeddings leave them.
+
+``img_emb/img_emb_0.npy``, ... hold the rows, and ``metadata/metadata_0.parquet``, ... what is known of each.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+from dask.utils import natural_sort_key
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.settings import setting_name
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.npy import NpyDataset
+from mmpca_dist.tables.readers.parquet import ParquetDataset
+from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, ZARR, has_log
+from mmpca_dist.tables.stacked_rows import StackedRows
+
+NPY, METADATA = ".npy", "metadata"
+LAST_NUMBER = re.compile(r"(\d+)\D*$")
+MOST_FOLDERS = 32
+"""Folders that are looked into for such files."""
+
+
+class NpyFolder(StackedRows):
+    """The rows of ``.npy`` files in natural order; the labels are a column of a table with as many rows."""
+
+    def __init__(self, uri: str, files: list[str], table: ParquetDataset | None) -> None:
+        parts = [NpyDataset(file, None) for file in files]
+        super().__init__(uri, parts)
+        self._table: Dataset | None = table
+        self.label = None if table is None else table.label
+        self.facts = replace(self.facts, has_labels=self.label is not None)
+        if table is not None:
+            _refuse_other_rows(uri, {part.uri: part.n_rows for part in parts}, table)
+
+    @property
+    def labels(self) -> Dataset:
+        """The table of labels."""
+        assert self._table is not None  # noqa: S101  (has_labels says so)
+        return self._table
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return self.labels.read_labels(start, stop)
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return self.labels.read_values(start, stop)
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self.labels.is_labelled(start, stop)
+
+    @property
+    def values_place(self) -> str:
+        return self.labels.values_place
+
+    def with_label(self, name: str, setting: str) -> Dataset | None:
+        if self._table is None:
+            return None
+        same = copy(self)
+        same._table = self._table.with_label(name, setting)
+        same.label, same.facts = name, replace(self.facts, has_labels=True)
+        return same
+
+    @property
+    def addresses(self) -> list[str]:
+        return [*super().addresses, *([] if self._table is None else self._table.addresses)]
+
+    def fingerprint(self) -> str:
+        return storage.digest("npy", super().fingerprint(), None if self._table is None else self._table.fingerprint())
+
+
+def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) -> None:
+    """Refuse files of labels that are not those of the rows: of other numbers, or lengths."""
+    described = table.rows_by_file
+    if len(described) == len(n_rows):
+        for (file, rows), (other, labels) in zip(n_rows.items(), described.items(), strict=True):
+            numbers = [LAST_NUMBER.search(name.rpartition("/")[2]) for name in (file, other)]
+            if rows != labels or len({int(number[1]) for number in numbers if number}) > 1:
+                raise InputError(
+                    f"{file} has {rows} rows, and {other} describes {labels} of them. Each file of rows needs one of "
+                    "the same number and length."
+                )
+    if sum(n_rows.values()) != table.n_rows:
+        raise InputError(f"{uri} has {sum(n_rows.values())} rows, and {table.uri} describes {table.n_rows} of them.")
+
+
+def holds_npy(uri: str) -> bool:
+    """Tell whether a folder, or a folder in it, holds ``.npy`` files.
+
+    Parquet right in the folder is a table itself, which may have files of weights beside it.
+    """
+    with storage.reached(uri) as (fs, path):
+        names = storage.names_in(uri) if fs.isdir(path) else []
+    if ZARR.intersection(names) or any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
+        return False
+    folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MOST_FOLDERS]
+    return any(name.endswith(NPY) for name in names) or any(
+        name.endswith(NPY) for folder in folders for name in storage.names_in(storage.join(uri, folder))
+    )
+
+
+def _open(request: Request) -> NpyFolder:
+    uri, names = request.uri, [name for name, _, _ in storage.list_objects(request.uri)]
+    by_folder: dict[str, list[str]] = {}
+    for name in sorted((name for name in names if name.endswith(NPY)), key=natural_sort_key):
+        by_folder.setdefault(name.rpartition("/")[0], []).append(storage.join(uri, name))
+    features = request.features or next(iter(by_folder))
+    if features not in by_folder or (request.features is None and len(by_folder) > 1):
+        raise InputError(
+            f"{uri} holds .npy files in {some_names(list(by_folder))}: name one of these folders with "
+            f"{setting_name('features')}."
+        )
+    folders = sorted({name.rpartition("/")[0] for name in names if name.endswith(SUFFIXES)})
+    where = METADATA if METADATA in folders or not folders else folders[0]
+    if len(folders) > 1 and where != METADATA:
+        raise InputError(f"{uri} holds Parquet in {some_names(folders)}: keep labels in {METADATA!r} alone.")
+    if not folders and request.label_required:
+        raise InputError(f"{uri} holds .npy files, and no Parquet with their labels in a folder {METADATA!r}.")
+    table = replace(request, uri=storage.join(uri, where), features=None, names=[], columns=None)
+    return NpyFolder(uri, by_folder[features], ParquetDataset(table) if folders else None)
+
+
+FORMAT = Format("npy-folder", "a folder of arrays", _open, holds=holds_npy)

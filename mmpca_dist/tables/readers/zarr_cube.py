@@ -1,0 +1,80 @@
+"""Pixels of a cube (y, x, band) in a Zarr group, line by line, with a raster (y, x) of labels."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import zarr_stores
+from mmpca_dist.stores.zarr_stores import pixels_of
+from mmpca_dist.tables.dataset import MissingLabels
+from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.memory_limits import check_table
+from mmpca_dist.tables.readers.zarr_groups import StoredChunks, ZarrGroupRows, ZarrLabels, array_of
+
+
+class ZarrCube(ZarrGroupRows):
+    """Rows are pixels in the order of the lines, features are bands.
+
+    Its chunks are whole lines: all chunks of the array that lie side by side, or a part of these where they are large.
+    """
+
+    label_dimensions = 2
+
+    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+        cube = array_of(group, self.features, self._address)
+        height, self._width, n_bands = cube.shape
+        check_table(where, (height * self._width, n_bands), cube.dtype, None)
+        self._refuse_missing(self.features, cube, "lines")
+        line_bytes = max(self._width * n_bands * cube.dtype.itemsize, 1)
+        step, most = int(cube.chunks[0]), max(LIMITS.band_bytes // line_bytes, 1)
+        lines = [line for first in range(0, height, step) for line in range(first, min(first + step, height), most)]
+        self._edges = np.asarray([*lines, height], np.int64) * self._width
+        return Facts(self._address, height * self._width, n_bands, cube.dtype, read_overhead=2.0)
+
+    def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+        raster = labels.array
+        pixels = (self.n_rows // self._width, self._width)
+        if raster.shape != pixels:
+            raise InputError(
+                f"{self._address} has labels {self.label!r} of shape {raster.shape}, and {self.features!r} of {pixels} "
+                "pixels. A cube has the shape (y, x, band): transpose it if it has another."
+            )
+        if self.missing_chunks == "refuse":
+            self._refuse_missing(labels.path, raster, "lines of labels")
+        chunks = StoredChunks.of(self.table, labels.path, raster)
+        if not chunks.n_missing:
+            return None
+        sizes = [
+            np.minimum(chunks.shape, np.subtract(raster.shape, np.multiply(i, chunks.shape))) for i in chunks.stored
+        ]
+        n_missing = math.prod(raster.shape) - sum(int(np.prod(size)) for size in sizes)
+        first = chunks.first_missing[0] * chunks.shape[0]
+        lines = (first * self._width, min(first + chunks.shape[0], raster.shape[0]) * self._width)
+        return MissingLabels(n_missing, (lines,), labels.fill)
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._edges
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        rows = pixels_of(_open_cube(self.table, self.features, self._token), start, stop)
+        if out is None:
+            return np.ascontiguousarray(rows)
+        out[...] = rows
+        return out
+
+    def describe_chunk(self, row: int) -> str:
+        _, start, stop = self.chunk_of(row)
+        return f"lines {start // self._width} to {stop // self._width - 1} of {self.uri}/{self.features}"
+
+
+@functools.lru_cache(maxsize=16)
+def _open_cube(uri: str, name: str, token: str) -> zarr.Array:
+    return array_of(zarr_stores.open_group(uri), name, uri)
