@@ -161,6 +161,17 @@ class Adjustment:
             return X
         return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
 
+    def widened(self, vectors: NDArray) -> NDArray:
+        """Return A V, shape (d + q, b), for vectors V (d, b) and rows without gaps."""
+        both = np.empty((self.widening.width, vectors.shape[1]), vectors.dtype)
+        both[: len(vectors)] = vectors
+        both[len(vectors) :] = -(self.slopes @ vectors)
+        return both
+
+    def explained(self, Z: Any, matrix: NDArray) -> NDArray:
+        """Return what covariates Z (n, q) explain of rows that are projected by ``matrix`` (d, K)."""
+        return (Z - self.centre) @ (self.slopes @ matrix)
+
     def moments(self, widened: ClassMoments) -> ClassMoments:
         """Return the moments of adjusted rows."""
         d, gaps, filled = self.widening.n_columns, self.widening.gaps, self.widening.filled

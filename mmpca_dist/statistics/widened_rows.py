@@ -112,7 +112,7 @@ class AdjustedRows(_Floating):
         self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
     ) -> None:
         removes = adjustment is not None and len(adjustment.slopes) > 0
-        super().__init__(rows, sparse=rows.sparse and not removes)
+        super().__init__(rows, sparse=False)
         if removes:
             self.facts = replace(self.facts, dtype=np.dtype(np.float64))
         self._gaps, self._values, self._adjustment = gaps, values, adjustment
@@ -128,9 +128,14 @@ class AdjustedRows(_Floating):
 
 
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
-    """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,)."""
+    """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,).
+
+    Sparse rows lack none, and keep what covariates explain.
+    """
     rows = rows._rows if isinstance(rows, WidenedRows) else rows
-    gaps = np.zeros(0, np.intp) if rows.sparse or rows.dtype.kind != "f" else np.arange(rows.n_features)
+    if rows.sparse:
+        return rows
+    gaps = np.zeros(0, np.intp) if rows.dtype.kind != "f" else np.arange(rows.n_features)
     return AdjustedRows(rows, gaps, values[gaps], adjustment)
 
 
