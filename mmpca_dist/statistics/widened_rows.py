@@ -83,6 +83,10 @@ class WidenedRows(_Floating):
     def widening(self) -> Widening:
         return self._widening
 
+    @property
+    def narrow(self) -> Dataset:
+        return self._rows
+
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         X, Z = self._rows.read_rows(start, stop), self._rows.read_covariates(start, stop)

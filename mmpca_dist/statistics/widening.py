@@ -49,9 +49,9 @@ class Widening:
         """Fill ``out``, shape (n, d + g + q), with rows X (n, d) and covariates Z (n, q), and return it."""
         out[:, : self.n_columns] = X
         if len(self.gaps):
-            some = out[:, self.gaps]
-            missing = np.isnan(some)
-            out[:, self.gaps] = np.where(missing, self.fills.astype(out.dtype), some)
+            missing = np.isnan(np.take(X, self.gaps, axis=1))
+            rows, columns = np.divmod(np.flatnonzero(missing), len(self.gaps))
+            out[rows, self.gaps[columns]] = self.fills[columns]
             out[:, self.n_columns : self.filled] = missing
         if Z is not None:
             out[:, self.filled :] = Z
