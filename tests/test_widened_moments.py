@@ -60,20 +60,20 @@ def assert_close(found, expected, weights, precision, mean):
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("with_weights", [False, True])
 def test_blocks_are_widened_as_rows_are(with_weights, pooled, dtype, mean, precision):
-    X, y, Z = rows(600, 5, mean, dtype)
+    X, y, Z = rows(300, 5, mean, dtype)
     gaps = np.arange(0, 5, 2) if X.dtype.kind == "f" else np.zeros(0, np.intp)
     fills = np.asarray([np.nanmean(X[:, j]) for j in gaps]).astype("f4").astype(float)
     widening = Widening(5, gaps, fills, ("a", "b"))
-    w = np.random.default_rng(2).uniform(0.1, 3, 600) if with_weights else None
+    w = np.random.default_rng(2).uniform(0.1, 3, 300) if with_weights else None
     weights = np.asarray([[1.0, 1.0, 1.0], [1.0, 3.0, 0.5]]) if pooled else None
     parts = []
-    for start in (0, 250):
+    for start in (0, 120):
         adder = ChunkAdder(3, widening.width, X.dtype, precision, weights, widening)
-        for first in range(start, [250, 600][start > 0], 90):
-            some = slice(first, min(first + 90, [250, 600][start > 0]))
+        for first in range(start, [120, 300][start > 0], 90):
+            some = slice(first, min(first + 90, [120, 300][start > 0]))
             adder.add(X[some], y[some], lambda *_: "not finite", None if w is None else w[some], Z[some])
         parts.append(adder.moments())
-    expected = exact_class_moments(before(X, Z, widening), y, np.arange(3), np.ones(600) if w is None else w)
+    expected = exact_class_moments(before(X, Z, widening), y, np.arange(3), np.ones(300) if w is None else w)
     assert_close(join_moments(*parts), expected, weights, precision, mean)
 
 
