@@ -1,6 +1,7 @@
 """What weights, gaps and covariates cost: class moments of the same rows with and without them, in turn.
 
-python benchmarks/messy.py
+``python benchmarks/messy.py``. Medians of seconds, and of seconds of the processor, which other work on the machine
+disturbs less.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from mmpca_dist.tables.readers.memory import rows_in_memory
 
 SHAPES = ((400_000, 64), (100_000, 256), (20_000, 1000))
 REPEATS = 7
+KINDS = "wall", "processor"
 
 
 def measured(functions):
-    """Return the median seconds of each of several functions, which take turns."""
-    seconds = [[] for _ in functions]
+    """Return the median of seconds, and of those of the processor, of each of several functions, which take turns."""
+    seconds = [([], []) for _ in functions]
     for _ in range(REPEATS):
         for times, function in zip(seconds, functions, strict=True):
-            begin = time.perf_counter()
+            begin = time.perf_counter(), time.process_time()
             function()
-            times.append(time.perf_counter() - begin)
-    return [statistics.median(times) for times in seconds]
+            times[0].append(time.perf_counter() - begin[0])
+            times[1].append(time.process_time() - begin[1])
+    return [[statistics.median(times[kind]) for times in seconds] for kind in (0, 1)]
 
 
 def cases(n, d):
@@ -52,11 +55,11 @@ def cases(n, d):
 def main():
     print("rows, columns: seconds plain; ratios with weights, with gaps in a tenth of the columns, with ten covariates")
     for n, d in SHAPES:
-        plain, weighted, filled, double, removed = measured(cases(n, d))
-        print(
-            f"{n:>8,} x {d:>5}: {plain:.3f} s; {weighted / plain:.2f}, {filled / plain:.2f}, "
-            f"{removed / double:.2f} of double precision ({double / plain:.2f})"
-        )
+        for kind, (plain, weighted, filled, double, removed) in zip(KINDS, measured(cases(n, d)), strict=True):
+            print(
+                f"{n:>8,} x {d:>5}: {plain:.3f} s ({kind}); {weighted / plain:.2f}, {filled / plain:.2f}, "
+                f"{removed / double:.2f} of double precision ({double / plain:.2f})", flush=True,
+            )  # fmt: skip
 
 
 if __name__ == "__main__":

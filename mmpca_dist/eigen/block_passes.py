@@ -19,6 +19,7 @@ from mmpca_dist.eigen.orthonormal import orthonormal, unit_columns
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.rows import Rows, draw_sample
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.column_units import standard_deviations
 from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics
@@ -28,13 +29,20 @@ from mmpca_dist.statistics.precision import SAFE_EXPONENT, provisional_centre, r
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians
+from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.tables.dataset import Dataset
 
 SEED = 2015
 
 
 def statistics_in_passes(
-    rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool = False
+    rows: Rows,
+    needs: Needs,
+    solver: SolverOptions,
+    *,
+    precision: str,
+    standardize: bool = False,
+    adjustment: Adjustment | None = None,
 ) -> SubspaceStatistics:
     """Return the statistics that methods need, in bases of the leading part of their scatters.
 
@@ -44,6 +52,8 @@ def statistics_in_passes(
         The scatter of pairs is not made here.
     solver : SolverOptions
         Its kind is one of `BLOCK_SOLVERS`.
+    adjustment : Adjustment, optional
+        The map of widened rows, which are sparse: it is applied to vectors.
 
     Notes
     -----
@@ -51,14 +61,15 @@ def statistics_in_passes(
     (and medians) span, and these are in it. The basis of another weighting comes from the same passes.
     """
     dataset, counts = rows.dataset, rows.census.counts
-    size = block_size(needs, solver, dataset.n_features)
+    size = block_size(needs, solver, dataset.n_columns)
     sample, codes = draw_sample(rows, max(2 * size, LIMITS.start_rows), LIMITS.start_class_rows)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
     centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
     sums = _sums_type(dataset, sample, precision, standardize or rows.census.totals is not None)
-    operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums)
+    operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment)
+    sample = sample if adjustment is None else adjustment.rows(sample)
     sets = median_sets(len(counts), *needs.medians)
-    medians = by_pairing(None if sets is None else take_medians(rows, sets), needs.medians)
+    medians = by_pairing(None if sets is None else take_medians(adjusted_rows(rows, adjustment), sets), needs.medians)
     if standardize:
         operator.apply([])
         squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2

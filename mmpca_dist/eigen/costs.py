@@ -62,7 +62,7 @@ def passes_costs(
         That share the process.
     """
     d, groups = dataset.n_features, len(needs.scatters)
-    size = block_size(needs, solver, d)
+    size = block_size(needs, solver, dataset.n_columns)
     between = n_classes * (1 + len(needs.medians))
     width = min(size + between, d)
     kind = BLOCK_SOLVERS[solver.kind]
@@ -70,12 +70,15 @@ def passes_costs(
     if standardize and groups:
         vectors = [0, *vectors]
     basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item
+    bases = groups * d * basis
     largest, work = max(vectors), np.dtype("f8" if dataset.sparse else f"f{item}")
     unit_rows, unit = largest_unit(dataset, spans)
     centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
     if dataset.sparse:
         images, tasks = d * largest * (8 if standardize else item), len(sparse_spans(dataset, spans))
         task = sparse_unit(dataset, tasks) + images + 3 * moments
+        if dataset.widening is not None:  # vectors of widened rows
+            bases += d * largest * 8
     else:
         images, tasks = d * largest * 8, len(spans)
         rows = min(unit_rows, panel_rows(d, work, centres))
@@ -83,7 +86,6 @@ def passes_costs(
         task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
     waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
     sample = max(2 * size, LIMITS.start_rows) + LIMITS.start_class_rows * n_classes
-    bases = groups * d * basis
     growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
     reading = min(threads, tasks) * task + waiting * (images + moments)
     sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.request import EvaluationRequest
@@ -66,7 +67,12 @@ class Reductions:
 
     def reduced(self, X: Any) -> NDArray[np.float64]:
         """Return rows, dense or CSR, reduced by all methods, shape (n, M)."""
-        return projected(self.in_columns(X), self.matrix, self.mean, np.dtype(np.float64), self.offset)
+        if self.adjustment is None or not issparse(X):
+            return projected(self.in_columns(X), self.matrix, self.mean, np.dtype(np.float64), self.offset)
+        d = len(self.matrix)  # sparse rows stay so
+        Z = projected(X[:, :d], self.matrix, self.mean, np.dtype(np.float64), self.offset)
+        covariates = X[:, d : d + len(self.adjustment.slopes)].toarray()
+        return Z - self.adjustment.explained(covariates, self.matrix)
 
     def only(self, columns: NDArray[np.intp]) -> Reductions:
         """Return the reduction to some of the columns alone, whatever methods they are of."""

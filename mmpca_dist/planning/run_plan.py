@@ -153,6 +153,8 @@ def _operator_passes(rows: RowPasses, request: Request, kind: str) -> tuple[list
         rows.plan("apply" if vectors else "moments", operations)
         for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
     ]
+    if rows.dataset.widening is not None:  # means and slopes come before the rows they adjust
+        passes = [rows.plan("means", 0), *passes]
     if not request.median_rows:
         return [rows.sample(), *passes], 0, costs
     before, after, more_passes = rows.medians(request.median_rows, request.n_classes)

@@ -174,6 +174,8 @@ class _ProjectSpan:
             for group, (matrix, offset) in joined:
                 with np.errstate(invalid="ignore", over="ignore"):
                     reduced = projected(X, matrix, group[0].mean, dtype, offset)
+                    if self.dataset.sparse and group[0].adjustment is not None:  # dense rows come without
+                        reduced -= group[0].adjustment.explained(self.dataset.read_covariates(start, stop), matrix)
                 if not np.isfinite(reduced).all():
                     self._refuse(X, start)
                 ends = np.cumsum([projector.matrix.shape[1] for projector in group])

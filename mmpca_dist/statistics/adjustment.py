@@ -169,6 +169,17 @@ class Adjustment:
             return X
         return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
 
+    def widened(self, vectors: NDArray) -> NDArray:
+        """Return A V, shape (d + q + t, b), for vectors V (d, b) and rows without gaps."""
+        both = np.zeros((self.widening.width, vectors.shape[1]), vectors.dtype)
+        both[: len(vectors)] = vectors
+        both[self.widening.z] = -(self.slopes @ vectors)
+        return both
+
+    def explained(self, Z: Any, matrix: NDArray) -> NDArray:
+        """Return what covariates Z (n, q) explain of rows that are projected by ``matrix`` (d, K)."""
+        return (Z - self.centre) @ (self.slopes @ matrix)
+
     def moments(self, widened: ClassMoments) -> ClassMoments:
         """Return the moments of adjusted rows."""
         widening, targets = self.widening, None

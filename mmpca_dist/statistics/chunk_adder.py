@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,11 +17,13 @@ from mmpca_dist.statistics.precision import (
     BLOCK_ROWS,
     CENTRE_ROWS,
     DOUBLE,
+    SAFE_EXPONENT,
     explain_not_finite,
     refuse_too_large,
     safe_scale,
     work_type,
 )
+from mmpca_dist.statistics.widening import Widening
 
 GROWTH = 8
 """The scatter about a centre is then at most eight times that about the mean."""
@@ -43,24 +46,30 @@ class ChunkAdder:
         Precision of the products; sums of products are double.
     weights : array of shape (k, C), optional
         Keep k weighted sums of the class scatters in place of every one.
+    widening : Widening, optional
+        What rows of fewer columns are widened by, block by block.
     """
 
     def __init__(
-        self, n_classes: int, n_features: int, dtype: np.dtype, precision: str, weights: NDArray | None = None
-    ) -> None:
+        self, n_classes: int, n_features: int, dtype: np.dtype, precision: str, weights: NDArray | None = None,
+        widening: Widening | None = None,
+    ) -> None:  # fmt: skip
         d, work = n_features, work_type(precision)
         native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
         # Pages of zeros that no row of a class touches take no memory. Means are sums until the end.
         self._sums = ClassMoments.empty(np.arange(n_classes), d, weights)
         self._centres = np.zeros((n_classes, d), np.result_type(native, work))
         self._centred = np.zeros(n_classes)  # weights of the rows of which the centres are about the means
-        self._raw = np.empty((BLOCK_ROWS, d), native)
+        self._widening = widening
+        self._raw = np.empty((BLOCK_ROWS, d if widening is None else widening.n_columns), native)
         self._panel = np.empty((BLOCK_ROWS, d), work)
         self._product = np.empty((d, d), work)
+        self._ones = np.ones(BLOCK_ROWS, work)
 
     def add(
-        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], row_weights: NDArray | None = None
-    ) -> None:
+        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], row_weights: NDArray | None = None,
+        beside: NDArray | None = None,
+    ) -> None:  # fmt: skip
         """Add a chunk.
 
         Parameters
@@ -72,23 +81,35 @@ class ChunkAdder:
             Returns the message for a value that is not finite: called with its row in the chunk, column and value.
         row_weights : float64 array of shape (n,), optional
             Positive; by default every row counts once.
+        beside : array of shape (n, q + t), optional
+            Covariates and targets that rows are widened by.
         """
         if X.dtype == bool:
             X = X.view(np.uint8)
         runs = _Runs.of(codes, row_weights)
-        scale = safe_scale(X, self._panel.dtype)
+        few = slice(None, None, max(-(-len(X) // CENTRE_ROWS), 1))
+        scale = safe_scale(self._sample(X, beside, few), self._panel.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
-            self._set_centres(X, runs)
+            self._set_centres(X, beside, runs)
             for start, stop in runs.blocks(apart=not self._sums.pooled):
                 rows, block = runs.order[start:stop], runs.within(start, stop)
                 raw = self._raw[: len(rows)]
                 np.take(X, rows, axis=0, out=raw, mode="clip")
-                if not self._add_block(raw, block, scale):
+                own = None if beside is None else np.take(beside, rows, axis=0)
+                if not self._add_block(raw, own, block, scale):
+                    X = self._sample(X, beside, slice(None))
                     raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
         self._sums.counts[runs.labels] += runs.counts
         self._sums.sizes[runs.labels] += np.diff(runs.edges)
 
-    def _set_centres(self, X: NDArray, runs: _Runs) -> None:
+    def _sample(self, X: NDArray, beside: NDArray | None, some: NDArray[np.intp] | slice) -> NDArray:
+        """Return some rows, widened."""
+        if self._widening is None:
+            return X[some]
+        out = np.empty((len(X[some]), self._centres.shape[1]), np.result_type(X.dtype, self._panel.dtype))
+        return self._widening.rows(X[some], None if beside is None else beside[some], out)
+
+    def _set_centres(self, X: NDArray, beside: NDArray | None, runs: _Runs) -> None:
         """Centre classes that have grown on about the mean of their rows; on a constant column exactly on its value.
 
         Its scatter is then zero.
@@ -96,13 +117,18 @@ class ChunkAdder:
         counts, centred = runs.counts, self._centred[runs.labels]
         due = (counts > 0) & (self._sums.counts[runs.labels] + counts >= GROWTH * centred)
         for labels, picks, edges in _sampled(runs, due):
-            sample = X[runs.order[picks]].astype(self._centres.dtype)
+            sample = self._sample(X, beside, runs.order[picks]).astype(self._centres.dtype, copy=False)
             counts, more = self._sums.counts[labels, None], runs.counts_of(labels)[:, None]
             origins = np.where(counts > 0, self._centres[labels], sample[edges[:-1]])
             sample -= np.repeat(origins, np.diff(edges), axis=0)
             sampled = sums_of_runs(sample, edges) / np.diff(edges)[:, None]
             total = self._sums.means[labels] + more * sampled
-            self._move_centres(labels, (origins + total / (counts + more)).astype(self._centres.dtype))
+            centres = (origins + total / (counts + more)).astype(self._centres.dtype)
+            if self._widening is not None:
+                # With 0 or 1 as centres of indicators, sums of their products are exact.
+                indicators = slice(self._widening.n_columns, self._widening.filled)
+                centres[:, indicators] = np.rint(centres[:, indicators])
+            self._move_centres(labels, centres)
             self._centred[labels] = (counts + more)[:, 0]
 
     def _move_centres(self, labels: NDArray[np.intp], centres: NDArray) -> None:
@@ -118,9 +144,12 @@ class ChunkAdder:
             self._sums.means[labels[block]] = totals + counts * shift
         self._centres[labels] = centres
 
-    def _add_block(self, raw: NDArray, block: _Runs, scale: NDArray | None) -> bool:
+    def _add_block(self, raw: NDArray, beside: NDArray | None, block: _Runs, scale: NDArray | None) -> bool:
         """Add a block of rows in the order of their classes; tell whether their squares are finite."""
         panel, labels = self._panel[: len(raw)], block.labels
+        if self._widening is not None:
+            in_place = panel.dtype == self._centres.dtype
+            raw = self._widening.rows(raw, beside, panel if in_place else np.empty(panel.shape, self._centres.dtype))
         np.subtract(raw, self._centres_of(block, panel), out=panel, casting="same_kind")
         if scale is not None:
             panel *= scale
@@ -128,7 +157,8 @@ class ChunkAdder:
         if block.row_weights is not None:
             roots, power = _roots(block.row_weights, panel.dtype)
             panel *= roots[:, None]
-        sums = sums_of_runs(panel, block.edges, roots)
+        factors = self._ones[: len(panel)] if roots is None and self._widening is not None else roots
+        sums = sums_of_runs(panel, block.edges, factors)
         self._sums.means[block.classes] += power * (sums if scale is None else sums / scale.astype(np.float64))
         if self._sums.weights is None:
             return self._add_products(self._sums.scatters[labels[0]], panel, scale, power)
@@ -151,17 +181,18 @@ class ChunkAdder:
         if len(block.labels) == 1:
             return self._centres[block.labels]
         codes = np.repeat(block.labels, np.diff(block.edges))
-        out = panel if panel.dtype == self._centres.dtype else None
+        out = panel if panel.dtype == self._centres.dtype and self._widening is None else None
         return np.take(self._centres, codes, axis=0, out=out, mode="clip")
 
     def _add_products(self, scatter: NDArray, panel: NDArray, scale: NDArray | None, power: float) -> bool:
         np.matmul(panel.T, panel, out=self._product)
-        if scale is None and power == 1:
+        if scale is not None:  # squares of single-precision scales over- or underflow
+            exact = scale.astype(np.float64)
+            scatter += self._product / exact[:, None] / exact * power
+        elif power == 1:
             scatter += self._product
         else:
-            # Squares of single-precision scales over- or underflow.
-            exact = np.ones(1) if scale is None else scale.astype(np.float64)
-            scatter += self._product / exact[:, None] / exact * power
+            scatter += np.multiply(self._product, power, dtype=np.float64)
         return bool(np.isfinite(np.trace(self._product)))
 
     def moments(self) -> ClassMoments:
@@ -188,13 +219,13 @@ class ChunkAdder:
 
 
 def _roots(weights: NDArray, dtype: np.dtype) -> tuple[NDArray, float]:
-    """Return square roots of weights over a power of four near their mean, and that power.
+    """Return square roots of weights over a power of four, and that power: 1, unless their mean is far from it.
 
-    The squares are of the size of the rows, which single precision holds, and roots of a power of four are exact.
+    The squares are about the size of the rows, which single precision holds, and roots of a power of four are exact.
     """
-    _, exponent = np.frexp(weights.mean())
-    power = np.ldexp(1.0, int(exponent) // 2 * 2)
-    return np.sqrt(weights / power).astype(dtype), float(power)
+    exponent = math.frexp(float(weights.sum()) / len(weights))[1] // 2 * 2
+    power = math.ldexp(1.0, exponent) if abs(exponent) > SAFE_EXPONENT else 1.0
+    return np.sqrt(weights / power).astype(dtype), power
 
 
 @dataclass(frozen=True)
@@ -294,6 +325,8 @@ def _sampled(
 
 def sums_of_runs(rows: NDArray, edges: NDArray[np.intp], factors: NDArray | None = None) -> NDArray:
     """Return the sum of each stretch of rows, which ``factors`` may multiply, shape (m, d)."""
+    if factors is not None and len(edges) == 2:
+        return (factors @ rows)[None]
     # A product with a CSR matrix; ``np.add.reduceat`` takes 15 to 60 times as long.
     factors = np.ones(len(rows), rows.dtype) if factors is None else factors
     return csr_array((factors, np.arange(len(rows)), edges), shape=(len(edges) - 1, len(rows))) @ rows

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, refuse_too_large
+from mmpca_dist.passes.units import blocks
+from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
@@ -294,7 +295,8 @@ class ClassMoments:
             delta = other.means[block] - self.means[at]  # from zero, where there were no rows before
             share = arrived / (before + arrived)
             if not self.pooled:
-                self.scatters[at] += other.scatters[block]
+                for own, its in [(at, block)] if self.n_features < LARGE else zip(at, block, strict=True):
+                    self.scatters[own] += other.scatters[its]
             both = np.flatnonzero(before)
             add_outer_products(self, at[both], delta[both] * np.sqrt(before * share)[both, None], work)
             self.means[at] += delta * share[:, None]
@@ -370,8 +372,12 @@ def add_outer_products(
     """Add to the scatter of each of the classes ``at``, or to sums over classes, the outer product of a row (m, d)."""
     with np.errstate(over="ignore", invalid="ignore"):
         if moments.weights is None:
-            signed = sign * rows
-            moments.scatters[at] += signed[:, :, None] * rows[:, None, :]
+            if rows.shape[1] < LARGE:
+                moments.scatters[at] += (sign * rows)[:, :, None] * rows[:, None, :]
+                return
+            for position, row in zip(at, rows, strict=True):
+                for some in blocks(len(row), PANEL_ROWS):
+                    moments.scatters[position, some] += (sign * row[some, None]) * row
             return
         for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
             counting = np.flatnonzero(weights)  # of pooled parts, those of one

@@ -5,6 +5,9 @@ class, and d_c the mean of the remainder: it is small, so nothing cancels howeve
 rows stay sparse. A column that all rows of a class store is centred in place; for the others the centre is subtracted
 from the products, in double precision. If one of n rows does not store a column, its spread is at least its mean over
 sqrt(n), so that no more than sqrt(n) roundings are lost.
+
+Covariates of sparse rows, the last columns of widened rows u = [x | z], are removed from vectors, not from rows: with
+A = [I; -B] for slopes B, the scatter of x - B^T z is A^T G A, and ``A^T (G (A V))`` takes the stored values alone.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset, Span
 
@@ -92,6 +96,7 @@ class _ApplySpan:
     blocks: tuple[Block, ...]
     with_moments: bool
     unit: float = 1.0
+    slopes: NDArray[np.float64] | None = None
 
     def __call__(self, span: Span) -> Sums:
         d, n_classes = self.dataset.n_features, len(self.classes)
@@ -213,9 +218,30 @@ def _centre_sparse(
         np.square(near, out=near)
         sums.squares[...] += np.bincount(cells, near * of_values, n_cells).reshape(shape)
         sums.squares[...] += lacking * np.square(rest)
+        del of_values, lacking
     values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
+    del near
     rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
+    if sums.squares is not None and task.slopes is not None:
+        _remove_covariates(sums.squares, task.slopes, rows, rest, cells, codes, row_weights)
     return rows, scipy.sparse.csr_array(rest)
+
+
+def _remove_covariates(
+    squares: NDArray[np.float64], slopes: NDArray[np.float64], rows: Any, rest: NDArray[np.float64],
+    cells: NDArray[np.intp], codes: NDArray[np.intp], row_weights: NDArray[np.float64] | None,
+) -> None:  # fmt: skip
+    """Make of the sums of squares of x those of x - B^T z: less 2 B^T z x, plus the squares of B^T z."""
+    q, d = slopes.shape
+    z = rows[:, d : d + q].toarray() - rest[codes, d : d + q]
+    weighted = z if row_weights is None else z * row_weights[:, None]
+    members = _members(codes, len(squares), z.dtype)
+    totals = members @ weighted
+    for k, slope in enumerate(slopes):
+        along = np.repeat(weighted[:, k], np.diff(rows.indptr))
+        along *= rows.data
+        cross = np.bincount(cells, along, squares.size).reshape(squares.shape)[:, :d] - rest[:, :d] * totals[:, k, None]
+        squares[:, :d] += slope * (members @ (z[:, k, None] * weighted) @ slopes - 2 * cross)
 
 
 def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
@@ -255,6 +281,9 @@ class ScatterOperator:
         Standard deviations that columns are divided by.
     powers : array of shape (d,) or None
         Powers of two that columns are multiplied by, so that squares neither overflow nor vanish; unseen outside.
+    adjustment : Adjustment or None
+        Removes the covariates of sparse rows: ``centres`` and ``offsets`` are those of widened rows, all else is that
+        of their columns without what covariates explain.
     passes : int
         Over the rows, so far.
     """
@@ -265,6 +294,7 @@ class ScatterOperator:
     scale: NDArray[np.float64] | None = None
     powers: NDArray | None = None
     sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
+    adjustment: Adjustment | None = None
     passes: int = field(default=0, init=False)
     offsets: NDArray[np.float64] = field(init=False)
     squares: NDArray[np.float64] = field(init=False)
@@ -272,7 +302,8 @@ class ScatterOperator:
     @property
     def means(self) -> NDArray[np.float64]:
         """Class means of the rows in their own units, shape (C, d)."""
-        return self.centres + self.offsets
+        means = self.centres + self.offsets
+        return means if self.adjustment is None else self.adjustment.rows(means)
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -295,16 +326,21 @@ class ScatterOperator:
             For rows that are not finite.
         """
         dataset, counts = self.rows.dataset, self.rows.census.counts
+        d = dataset.n_columns
         self.rows.begins("apply" if blocks else "moments", dataset.n_bytes)
         first = not self.passes
         powers = 1.0 if self.powers is None else self.powers.astype(np.float64)
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
         scaled = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
-        unit = self._unit
+        slopes, unit = None, self._unit
+        if self.adjustment is not None:
+            slopes = self.adjustment.slopes
+            scaled = tuple(Block(block.weights, self.adjustment.widened(block.vectors)) for block in scaled)
         task = _ApplySpan(
-            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first, unit
-        )
+            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first, unit,
+            slopes,
+        )  # fmt: skip
         spans = sparse_spans(dataset, self.rows.spans) if dataset.sparse else self.rows.spans
         sums = self.rows.run(task, spans, operator.add, "apply")
         counts = counts / unit
@@ -312,14 +348,24 @@ class ScatterOperator:
         if first:
             assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
             offsets = sums.totals / np.where(counts > 0, counts, 1)[:, None]
-            self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
-            self.offsets = offsets / powers
+            self.offsets, squares = offsets / powers, sums.squares
+            if slopes is not None:
+                offsets = offsets[:, :d] - offsets[:, self._beside] @ slopes
+                squares = squares[:, :d]
+            self.squares = np.maximum(squares - counts[:, None] * offsets**2, 0) * unit / powers**2
         offsets, images = self.offsets * powers, []
         for image, block in zip(sums.images, scaled, strict=True):
             shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
 
-            def correct(rows: slice, image: NDArray = image, shares: NDArray = shares) -> None:
-                image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
+            beside = image[self._beside] - offsets[:, self._beside].T @ shares
+            image = image[:d]
+
+            def correct(
+                rows: slice, image: NDArray = image, shares: NDArray = shares, beside: NDArray = beside
+            ) -> None:
+                image[rows] -= (offsets[:, :d][:, rows].T @ shares).astype(image.dtype)
+                if slopes is not None:
+                    image[rows] -= slopes[:, rows].T @ beside
                 if unit != 1:
                     image[rows] *= unit
                 if not plain:
@@ -329,6 +375,12 @@ class ScatterOperator:
                 pass
             images.append(image)
         return images
+
+    @property
+    def _beside(self) -> slice:
+        """Where covariates are in widened rows."""
+        d = self.rows.dataset.n_columns
+        return slice(d, d if self.adjustment is None else d + len(self.adjustment.slopes))
 
     def trace(self, weights: NDArray[np.float64]) -> float:
         """Return the trace of ``sum_c w_c G_c``."""

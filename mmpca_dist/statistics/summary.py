@@ -84,18 +84,24 @@ class ReadMoments:
 
     def __call__(self, span: Span) -> PassResult:
         adder, counter, dataset, n_classes = None, None, self.dataset, len(self.codes_of)
+        rows, widening = dataset, None
         if self.precision is not None:
             if self.brackets is None and multiplies_stored(dataset):
                 moments = sparse_moments(dataset, span, self.codes_of, n_classes, self.precision, self.weights)
                 if moments is not None:
                     return PassResult(moments, None)
-            adder = ChunkAdder(n_classes, dataset.n_features, dataset.dtype, self.precision, self.weights)
+            # Blocks of rows are widened once they are near the processor, not rows of a unit.
+            rows = dataset.narrow
+            widening = None if rows is dataset else dataset.widening
+            adder = ChunkAdder(n_classes, dataset.n_features, rows.dtype, self.precision, self.weights, widening)
         if self.brackets is not None:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
-        for start, X in read_units(dataset, span):
-            codes = self.codes_of(dataset, start, start + len(X))
+        for start, X in read_units(rows, span):
+            stop = start + len(X)
+            codes = self.codes_of(dataset, start, stop)
             if adder is not None:
-                adder.add(X, codes, locator(dataset, start), dataset.read_weights(start, start + len(X)))
+                beside = None if widening is None else widening.beside(rows, start, stop)
+                adder.add(X, codes, locator(dataset, start), dataset.read_weights(start, stop), beside)
             if counter is not None:
                 counter.add(X, codes)
         moments = None if adder is None else adder.moments()

@@ -84,17 +84,20 @@ class WidenedRows(_Floating):
     def widening(self) -> Widening:
         return self._widening
 
+    @property
+    def narrow(self) -> Dataset:
+        return self._rows
+
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        X, Z = self._rows.read_rows(start, stop), self._rows.read_covariates(start, stop)
-        return self._widening.rows(X, Z, self._rows.read_targets(start, stop), out)
+        beside = self._widening.beside(self._rows, start, stop)
+        return self._widening.rows(self._rows.read_rows(start, stop), beside, out)
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         if not self.sparse:
             return super().read_sparse(start, stop)
-        beside = self._rows.read_covariates(start, stop), self._rows.read_targets(start, stop)
-        dense = [csr_array(columns) for columns in beside if columns is not None and columns.shape[1]]
-        return csr_array(scipy.sparse.hstack([self._rows.read_sparse(start, stop), *dense], "csr"))
+        both = self._rows.read_sparse(start, stop), csr_array(self._widening.beside(self._rows, start, stop))
+        return csr_array(scipy.sparse.hstack(both, "csr"))
 
     @property
     def nnz(self) -> int:
@@ -118,7 +121,7 @@ class AdjustedRows(_Floating):
         self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
     ) -> None:
         removes = adjustment is not None and len(adjustment.slopes) > 0
-        super().__init__(rows, sparse=rows.sparse and not removes)
+        super().__init__(rows, sparse=False)
         if removes:
             self.facts = replace(self.facts, dtype=np.dtype(np.float64))
         self._gaps, self._values, self._adjustment = gaps, values, adjustment
@@ -139,9 +142,14 @@ def columns_alone(rows: Dataset) -> Dataset:
 
 
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
-    """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,)."""
+    """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,).
+
+    Sparse rows lack none, and keep what covariates explain.
+    """
     rows = columns_alone(rows)
-    gaps = np.zeros(0, np.intp) if rows.sparse or rows.dtype.kind != "f" else np.arange(rows.n_features)
+    if rows.sparse:
+        return rows
+    gaps = np.zeros(0, np.intp) if rows.dtype.kind != "f" else np.arange(rows.n_features)
     return AdjustedRows(rows, gaps, values[gaps], adjustment)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,17 +59,22 @@ class Widening:
         """Where targets stand."""
         return slice(self.z.stop, self.width)
 
-    def rows(self, X: NDArray, Z: NDArray | None, Y: NDArray, out: NDArray) -> NDArray:
-        """Fill ``out``, shape (n, d + g + q + t), with rows X (n, d), covariates Z and targets Y, and return it."""
+    def beside(self, rows: Any, start: int, stop: int) -> NDArray[np.float64] | None:
+        """Return covariates and targets of rows of a data set, shape (stop - start, q + t); None without any."""
+        read = [rows.read_covariates] if self.covariates else []
+        read += [rows.read_targets] if self.targets else []
+        return np.concatenate([each(start, stop) for each in read], axis=1) if read else None
+
+    def rows(self, X: NDArray, beside: NDArray | None, out: NDArray) -> NDArray:
+        """Fill ``out``, shape (n, d + g + q + t), with rows X (n, d) and what is `beside` them, and return it."""
         out[:, : self.n_columns] = X
         if len(self.gaps):
-            some = out[:, self.gaps]
-            missing = np.isnan(some)
-            out[:, self.gaps] = np.where(missing, self.fills.astype(out.dtype), some)
+            missing = np.isnan(np.take(X, self.gaps, axis=1))
+            rows, columns = np.divmod(np.flatnonzero(missing), len(self.gaps))
+            out[rows, self.gaps[columns]] = self.fills[columns]
             out[:, self.n_columns : self.filled] = missing
-        if Z is not None:
-            out[:, self.z] = Z
-        out[:, self.y] = Y
+        if beside is not None:
+            out[:, self.filled :] = beside
         return out
 
 

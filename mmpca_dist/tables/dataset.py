@@ -125,6 +125,11 @@ class Table:
         """Columns of the table, and of models; widened rows have more."""
         return self.n_features if self.widening is None else self.widening.n_columns
 
+    @property
+    def narrow(self) -> Any:
+        """The rows that widened ones are made of; others themselves."""
+        return self
+
     def over(self, rows: Dataset) -> Dataset:
         """Return the table of other rows: those that a task holds of a Dask array."""
         return rows

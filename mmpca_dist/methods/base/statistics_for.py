@@ -71,17 +71,17 @@ def class_statistics(
 ) -> Statistics:
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
-    if choice.in_passes and rows.dataset.widening is not None:
-        adjustment = adjustment_from_pass(weighted_by_class(rows, class_weight))
-        precision = implied(precision, rows.dataset.widening)
-        statistics = class_statistics(
-            adjusted_rows(rows, adjustment), needs, replace(solver, kind=choice.kind), precision=precision,
-            standardize=standardize, class_weight=class_weight,
+    if choice.in_passes:
+        rows, options, adjustment = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind), None
+        if rows.dataset.widening is not None:
+            adjustment = adjustment_from_pass(rows)
+            precision = implied(precision, rows.dataset.widening)
+        statistics = statistics_in_passes(
+            # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
+            rows if rows.dataset.sparse else adjusted_rows(rows, adjustment), needs, options, precision=precision,
+            standardize=standardize, adjustment=adjustment if rows.dataset.sparse else None,
         )  # fmt: skip
         return replace(statistics, adjustment=adjustment)
-    if choice.in_passes:
-        rows, options = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind)
-        return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
     return gather_statistics(
         rows,
         precision=precision,
