@@ -267,5 +267,5 @@ def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
 
 
 def test_settings_that_do_not_go_together(tmp_path):
-    with pytest.raises(ConfigError, match=r"dataset\.covariates are removed in double precision"):
+    with pytest.raises(ConfigError, match=r"dataset\.covariates implies double precision"):
         config_of(tmp_path, "bundled:iris", precision="single")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.linalg
+import zarr
 from helpers.evaluating import config_of, scored
 from helpers.samples import largest_angle, with_targets
 from sklearn.cross_decomposition import PLSRegression
@@ -16,10 +17,11 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from test_weighted_runs import write
 
-from mmpca_dist import PLS, LassoSelection, RidgeDirections, SupervisedPCA, load_model, run
+from mmpca_dist import PLS, LassoSelection, ProjectionPenaltyRegressor, RidgeDirections, SupervisedPCA, load_model, run
 from mmpca_dist.configuration.schema import as_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.transform_rows import TransformConfig
 
 pytestmark = pytest.mark.usefixtures("no_report")
 METHODS = ["pls", "hsic", "ridge", "lasso", "pca", "all-columns"]
@@ -153,7 +155,7 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
     expected = PLS(2, target="continuous").fit(X[np.isfinite(y)], y[np.isfinite(y)])
     np.testing.assert_allclose(load_model(str(tmp_path / "out"), "pls").components_, expected.components_, atol=1e-9)
     for changes, words in (
-        ({"methods": ["fisher"]}, r"fisher, with its options, takes classes, .* cut these into slices"),
+        ({"methods": ["fisher"]}, r"fisher takes classes, .* cut these into slices"),
         ({"methods": [{"name": "projection-penalty", "loss": "hinge", "reduction": "pls"}]}, "takes classes"),
         ({"dataset": {**skipped, "target": "name", "drop": ["y"]}}, "continuous targets must be numbers"),
     ):
@@ -168,3 +170,71 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
         with pytest.raises(ConfigError, match=words):
             config_of(tmp_path / "other", uri, dataset={"uri": uri, **section})
     assert as_config(config.model_dump(mode="json")) == config
+
+
+def test_least_squares_of_more_columns_than_rows_is_the_shortest_and_constant_parts_count_as_nothing(tmp_path):
+    X, Y = with_targets(40, 60, 1, seed=6)
+    X = X * np.linspace(0.2, 3, 60)
+    y, part = Y[:, 0].copy(), np.arange(40) % 4
+    y[part == 1] = 2.5
+    uri = write("parquet", tmp_path / "rows", X, y, part=part)
+    evaluation = {"splits": "given", "column": "part"}
+    dataset = {"uri": uri, "target": "y"}
+    config = config_of(tmp_path / "out", uri, dataset=dataset, methods=["all-columns"], evaluation=evaluation)
+    records, _, _ = scored(config)
+    for record in records:
+        held_out = part == record["split"]
+        named = LinearRegression().fit(X[~held_out], y[~held_out]).predict(X[held_out])
+        expected = 0.0 if record["split"] == 1 else r2_score(y[held_out], named)
+        np.testing.assert_allclose(record["errors"][0]["r2"], expected, atol=1e-5)
+        assert bool(record["notes"]) == (record["split"] == 1)
+
+
+def test_loaded_models_go_on_and_transform_carries_the_numbers(tmp_path):
+    X, Y = with_targets(80, 5, 1, seed=7)
+    uri, new = (write("parquet", tmp_path / f"rows{i}", X[rows], Y[rows, 0])
+                for i, rows in enumerate((slice(0, 60), slice(60, 80))))  # fmt: skip
+    penalty = {"name": "projection-penalty", "loss": "squared", "reduction": "pls"}
+    run(config_of(tmp_path / "out", uri, dataset={"uri": uri, "target": "y"}, methods=["pls", "pca", penalty]))
+    extended = load_model(str(tmp_path / "out"), "pls").partial_fit(X[60:], Y[60:])
+    np.testing.assert_allclose(extended.components_, PLS(2, target="continuous").fit(X, Y).components_, atol=1e-9)
+    with pytest.raises(InputError, match="numbers to predict, which the method does not take"):
+        load_model(str(tmp_path / "out"), "pca").partial_fit(X, np.arange(80) % 2)
+    model = load_model(str(tmp_path / "out"), "projection-penalty")
+    expected = ProjectionPenaltyRegressor("pls", n_components=2).fit(X[:60], Y[:60, 0])
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-8)
+    output = str(tmp_path / "new")
+    transform(TransformConfig(run=str(tmp_path / "out"), dataset=new, output=output, methods=["pls"]))
+    projected = zarr.open_group(str(tmp_path / "new" / "projected" / "pls.zarr"))
+    np.testing.assert_array_equal(projected["y"][:], Y[60:, 0])
+
+
+@pytest.mark.parametrize(("values", "classes"), [([0.0] * 3 + [1.0] * 117, 2), ([2.0] * 100 + [3.0, 4.0] * 10, 3)])
+def test_slices_of_few_values_are_these(values, classes, tmp_path):
+    X, _ = with_targets(120, 4, 1, seed=8)
+    uri = write("parquet", tmp_path / "rows", X, np.asarray(values))
+    for target, words in (({"column": "y", "slices": 10}, None), ({"column": "same", "slices": 3}, "are 7")):
+        frame = pd.read_parquet(uri).assign(same=7.0)
+        frame.to_parquet(uri)
+        dataset = {"uri": uri, "target": target, "drop": ["same" if words is None else "y"]}
+        config = config_of(tmp_path / "out", uri, dataset=dataset, methods=["pca"])
+        if words is None:
+            run(config)
+            assert len(load_model(str(tmp_path / "out"), "pca").classes_) == classes
+        else:
+            with pytest.raises(InputError, match=words):
+                run(config)
+
+
+def test_class_weights_and_solvers_in_passes_are_refused_with_numbers(tmp_path):
+    X, Y = with_targets(60, 5, 1, seed=9)
+    uri = write("parquet", tmp_path / "rows", X, Y[:, 0])
+    for changes, words in (
+        ({"class_weight": "balanced"}, "class_weight is for classes"),
+        ({"methods": ["hsic"], "solver": {"kind": "krylov"}}, "as a whole"),
+        ({"methods": ["projection-penalty"]}, "give it loss: squared"),
+    ):
+        with pytest.raises(InputError, match=words):
+            run(
+                config_of(tmp_path / "out", uri, dataset={"uri": uri, "target": "y"}, **{"methods": ["pca"], **changes})
+            )

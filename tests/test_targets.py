@@ -139,3 +139,26 @@ def test_methods_of_classes_refuse_numbers_and_pca_takes_their_rows():
     for reducer in (FisherDiscriminant, MarginPCA):
         with pytest.raises(InputError, match="takes classes, and there are numbers to predict: slice"):
             reducer.from_moments(moments)
+
+
+def test_targets_and_covariates_of_single_precision_rows_in_dask_keep_their_digits():
+    X, Y = with_targets(60, 6, 2, seed=8)
+    X, Y = X.astype(np.float32), Y * [1e-3, 1e6] + 1e4
+    Z = np.random.default_rng(8).standard_normal((60, 1)) + 1e4
+    for covariates in (None, Z):
+        expected = PLS(2, target="continuous").fit(X, Y, covariates=covariates)
+        lazy = da.from_array(X, (7, 6)), da.from_array(Y, (7, 2))
+        found = PLS(2, target="continuous")
+        if covariates is None:
+            assert_same(found.fit(*lazy), expected, X, 1e-9)
+        else:
+            assert_same(found.fit(X, Y, covariates=covariates), expected, X)
+
+
+@pytest.mark.parametrize("scale", [1e8, 1e-8])
+def test_slopes_of_covariates_do_not_depend_on_the_units_of_targets(scale):
+    X, Y = with_targets(90, 5, 2, seed=9)
+    Z = Y[:, 1:] + np.random.default_rng(9).standard_normal((90, 1))
+    one = PLS(2, target="continuous").fit(X + Z, Y, covariates=Z)
+    other = PLS(2, target="continuous").fit(X + Z, Y * [scale, 1], covariates=Z)
+    np.testing.assert_allclose(other._adjustment.slopes, one._adjustment.slopes, rtol=1e-7)

@@ -20,6 +20,10 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.coordinates import tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments
 
+SINGULAR = 1e-12
+"""Components depend on one another where so small a share of their scatter is left."""
+CONSTANT = "A target is constant in the rows held out of some splits: its R^2 counts as 0 there."
+
 
 def evaluate_regressions(
     rows: Rows, splits: Splits, first: int, request: EvaluationRequest
@@ -49,7 +53,7 @@ def evaluate_regressions(
         seconds, meter.seconds = meter.seconds, {}
         record = split_record(
             splits, index, first + index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
-            notes=[], margins=[],
+            notes=[CONSTANT] if _constant(held_out) else [], margins=[],
         )  # fmt: skip
         yield {**record, "guessed": left * record["rows"]}
         rows.tell_work("fit methods", index + 1, len(splits.held_out))
@@ -58,20 +62,34 @@ def evaluate_regressions(
 def _errors(fitted: ClassMoments, held_out: ClassMoments, A: NDArray[np.float64]) -> tuple[float, float]:
     """Return 1 - R^2 and the root of the mean squared error of least squares on z = A^T x, means over the targets.
 
-    Source: both as ``r2_score`` and ``root_mean_squared_error`` of scikit-learn have them.
+    Source: both as ``r2_score`` and ``root_mean_squared_error`` of scikit-learn have them. R^2 is 0 of a target that is
+    constant in the rows held out.
     """
     targets, own = fitted.targets, held_out.targets
     assert targets is not None and own is not None  # noqa: S101  (rows have numbers to predict)
-    scatter = A.T @ fitted.scatters[0] @ A
-    units = np.sqrt(np.diagonal(scatter))
-    units = np.where(units > 0, units, 1.0)
-    solved = np.linalg.pinv(scatter / units / units[:, None], rcond=1e-12, hermitian=True) / units / units[:, None]
-    coef = (A @ (solved @ (A.T @ targets.cross))).T
+    coef = (A @ _least_squares(A.T @ fitted.scatters[0] @ A, A.T @ targets.cross)).T
     at_mean = targets.mean + coef @ (held_out.mean - fitted.mean)
     squares = own.squared_errors(coef, at_mean, held_out.scatters[0], held_out.total)
     totals = np.diagonal(own.squares)
-    left = np.divide(squares, totals, out=np.where(squares > 0, np.inf, 0.0), where=totals > 0)
+    left = np.divide(squares, totals, out=np.ones(len(squares)), where=totals > 0)
     return float(left.mean()), float(np.sqrt(np.maximum(squares, 0) / held_out.total).mean())
+
+
+def _constant(moments: ClassMoments) -> bool:
+    """Tell whether a target does not vary."""
+    return moments.targets is not None and not np.diagonal(moments.targets.squares).all()
+
+
+def _least_squares(scatter: NDArray[np.float64], cross: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the shortest w, shape (K, t), of those with the least squared errors, given Z^T H Z and Z^T H Y."""
+    units = np.sqrt(np.diagonal(scatter))
+    units = np.where(units > 0, units, 1.0)
+    values, vectors = np.linalg.eigh(scatter / units / units[:, None])
+    kept = values > SINGULAR * values.max(initial=0.0)
+    seen, unseen = vectors[:, kept], vectors[:, ~kept] / units[:, None]
+    w = (seen @ ((seen / values[kept]).T @ (cross / units[:, None]))) / units[:, None]
+    free, _ = np.linalg.qr(unseen)
+    return np.asarray(w - free @ (free.T @ w))
 
 
 def _line(item: Reduction, left: float, rmse: float, rows: float) -> dict[str, Any]:

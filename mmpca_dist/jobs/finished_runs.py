@@ -124,9 +124,10 @@ def open_rows_for(
     features: str | None,
     label: str | None,
     labelled: bool = False,
+    leaves_out: bool = False,
     weight: str | None = None,
 ) -> Dataset:
-    """Open rows, with labels and weights or without.
+    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did.
 
     Raises InputError where their features are not those of the run.
     """
@@ -140,7 +141,7 @@ def open_rows_for(
         names=count.get("columns", columns["feature_names"]),
         levels=levels_of(count),
         labelled=labelled,
-        unlabelled=run.config.dataset.unlabelled if labelled else "refuse",
+        unlabelled=run.config.dataset.unlabelled if leaves_out else "refuse",
         columns=run.config.dataset.columns,
         unlabelled_value=run.config.dataset.unlabelled_value,
     )
@@ -336,6 +337,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     if "levels" in count:
         reducer._text = count["columns"], levels_of(count)
     reducer._kept = partial(load_moments, run.uri)
+    if "targets" in count and not reducer._takes_targets:
+        reducer._kept = "its rows have numbers to predict, which the method does not take"
     return reducer
 
 

@@ -82,12 +82,21 @@ class Inputs:
 
 
 def refuse_classless(config: RunConfig) -> None:
-    """Raise InputError for methods that are not for numbers to predict, where there are some."""
-    for section in config.methods if config.dataset.predicts else []:
+    """Raise InputError for methods and settings that are not for numbers to predict, where there are some."""
+    if not config.dataset.predicts:
+        return
+    if config.class_weight is not None:
+        raise InputError("class_weight is for classes, and dataset.target holds numbers: leave it out.")
+    for section in config.methods:
         if not section.reducer(None)._serves_targets:
+            how = (
+                ", or give it loss: squared, a number for alpha, and a reduction for numbers, such as pls"
+                if "loss" in section.method.settable
+                else ""
+            )
             raise InputError(
-                f"{section.label}, with its options, takes classes, and dataset.target holds numbers: cut these into "
-                "slices (target: {column: NAME, slices: 10}), or leave the method out."
+                f"{section.label} takes classes, and dataset.target holds numbers: cut these into slices (target: "
+                f"{{column: NAME, slices: 10}}), or leave the method out{how}."
             )
 
 

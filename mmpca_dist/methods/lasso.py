@@ -78,7 +78,7 @@ class LassoSelection(TargetReducer, ColumnSelection):
         columns, penalties = _selected(changes, count)
         errors = np.full(len(columns), statistics.epsilon)
         largest = min(d, statistics.moments.n_rows - 1)
-        limit = f"the columns that its path takes in, of each class at most min(n_features, n_samples - 1) = {largest}"
+        limit = f"the columns that its paths take in, each at most min(n_features, n_samples - 1) = {largest}"
         return Solution.of_directions(unit_vectors(columns, d), penalties, errors, float("nan"), limit)
 
     def _shorten(self, n_components: int) -> None:

@@ -16,7 +16,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure
-from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, label, probability, styles
+from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, probability, styles
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -60,7 +60,7 @@ def _curves_caption(evaluation: Evaluation) -> str:
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
     caption += (
         f"The reference, {title_of(evaluation.reference)}, is black. Points are moved apart sideways where they would "
-        f"cover each other. Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
+        f"cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. "
     )
     if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "

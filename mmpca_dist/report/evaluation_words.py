@@ -120,13 +120,16 @@ def words(evaluation: Evaluation) -> list[str]:
     return sentences
 
 
+def guess(evaluation: Evaluation) -> str:
+    """Return what the baseline predicts."""
+    return "the mean of the rows that train" if "targets" in evaluation.dataset else "always the largest class"
+
+
 def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     baseline, cells = evaluation.baseline, evaluation.distinct
-    predicts = "targets" in evaluation.dataset
-    guess = "the mean of the rows that train" if predicts else "always the largest class"
-    sentence = f"Baseline ({guess}): {baseline:.{decimals}f}% error"
-    if lowest >= baseline and predicts:
+    sentence = f"Baseline ({guess(evaluation)}): {baseline:.{decimals}f}% error"
+    if lowest >= baseline and "targets" in evaluation.dataset:
         return f"{sentence}, and no mean is lower: nothing is learned."
     if lowest >= baseline:
         return (

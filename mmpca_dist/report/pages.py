@@ -134,8 +134,8 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
         listed = sorted(listed, key=lambda i: -amounts[i])[:MOST_CLASSES]
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
     numbers = ["rows", *(["weight"] if weights else []), "share"]
-    title = "Numbers to predict" if "targets" in dataset else "Classes"
-    columns = [Column("no.", "number"), Column("class"), *(Column(name, "number") for name in numbers)]
+    title, outcome = ("Numbers to predict", "target") if "targets" in dataset else ("Classes", "class")
+    columns = [Column("no.", "number"), Column(outcome), *(Column(name, "number") for name in numbers)]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
          f"{100 * amounts[i] / total:.1f}%", lengths[i])

@@ -248,6 +248,7 @@ class _RefreshJob:
             features=request.features or section.features,
             label=request.label or label,
             labelled=True,
+            leaves_out=True,
             weight=weight,
         )
 

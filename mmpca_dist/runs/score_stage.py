@@ -66,8 +66,8 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     if dataset.targets:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_features, config.needs()).in_passes:
             raise InputError(
-                f"Evaluations of numbers to predict go by scatters of the columns, and {dataset.n_features:,} are too "
-                "many for solver: dense. Choose fewer columns."
+                f"Evaluations of numbers to predict need solver: dense, or, of {dataset.n_columns:,} columns, fewer of "
+                "them (dataset.columns)."
             )
         return True
     merged = merging(dataset, splits, config)

@@ -165,8 +165,10 @@ def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
 
 
 def _with_labels(config: TransformConfig, run: RunDirectory) -> Dataset:
-    count, label = finished(run, records.COUNT), run.config.dataset.label
+    count, section = finished(run, records.COUNT), run.config.dataset
+    label = section.label if section.target is None else section.target.column[0]
     if config.label is None and label is not None and not label.endswith(".npy"):
         with suppress(InputError):  # new rows need no labels
-            return open_rows_for(run, count, config.dataset, features=config.features, label=label)
+            is_target = section.target is not None
+            return open_rows_for(run, count, config.dataset, features=config.features, label=label, labelled=is_target)
     return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)

@@ -132,10 +132,13 @@ class Adjustment:
         q, widening = len(between), self.widening
         of_z, of_y = within[:q], within[q:]
         if len(of_y):
-            explained = of_z[:, widening.y] @ np.linalg.pinv(of_y[:, widening.y], hermitian=True) @ of_y
+            lengths = np.sqrt(np.diag(of_y[:, widening.y]))
+            lengths = np.where(lengths > 0, lengths, 1.0)
+            own = np.linalg.pinv(of_y[:, widening.y] / lengths / lengths[:, None], CUTOFF, hermitian=True)
+            explained = of_z[:, widening.y] / lengths @ own @ (of_y / lengths[:, None])
             of_z, between = of_z - explained, between + np.diag(explained[:, widening.z])
         cross, own = self.columns_of(of_z), of_z[:, widening.z]
-        _refuse_determined(self.widening.covariates, np.diag(own), between)
+        _refuse_determined(self.widening, np.diag(own), between)
         roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
         values, vectors = np.linalg.eigh(own / roots / roots[:, None])
         kept = values > max(10 * q * float(np.finfo(np.float64).eps), CUTOFF)
@@ -198,17 +201,19 @@ class Adjustment:
         return replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
 
 
-def _refuse_determined(names: tuple[str, ...], within: NDArray, between: NDArray) -> None:
-    """Raise InputError for a covariate of which nothing varies within classes."""
+def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) -> None:
+    """Raise InputError for a covariate of which nothing varies within classes, or beyond what the targets explain."""
+    names = widening.covariates
     varying = {
         name.partition("=")[0] for name, left in zip(names, within > CUTOFF * (within + between), strict=True) if left
     }
     for name in names:
         column = name.partition("=")[0]
         if column not in varying:
+            reason = "follows from the targets" if widening.targets else "is the same in all rows of a class"
             raise InputError(
-                f"The covariate {column!r} is the same in all rows of a class, or follows from the targets, so that "
-                "its influence cannot be told from theirs. Leave it out."
+                f"The covariate {column!r} {reason}, so that its influence cannot be told apart from theirs. Leave it "
+                "out."
             )
 
 

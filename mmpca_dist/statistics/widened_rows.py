@@ -31,7 +31,7 @@ class _Floating(DatasetProxy):
     """Base of rows in floating point that are made of others as they are read."""
 
     def __init__(self, rows: Any, **changes: Any) -> None:
-        super().__init__(rows, dtype=np.result_type(rows.dtype, np.float32), **changes)
+        super().__init__(rows, **{"dtype": np.result_type(rows.dtype, np.float32), **changes})
 
     @property
     def in_memory(self) -> bool:
@@ -75,9 +75,8 @@ class WidenedRows(_Floating):
         if names is not None:
             beside = [*widening.covariates, *widening.targets]
             names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps), *beside]
-        super().__init__(rows, n_features=widening.width, feature_names=names, image_shape=None)
-        if widening.covariates or widening.targets:
-            self.facts = replace(self.facts, dtype=np.dtype(np.float64))
+        double = {"dtype": np.dtype(np.float64)} if widening.covariates or widening.targets else {}
+        super().__init__(rows, n_features=widening.width, feature_names=names, image_shape=None, **double)
         self._widening = widening
 
     @property
@@ -121,9 +120,7 @@ class AdjustedRows(_Floating):
         self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
     ) -> None:
         removes = adjustment is not None and len(adjustment.slopes) > 0
-        super().__init__(rows, sparse=False)
-        if removes:
-            self.facts = replace(self.facts, dtype=np.dtype(np.float64))
+        super().__init__(rows, sparse=False, **({"dtype": np.dtype(np.float64)} if removes else {}))
         self._gaps, self._values, self._adjustment = gaps, values, adjustment
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:

@@ -88,6 +88,9 @@ def sliced(rows: Dataset, n_slices: int) -> SlicedRows:
     """Return rows in classes by quantiles of the column that their labels are; fewer than asked for where many tie."""
     step = -(-rows.n_rows // SAMPLE)
     sample = [_finite(rows, start, stop)[-start % step :: step, 0] for start, stop in value_units(rows)]
-    shares = np.arange(1, n_slices) / n_slices
-    edges = np.unique(np.quantile(np.concatenate(sample), shares, method="inverted_cdf"))
-    return SlicedRows(rows, edges[edges < max(each.max(initial=-np.inf) for each in sample)])
+    values, shares = np.concatenate(sample), np.arange(1, n_slices) / n_slices
+    below = values[values < values.max()]
+    if not len(below):
+        raise InputError(f"dataset.target: all values in {rows.values_place} are {values[0]:g}: nothing to predict.")
+    edges = np.unique(np.minimum(np.quantile(values, shares, method="inverted_cdf"), below.max()))
+    return SlicedRows(rows, edges)

@@ -269,6 +269,10 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
             self._kept = statistics.kept
         return self
 
+    def _for_numbers(self) -> MomentReducer:
+        """Return the estimator with these parameters whose ``fit`` takes numbers to predict; others as they are."""
+        return self
+
     def _name_outcomes(self, labels: NDArray, targets: Sequence[str] | None) -> None:
         """Set ``classes_``, or ``target_names_`` of numbers to predict."""
         for name in ("classes_", "target_names_"):

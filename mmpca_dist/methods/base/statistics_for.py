@@ -71,6 +71,11 @@ def class_statistics(
 ) -> Statistics:
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
+    if choice.in_passes and rows.dataset.targets:
+        raise InputError(
+            "Numbers to predict need the whole scatter, and a solver in passes knows the leading part of it only: "
+            f"choose solver: dense, or, of {rows.dataset.n_columns:,} columns, fewer of them."
+        )
     if choice.in_passes:
         rows, options, adjustment = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind), None
         if rows.dataset.widening is not None:

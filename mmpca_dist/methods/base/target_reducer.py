@@ -108,6 +108,9 @@ class TargetReducer(TakesTargets):
             least_shared(statistics.moments)
         return super().fit_statistics(statistics, at_most)
 
+    def _for_numbers(self) -> Self:
+        return self.set_params(target="continuous")
+
     @property
     def _continuous(self) -> bool:  # type: ignore[override]
         return self.target == "continuous"

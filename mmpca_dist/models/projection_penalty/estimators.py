@@ -134,6 +134,11 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     def _takes_targets(self) -> bool:  # type: ignore[override]
         return self._from_moments and self._serving_reduction
 
+    def _for_numbers(self) -> ProjectionPenaltyRegressor:
+        parameters = self.get_params(deep=False)
+        del parameters["loss"]
+        return ProjectionPenaltyRegressor(**parameters)
+
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         super()._check_parameters()
