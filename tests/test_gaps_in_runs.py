@@ -174,3 +174,22 @@ def test_the_report_tells_what_is_missing(tmp_path):
     worst = int(np.argmax(np.isnan(X).sum(axis=0)))
     assert "Missing values" in page and f"x{worst}" in page and f"{np.isnan(X)[:, worst].mean():.1%}" in page
     assert "4 of 7 columns lack values" in page
+
+
+@NO_REPORT
+def test_c_auto_is_chosen_on_filled_rows_without_indicators_and_covariates(tmp_path):
+    X, y = rows(120, 7)
+    age = np.random.default_rng(4).standard_normal(120) * 1e3 * (1 + y)  # would tell the classes apart
+    uri = f"{tmp_path}/rows.parquet"
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(7)]).assign(y=y, age=age)
+    frame.to_parquet(uri)
+    reducer = MarginPCA(2, missing="mean", precision="double").fit(X, y, covariates=age)
+    adjusted = reducer._adjustment.without(SimpleImputer().fit_transform(X), (age[:, None] - age.mean()) / age.std())
+    evaluation = {"classifiers": [{"name": "svm", "C": "auto"}], "count": 2}
+    dataset = {"uri": uri, "missing": "mean", "covariates": ["age"]}
+    _, _, results = scored(config_of(tmp_path / "out", uri, dataset=dataset, methods=["pca"], evaluation=evaluation))
+    plain = pd.DataFrame(adjusted, columns=[f"x{j}" for j in range(7)]).assign(y=y)
+    plain.to_parquet(f"{tmp_path}/plain.parquet")
+    given = config_of(tmp_path / "plain", f"{tmp_path}/plain.parquet", methods=["pca"], evaluation=evaluation)
+    _, _, expected = scored(given)
+    assert results["tune"]["penalties"] == expected["tune"]["penalties"]

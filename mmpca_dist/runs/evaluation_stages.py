@@ -34,6 +34,7 @@ from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting
+from mmpca_dist.statistics.widened_rows import adjusted_rows
 
 
 def plan_of_evaluation(job: Job) -> Plan:
@@ -75,7 +76,7 @@ def _tune(job: Job) -> TuneRecord:
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
             f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
         )
-    rows = read_all(job.dataset, job.drawn_splits(), job.tasks())
+    rows = read_all(adjusted_rows(job.rows()).dataset, job.drawn_splits(), job.tasks())
     penalties = choose_C(
         specs,
         rows.X,
