@@ -169,7 +169,7 @@ def test_dependent_covariates_and_what_is_refused():
     with pytest.raises(InputError, match=r"covariates have shape \(120, 0\)"):
         MarginPCA(2).fit(X, y, covariates=covariates[[]])
     numbers = covariates["age"].to_numpy()
-    with pytest.raises(InputError, match=r"covariate 'age' .* follows from the targets"):
+    with pytest.raises(InputError, match=r"covariate 'age' follows from the targets"):
         PLS(1, target="continuous").fit(X, numbers, covariates=covariates)
     with pytest.raises(InputError, match="class_weight is for rows of classes"):
         PLS(1, target="continuous", class_weight="balanced").fit(X, numbers)

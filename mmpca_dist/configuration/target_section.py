@@ -12,7 +12,7 @@ from mmpca_dist.settings import as_list
 class TargetSection(BaseModel):
     """Columns of numbers, and into how many slices the first is cut."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
     column: Annotated[list[str], Field(min_length=1), BeforeValidator(as_list)]
     slices: Annotated[int, Field(ge=2, le=100, strict=True)] | None = None

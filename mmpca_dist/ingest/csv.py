@@ -236,7 +236,7 @@ class CsvRows(Text):
                     if not more or len(data) - opened > CELL_BYTES:
                         number = line + data.count(b"\n", 0, opened)
                         raise InputError(
-                            f"A quote that is opened in line {number} of {self.uri} is not closed. Close or remove it."
+                            f"A quote that is opened in line {number} of {self.uri} is not closed. Close it."
                         )
                     data += more
                 if data.strip(b"\r\n"):
