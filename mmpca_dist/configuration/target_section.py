@@ -14,8 +14,10 @@ class TargetSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
-    column: Annotated[list[str], Field(min_length=1), BeforeValidator(as_list)]
-    slices: Annotated[int, Field(ge=2, le=100, strict=True)] | None = None
+    column: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1, description="Columns of numbers")
+    slices: int | None = Field(
+        None, ge=2, le=100, strict=True, description="Into how many classes of equal size the column is cut"
+    )
 
     @model_validator(mode="before")
     @classmethod
