@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_serializer, model_validator
 
-from mmpca_dist.settings import as_list
+from mmpca_dist.settings import as_list, setting
 
 
 class TargetSection(BaseModel):
@@ -14,9 +14,11 @@ class TargetSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
-    column: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1, description="Columns of numbers")
-    slices: int | None = Field(
-        None, ge=2, le=100, strict=True, description="Into how many classes of equal size the column is cut"
+    column: Annotated[list[str], BeforeValidator(as_list)] = setting(
+        min_length=1, example="price", description="Columns of numbers"
+    )
+    slices: int | None = setting(
+        None, ge=2, le=100, strict=True, example=10, description="Into how many classes of equal size it is cut"
     )
 
     @model_validator(mode="before")
