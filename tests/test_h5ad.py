@@ -246,3 +246,15 @@ def test_anndata_reads_the_same_of_its_own_files(dense, tmp_path):
     ours = anndata.read_h5ad(write(tmp_path / "b.h5ad", dense=dense))
     np.testing.assert_array_equal(ours.X if dense else ours.X.toarray(), X)
     assert ours.obs["cell_type"].tolist() == KINDS.tolist(), "the files of the other tests are AnnData's"
+
+
+def test_a_file_without_any_label_is_one_of_a_folder_and_numbers_may_have_two_types(tmp_path):
+    (tmp_path / "cells").mkdir()
+    names, z = np.asarray(["a", "b"] * 20, dtype=object), np.arange(40)
+    for name, given, numbers in (("one", names, z), ("two", np.full(40, None, dtype=object), z + 0.5)):
+        obs = {"cell_type": (given, "category"), "z": (numbers, "number")}
+        write_h5ad(tmp_path / "cells" / f"{name}.h5ad", X[:40], obs)
+    rows = open_dataset(tmp_path / "cells", label="cell_type", unlabelled="skip")
+    assert rows.n_rows == 40 and np.unique(rows.read_labels(0, 40)).tolist() == ["a", "b"]
+    column = open_column(open_dataset(tmp_path / "cells", label="cell_type"), "z", setting="dataset.covariates")
+    np.testing.assert_array_equal(column.read_values(0, 80), np.append(z, z + 0.5))

@@ -306,3 +306,12 @@ def test_what_needs_no_ingest_without_labels_is_refused(tmp_path, table):
     with pytest.raises(InputError, match=r"mmpca ingest .*a\.csv DEST\.zarr \(with --unlabelled, if it is CSV without"):
         open_rows(files["csv"][0])
     assert not list(tmp_path.glob("made.zarr*"))
+
+
+def test_typed_parquet_has_names_without_spaces_around_and_each_once(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1, u\n2,u\n3,v \n")
+    ingest(tmp_path / "t.csv", tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet")["y"].to_pylist() == ["u", "u", "v"]
+    (tmp_path / "twice.csv").write_text("a,a,y\n1,2,u\n2,3,v\n")
+    with pytest.raises(InputError, match=r"has 2 columns called 'a'\. Rename"):
+        ingest(tmp_path / "twice.csv", tmp_path / "twice.parquet")

@@ -113,6 +113,8 @@ class DatasetConfig(Section):
     def _label_or_target(self) -> DatasetConfig:
         if self.label is not None and self.target is not None:
             raise ValueError("give a label or a target, not both: drop leaves a column out")
+        if self.unlabelled_value is not None and self.target is not None:
+            raise ValueError("unlabelled_value is for labels; a number that is not known is NaN, or missing")
         return self
 
     @property

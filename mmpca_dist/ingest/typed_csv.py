@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
@@ -72,13 +74,18 @@ def csv_to_parquet(
     if pa.binary() in kinds:  # text that is not UTF-8
         raise rows.refusal([])
     kinds = [pa.float64() if kind == pa.null() else kind for kind in kinds]
-    schema = pa.schema(zip([rows.name_of(i) for i in rows.features], kinds, strict=True))
+    names = [rows.name_of(i) for i in rows.features]
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"{source} has {times} columns called {name!r}. Rename all but one.")
+    schema = pa.schema(zip(names, kinds, strict=True))
     return write_tables(source, destination, schema, _typed_tables(rows, schema, progress), started)
 
 
 def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
     for table, done in rows.tables(dict(zip(rows.features, schema.types, strict=True))):
-        yield table.rename_columns(schema.names)
+        trimmed = [pc.utf8_trim_whitespace(c) if c.type == pa.string() else c for c in table.columns]
+        yield pa.table(trimmed, schema=schema)
         if progress is not None:
             progress(rows.total + done, 2 * max(rows.total, done))
 

@@ -110,8 +110,9 @@ def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float
         return heavy_columns(within + counts @ statistics.column_deviations() ** 2)
     if basis is None or basis.shape[0] * float(basis.shape[1]) ** 2 > MOST_OPERATIONS:
         return []
-    if approximation is not None and not np.all(moments.weights == 1):  # of M-PCA0 alone, or of class means alone
-        return []
+    weights = moments.weights
+    if approximation is not None and (weights is None or not len(weights) or not np.all(weights == 1)):
+        return []  # of M-PCA0 alone, or of class means alone
     between = (moments.deviations.T * counts) @ moments.deviations
     scatter = moments.scatter(np.ones(len(counts))) + between
     # A solver in passes has seen a part of the scatter: at least so much of it lies in each column.

@@ -62,9 +62,9 @@ class StackedRows(Dataset):
 
     def _joined(self, start: int, stop: int, read: Callable[[Dataset, int, int], NDArray]) -> NDArray:
         pieces = [(part, read(part, begin, end)) for part, begin, end in self._within(start, stop)]
-        kinds = {values.dtype.kind.replace("u", "i"): part.uri for part, values in pieces}
+        kinds = {"number" if values.dtype.kind in "iuf" else values.dtype.kind: part.uri for part, values in pieces}
         if len(kinds) > 1:
-            raise InputError(f"{' and '.join(kinds.values())} have labels of two types: use one.")
+            raise InputError(f"{' and '.join(kinds.values())} have numbers and names in one column: use one of both.")
         return np.concatenate([values for _, values in pieces])
 
     def read_labels(self, start: int, stop: int) -> NDArray:

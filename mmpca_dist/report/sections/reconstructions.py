@@ -19,6 +19,7 @@ from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_models
+from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
 
@@ -76,6 +77,7 @@ def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[
     rebuilt = {}
     for size in sizes:
         shorter = copy.copy(model)
+        shorter.covariates_ = ()  # they are gone from these rows
         if model._nested:
             shorter._shorten(min(size, len(model.components_)))
         rebuilt[shorter._n_used] = shorter.inverse_transform(shorter.transform(rows))
@@ -109,6 +111,9 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstruct
         return None
     models = ((method.name, finished.model(method.name)) for method in methods)
     sizes = sorted({size for method in methods for size in method.requested})
+    first = finished.model(methods[0].name)
+    if first.covariates_:
+        dataset = filled_rows(dataset, first.mean_, first._adjustment)
     return Reconstructions.of(dataset, classes_of(count), models, sizes)
 
 

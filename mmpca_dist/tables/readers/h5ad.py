@@ -111,7 +111,7 @@ class H5adRows(Dataset):
                 levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
                 codes = (column if of_07 else _member(column, "codes"))[start:stop]
                 known = (codes >= 0) & (codes < len(levels))
-                return np.append(levels, levels[:1])[np.where(known, codes, 0)], known
+                return np.append(levels, levels[:1] if len(levels) else "")[np.where(known, codes, 0)], known
             if "mask" in column:
                 return _values(column, start, stop), ~_member(column, "mask")[start:stop]
             values = _values(column, start, stop)
