@@ -24,8 +24,12 @@ from mmpca_dist import (
 )
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.jobs.finished_runs import open_run
+from mmpca_dist.jobs.inputs import Inputs
+from mmpca_dist.report.sections.reconstructions import _rebuilt
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.statistics.widened_rows import filled_rows
 
 
 def rows(n, d, seed=1):
@@ -269,3 +273,15 @@ def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
 def test_settings_that_do_not_go_together(tmp_path):
     with pytest.raises(ConfigError, match=r"dataset\.covariates implies double precision"):
         config_of(tmp_path, "bundled:iris", precision="single")
+
+
+def test_reconstructions_are_of_adjusted_rows(tmp_path, recwarn):
+    X, y, covariates = rows(90, 4)
+    uri = write(tmp_path / "rows.parquet", X, y, covariates.reset_index(drop=True))
+    dataset = {"uri": uri, "covariates": ["batch", "age"], "image_shape": [2, 2]}
+    results = run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["pca"], n_components=4))
+    assert "report/reconstructions.png" in results["report"]["outputs"]
+    assert not [each for each in recwarn if "projected as they are" in str(each.message)]
+    model, table = load_model(str(tmp_path / "out"), "pca"), Inputs.of(open_run(str(tmp_path / "out")).config).dataset
+    shown = _rebuilt(model, filled_rows(table, model.mean_, model._adjustment).read_rows(0, 5), [4])[4]
+    np.testing.assert_allclose(shown, removed(X, y, covariates)[:5], atol=1e-8)

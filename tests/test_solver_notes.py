@@ -98,3 +98,11 @@ def test_a_run_tells_of_every_method(tmp_path):
     beyond = int(np.sum(pca.residuals_ > 1e-4 * pca.eigenvalues_))
     (told,) = (text for text in notes if text.startswith("PCA: ") and "residuals" in text)
     assert told.startswith(f"PCA: {beyond} of 12 components")
+
+
+@pytest.mark.usefixtures("no_report")
+def test_pairs_alone_are_solved_in_passes(tmp_path):
+    settings = {"dataset": {"uri": "bundled:iris"}, "methods": ["m-pca2"], "n_components": 2, "output": str(tmp_path)}
+    results = run({**settings, "solver": {"kind": "krylov"}})
+    assert results["solve"]["heavy_columns"] == []
+    assert load_model(str(tmp_path), "m-pca2").components_.shape == (2, 4)

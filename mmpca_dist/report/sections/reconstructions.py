@@ -77,7 +77,8 @@ def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[
     rebuilt = {}
     for size in sizes:
         shorter = copy.copy(model)
-        shorter.covariates_ = ()  # they are gone from these rows
+        shorter.covariates_ = ()  # they are gone from these rows, which have no names either
+        shorter.__dict__.pop("feature_names_in_", None)
         if model._nested:
             shorter._shorten(min(size, len(model.components_)))
         rebuilt[shorter._n_used] = shorter.inverse_transform(shorter.transform(rows))
