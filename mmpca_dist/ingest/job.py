@@ -110,10 +110,7 @@ def ingest(
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     if is_parquet(os.fspath(destination)):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
-        typed = storage.normalize(source), storage.normalize(destination)
-        if is_delta(typed[0]):
-            return delta_to_parquet(*typed, progress=progress, overwrite=bool(overwrite))
-        return csv_to_parquet(*typed, progress=progress, note=note, overwrite=bool(overwrite))
+        return _to_parquet(storage.normalize(source), storage.normalize(destination), progress, note, bool(overwrite))
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
@@ -123,6 +120,18 @@ def ingest(
         rows = selection.open(origin, sparse)
         manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
+
+
+def _to_parquet(
+    source: str,
+    destination: str,
+    progress: Callable[[int, int], None] | None,
+    note: Callable[[str], None],
+    overwrite: bool,
+) -> dict[str, Any]:
+    if is_delta(source):
+        return delta_to_parquet(source, destination, progress=progress, overwrite=overwrite)
+    return csv_to_parquet(source, destination, progress=progress, note=note, overwrite=overwrite)
 
 
 def _write(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
@@ -81,10 +82,15 @@ class Inputs:
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
 
-def refuse_classless(config: RunConfig) -> None:
+def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
     """Raise InputError for methods and settings that are not for numbers to predict, where there are some."""
     if not config.dataset.predicts:
         return
+    if purpose == "evaluation" and config.evaluation.classifiers != EvaluationConfig().classifiers:
+        raise InputError(
+            "evaluation.classifiers are for classes, and linear regression predicts the numbers of dataset.target: "
+            "leave them out."
+        )
     if config.class_weight is not None:
         raise InputError("class_weight is for classes, and dataset.target holds numbers: leave it out.")
     for section in config.methods:
@@ -129,7 +135,7 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
             others = [open_beside(rows, name, TARGET) for name in targets[1:]]
             slices = section.target.slices
             rows = TargetRows(rows, targets, [rows, *others]) if slices is None else sliced(rows, slices)
-        refuse_classless(config)
+        refuse_classless(config, purpose)
         dataset = mapped(rows, section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import SAMPLE_BYTES
 from mmpca_dist.statistics.medians import PIECE_VALUES, key_type
-from mmpca_dist.statistics.moments import CLASS_ROWS
 from mmpca_dist.statistics.precision import BLOCK_ROWS
 from mmpca_dist.tables.dataset import Dataset, Span, join_spans
+
+CLASS_ROWS = 16
+"""Rows of a class in a span, about, where scatters are pooled: what a span leaves of a class, and its merge, take as
+long as several rows."""
 
 
 def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:

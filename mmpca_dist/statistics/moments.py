@@ -20,10 +20,6 @@ from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
 
-CLASS_ROWS = 16
-"""Rows of a class in a span, about, where scatters are pooled: what a span leaves of a class, and its merge, take as
-long as several rows."""
-
 
 @storable
 @dataclass(frozen=True)

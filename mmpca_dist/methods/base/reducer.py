@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
@@ -30,7 +29,6 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import ForeignTable, as_table
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
@@ -335,28 +333,6 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         """Keep the first components."""
         for name in BY_COMPONENT:
             setattr(self, name, getattr(self, name)[:n_components])
-
-    def inverse_transform(self, Z: Any) -> Any:
-        """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
-
-        Parameters
-        ----------
-        Z : array, or Dask array or data frame, of shape (n_samples, n_components)
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            Lazy for Dask input.
-        """
-        check_is_fitted(self, "components_")
-        loadings, mean = self.projection()
-        offset = self.mean_ @ loadings if mean is None else 0
-        back = np.linalg.pinv(self.components_).T / self._gain
-        if self.scale_ is not None:
-            back = back * self.scale_
-        Z = as_table(Z)
-        Z = Z.rows if isinstance(Z, ForeignTable) else np.asarray(Z)
-        return (Z - offset) @ back + self.mean_
 
     @property
     def imprecise_(self) -> NDArray[np.bool_]:

@@ -84,6 +84,28 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
         return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
 
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
+
+        Parameters
+        ----------
+        Z : array, or Dask array or data frame, of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Lazy for Dask input.
+        """
+        check_is_fitted(self, "components_")
+        loadings, mean = self.projection()
+        offset = self.mean_ @ loadings if mean is None else 0
+        back = np.linalg.pinv(self.components_).T / self._gain
+        if self.scale_ is not None:
+            back = back * self.scale_
+        Z = as_table(Z)
+        Z = Z.rows if isinstance(Z, ForeignTable) else np.asarray(Z)
+        return (Z - offset) @ back + self.mean_
+
 
 class LazyTransform:
     """What comes before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
