@@ -245,8 +245,8 @@ def transform(prefect: bool, **options: Any) -> None:
 def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
-    NEW is a data set, or a folder of *.zarr, *.parquet, *.h5ad and *.npz. Data sets that OUTPUT already has are
-    skipped, so that you can repeat the command as new ones arrive.
+    NEW is a data set, or a folder of *.zarr, *.parquet, *.arrow, *.lance, *.h5ad and *.npz. Data sets that
+    OUTPUT already has are skipped, so that you can repeat the command as new ones arrive.
 
     \b
     Example:

@@ -11,7 +11,6 @@ from helpers.resuming import results_hash, write_rows
 from helpers.runs import make_config
 from helpers.samples import labelled
 from helpers.transforming import write_parquet
-from scipy.sparse import csr_array
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import ConfigError, InputError
@@ -170,7 +169,7 @@ def test_evaluations_choose_too_with_text_gaps_and_another_file_is_another_run(t
     assert keys[0] != keys[1]
 
 
-def test_chosen_columns_of_sparse_rows_cost_what_they_hold():
+def test_chosen_columns_cost_what_they_hold():
     """The plan counts the choice, and one unit of whole rows beside it."""
     from mmpca_dist.tables.chosen_columns import ChosenColumns
     from mmpca_dist.tables.readers.memory import ArrayDataset
@@ -180,4 +179,3 @@ def test_chosen_columns_of_sparse_rows_cost_what_they_hold():
     assert few.n_bytes == rows.n_bytes
     assert few.reading_bytes(100) == 100 * 24 + rows.reading_bytes(100)
     assert ChosenColumns(few, [2, 1]).read_rows(0, 240).tolist() == X[:, [3, 0]].tolist()
-    assert csr_array(X[:, AT]).nnz <= few.nnz

@@ -151,9 +151,9 @@ def test_dependent_covariates_and_what_is_refused():
     one = MarginPCA(2).fit(X, y, covariates=covariates)
     np.testing.assert_allclose(MarginPCA(2).fit(X, y, covariates=twice).components_, one.components_, atol=1e-8)
     determined = covariates.assign(site=np.asarray(["x", "y", "z"])[y])
-    with pytest.raises(InputError, match="covariate 'site' is the same in all rows of a class"):
+    with pytest.raises(InputError, match="covariate 'site' is the same in all rows of each class"):
         MarginPCA(2).fit(X, y, covariates=determined)
-    with pytest.raises(InputError, match="covariate 'dose' is the same in all rows of a class"):
+    with pytest.raises(InputError, match="covariate 'dose' is the same in all rows of each class"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(dose=1e3 * y))
     with pytest.raises(InputError, match="Row 3 has the covariate nan in age"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(age=covariates["age"].mask(np.arange(120) == 3)))

@@ -108,7 +108,7 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
             {"keep": ["patient", "2", "batch"], "label": "label"},
             "--keep and --label both name column 2 of ",
         ),
-        (table, {"keep": [*NAMES, "patient", "batch"]}, "no columns other than labels and those dropped or kept"),
+        (table, {"keep": [*NAMES, "patient", "batch"]}, "no features left"),
         *(
             (
                 table,

@@ -51,7 +51,8 @@ def test_rows_labels_and_columns(form, tmp_path, monkeypatch):
     np.testing.assert_array_equal(open_column(dataset, "place").read_values(95, 105), np.arange(95, 105) % 5)
     monkeypatch.setattr(LIMITS, "unit_bytes", 60 * 16)
     assert dataset.chunk_edges.tolist() == [0, 60, 100, 160, 200, 260, 300]
-    assert opened(tmp_path / "t.lance", "columns", columns=["c", "a"]).n_features == 2 if form == "columns" else True
+    if form == "columns":
+        assert opened(tmp_path / "t.lance", "columns", columns=["c", "a"]).n_features == 2
 
 
 @pytest.mark.parametrize("form", ["columns", "lists"])

@@ -178,7 +178,10 @@ def test_new_rows_without_labels_and_text(tmp_path):
         settings = {"output": str(tmp_path / "first"), "dataset": uri, "methods": ["m-pca0"]}
         recorder = Recorder()
         manifest = transform(TransformConfig(**settings, destination=str(tmp_path / f"to {kind}")), [recorder])
-        assert not manifest["labels"] and "have no label, and so labels are not written" in recorder.notes[0]
+        assert (
+            not manifest["labels"]
+            and "have no label, so the projected rows are written without labels" in recorder.notes[0]
+        )
         assert "colour (such as '7'; 40 rows)" in recorder.notes[1]
         Z = open_rows(str(tmp_path / f"to {kind}" / "projected" / "m-pca0.zarr")).read_rows(0, 40)
         X = encoded(frame[:40], parts[0])[0]
@@ -317,7 +320,7 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     with pytest.raises(OutputError, match="is there already"):
         ingest(tmp_path / "t.csv", tmp_path / "t.parquet")
     ingest(tmp_path / "t.csv", tmp_path / "t.parquet", overwrite=True)
-    with pytest.raises(InputError, match="is no CSV, and only that is turned into Parquet"):
+    with pytest.raises(InputError, match="neither CSV nor a Delta Lake table"):
         ingest(uri, tmp_path / "other.parquet")
     with pytest.raises(InputError, match=r"so 'label', 'drop', 'sparse' cannot be chosen here"):
         ingest(tmp_path / "t.csv", tmp_path / "other.parquet", label="label", drop=["zip"], sparse=False)

@@ -126,13 +126,13 @@ def test_what_does_not_go_together_is_refused(tmp_path):
         open_dataset(folder)
     np.testing.assert_array_equal(open_dataset(folder, features="text_emb").read_rows(0, 3), HALF[:3])
     (tmp_path / "e/metadata/metadata_3.parquet").rename(tmp_path / "e/metadata/metadata_30.parquet")
-    with pytest.raises(InputError, match=r"img_emb_3.npy has 40 rows, and .*metadata_4.parquet describes 40"):
+    with pytest.raises(InputError, match=r"img_emb_3.npy, of 40 rows, is paired with .*metadata_4.parquet, of 40"):
         open_dataset(folder, features="img_emb")
     short = write(tmp_path / "short", frame=FRAME[:400], tables=1)
-    with pytest.raises(InputError, match=r"has 440 rows, and .* describes 400 of them"):
+    with pytest.raises(InputError, match=r"has 440 rows, and .* describes 400"):
         open_dataset(short)
     np.save(f"{short}/img_emb/img_emb_3.npy", X[:40])
-    with pytest.raises(InputError, match="differ in the type float64 and float16"):
+    with pytest.raises(InputError, match="differ in the type: float64 and float16"):
         open_dataset(short)
     with pytest.raises(InputError, match="no Parquet with their labels in a folder 'metadata'"):
         open_dataset(write(tmp_path / "bare", frame=None))

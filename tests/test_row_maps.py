@@ -339,7 +339,7 @@ def test_counts_are_normalized_as_scanpy_does(dtype, tmp_path):
     X[7] = 0
     maps = [NormalizeTotal(to=1e4), Log1p()]
     total = X.sum(axis=1, keepdims=True, dtype=float)
-    with pytest.raises(InputError, match=r"log1p is of values above -1, and there is one of -1\.5"):
+    with pytest.raises(InputError, match=r"takes values above -1, and found -1\.5"):
         Log1p().fitted({})(np.asarray([[0.0, -1.5]]))
     expected = np.log1p(X * (1e4 / np.where(total > 0, total, 1)))
     for rows in (ArrayDataset(X, None, "X"), SparseArray(csr_array(X), None, "X")):

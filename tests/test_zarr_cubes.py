@@ -109,7 +109,7 @@ def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
         Z = open_rows(str(tmp_path / f"{name}/projected/m-pca0.zarr")).read_rows(0, N)
         image = Z.reshape(HEIGHT, WIDTH, 2)
         np.testing.assert_allclose(image[3, 4], model.transform(X[[3 * WIDTH + 4]])[0], rtol=1e-4, atol=1e-4)
-    assert any("have no label, and so labels are not written" in note for note in recorder.notes)
+    assert any("have no label, so the projected rows are written without labels" in note for note in recorder.notes)
     more = write(tmp_path / "more.zarr", X=X + 1)
     live = refresh(RefreshConfig(run=str(tmp_path / "out"), new=more, output=str(tmp_path / "live")))["folder"]
     both = np.vstack([X[KEPT], X[KEPT] + 1]).astype(float)
@@ -132,7 +132,7 @@ def test_results_have_the_same_bits_for_any_number_of_workers(tmp_path, monkeypa
 def test_rows_without_a_label_are_refused_unless_they_are_skipped(tmp_path):
     uri, first = write(tmp_path / "c.zarr"), int(np.argmin(KEPT))
     with pytest.raises(
-        InputError, match=f"Row {first} of .* has no label, as it is 0. dataset.unlabelled: skip leaves"
+        InputError, match=f"Row {first} of .* has the label 0, which .* dataset.unlabelled: skip leaves"
     ):
         class_moments(open_dataset(uri, **NAMED, unlabelled_value=0))
     assert class_moments(open_dataset(uri, **NAMED)).classes.tolist() == [0, 1, 2, 3], "0 is a class otherwise"

@@ -46,8 +46,9 @@ class DatasetConfig(Section):
         None,
         values="a column, several, or a column and into how many slices it is cut",
         example={"column": "price", "slices": 10},
-        description="Numbers to predict in the place of a label, by linear regression of double precision: for pca, "
-        "hsic, pls, ridge, lasso and squared projection penalties. Slices of quantiles are classes, for all methods",
+        description="Numbers to predict in the place of a label: for pca, hsic, pls, ridge, lasso, random-projection, "
+        "all-columns, and projection-penalty with the squared loss. slices cuts one column into classes by quantiles, "
+        "for all methods. Both imply double precision",
     )
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"

@@ -18,7 +18,12 @@ class TargetSection(BaseModel):
         min_length=1, example="price", description="Columns of numbers"
     )
     slices: int | None = setting(
-        None, ge=2, le=100, strict=True, example=10, description="Into how many classes of equal size it is cut"
+        None,
+        ge=2,
+        le=100,
+        strict=True,
+        example=10,
+        description="Into how many classes it is cut by quantiles; ties may leave fewer",
     )
 
     @model_validator(mode="before")
@@ -32,7 +37,7 @@ class TargetSection(BaseModel):
     @model_validator(mode="after")
     def _one_column(self) -> TargetSection:
         if self.slices is not None and len(self.column) > 1:
-            raise ValueError("slices are of a single column")
+            raise ValueError("slices cut a single column: name one, or leave slices out")
         if len(set(self.column)) < len(self.column):
             raise ValueError("a column is named twice")
         return self

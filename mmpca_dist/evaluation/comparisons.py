@@ -154,9 +154,9 @@ def corrected_t_test(
     the sum of those of both methods, as if they erred independently: methods that err on the same rows vary less.
 
     ``errors`` and ``reference``, of shape (J,), are the rows that each method gets wrong in every split, ``held_out``
-    and ``training`` its rows held out and those that train; not ``of_counts`` are shares of a variance, times rows,
-    whose row variance is not known. The test is two-sided: whichever method has the lower mean is looked at, and none
-    of them is named beforehand.
+    and ``training`` its rows held out and those that train; without ``of_counts``, errors are shares of unexplained
+    variance, times rows, and the bound by the row variance does not apply. The test is two-sided: whichever method has
+    the lower mean is looked at, and none of them is named beforehand.
 
     Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52; the bound is this
     project's (docs/evaluation.md has the simulated levels and powers).

@@ -247,7 +247,9 @@ class CsvRows(Text):
         data = text.read(self._block_bytes)
         return data + self._line(text, line + data.count(b"\n")) if data else b""
 
-    def refusal(self, numbers: Sequence[int] | None = None, reason: str = "there is no reason") -> InputError:
+    def refusal(
+        self, numbers: Sequence[int] | None = None, reason: str = "pyarrow refuses it, and its cells show no fault"
+    ) -> InputError:
         """Return the error for what is in the file, or for ``reason`` if a slow look at every cell finds nothing.
 
         It names all columns of ``numbers``, by default the features, with other cells, and labels that are empty.

@@ -50,7 +50,7 @@ def column_uses(
         uses[guess] = "--label", names[guess] if names else guess
         rest.remove(guess)
     if not rest:
-        raise InputError(f"{uri} has no columns other than labels and those dropped or kept.")
+        raise InputError(f"{uri} has no features left: all columns are labels, dropped or kept. Drop or keep fewer.")
     return uses
 
 

@@ -40,7 +40,7 @@ def delta_to_parquet(source: str, destination: str, *, progress: Progress | None
 
 
 def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
-    """Yield tables of about a reading unit; ``progress`` is called with rows."""
+    """Yield tables of about a reading unit; ``progress`` is called with rows, of as many as are read."""
     held: list[pa.RecordBatch] = []
     done = 0
     for batch in reader:

@@ -65,9 +65,8 @@ def csv_to_parquet(
     rows = CsvRows(source, None, np.dtype(np.float64), labelled=False)
     for line in rows.notes:
         note(line)
-    n_rows, kinds = 0, [pa.null()] * rows.n_features
+    kinds = [pa.null()] * rows.n_features
     for table, done in rows.tables({}):
-        n_rows += len(table)
         kinds = [_both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
         if progress is not None:
             progress(done, 2 * max(rows.total, done))
@@ -114,7 +113,10 @@ def write_tables(
 def check_typed(source: str, destination: str, overwrite: bool) -> None:
     """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
     if not stem_of(source).endswith(CSV_SUFFIXES) and not is_delta(source):
-        raise InputError(f"{source} is no CSV, and only that is turned into Parquet: name a destination.zarr.")
+        raise InputError(
+            f"{source} is neither CSV nor a Delta Lake table, and only these become Parquet. Name a destination "
+            "that ends with .zarr."
+        )
     refuse_overlap(source, destination)
     refuse_inside(destination)
     if storage.exists(destination) and not overwrite:

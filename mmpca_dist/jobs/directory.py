@@ -224,6 +224,8 @@ def is_claim(name: str) -> bool:
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
     if stored["purpose"] != identity.purpose:
         return f"it holds {CONTENT_OF[stored['purpose']]}"
+    if stored["format"] != FORMAT:
+        return "another version of this package wrote it"
     before = stored_config(stored["config"], "the stored configuration").settings(identity.purpose)
     now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)

@@ -52,8 +52,8 @@ def notes_on_slices(dataset: Dataset) -> list[str]:
     """Return a note on what classes are, where they are slices of a column."""
     if not dataset.slice_edges:
         return []
-    edges = ", ".join(f"{number} to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
-    return [f"Classes are slices: {edges}, and {len(dataset.slice_edges) + 1} above."]
+    edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
+    return [f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above."]
 
 
 def _count(job: Job) -> CountRecord:

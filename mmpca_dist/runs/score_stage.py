@@ -27,6 +27,7 @@ from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.statistics_for import no_scatter
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
@@ -65,10 +66,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     """
     if dataset.targets:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_features, config.needs()).in_passes:
-            raise InputError(
-                f"Evaluations of numbers to predict need solver: dense, or, of {dataset.n_columns:,} columns, fewer of "
-                "them (dataset.columns)."
-            )
+            raise no_scatter(dataset)
         return True
     merged = merging(dataset, splits, config)
     if merged is None:

@@ -89,7 +89,10 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)
         if isinstance(job.dataset, Unlabelled):
-            job.callback.on_note(f"Some rows of {job.dataset.uri} have no label, and so labels are not written.")
+            job.callback.on_note(
+                f"Some rows of {job.dataset.uri} have no label, so the projected rows are written without labels. "
+                "Label all rows to keep them."
+            )
         if job.dataset.stored.note is not None:
             job.callback.on_note(job.dataset.stored.note)
         for stage in STAGES:

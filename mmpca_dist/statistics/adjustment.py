@@ -210,10 +210,11 @@ def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) ->
     for name in names:
         column = name.partition("=")[0]
         if column not in varying:
-            reason = "follows from the targets" if widening.targets else "is the same in all rows of a class"
+            reason = "follows from the targets" if widening.targets else "is the same in all rows of each class"
+            whose = "the targets" if widening.targets else "the classes"
             raise InputError(
-                f"The covariate {column!r} {reason}, so that its influence cannot be told apart from theirs. Leave it "
-                "out."
+                f"The covariate {column!r} {reason}, so that its effect cannot be told apart from that of {whose}. "
+                "Leave it out."
             )
 
 

@@ -135,7 +135,7 @@ class AdjustedRows(_Floating):
 
 def columns_alone(rows: Dataset) -> Dataset:
     """Return rows, of which widened ones lose what stands beside their columns."""
-    return rows._rows if isinstance(rows, WidenedRows) else rows
+    return rows.narrow
 
 
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:

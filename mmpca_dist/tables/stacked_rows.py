@@ -15,7 +15,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 
-ALIKE = {"n_features": "columns", "dtype": "the type", "sparse": "sparse rows:", "feature_names": "the names"}
+ALIKE = {
+    "n_features": "the number of columns:", "dtype": "the type:", "sparse": "sparse storage:",
+    "feature_names": "the names:",
+}  # fmt: skip
 
 
 class StackedRows(Dataset):
@@ -64,7 +67,8 @@ class StackedRows(Dataset):
         pieces = [(part, read(part, begin, end)) for part, begin, end in self._within(start, stop)]
         kinds = {"number" if values.dtype.kind in "iuf" else values.dtype.kind: part.uri for part, values in pieces}
         if len(kinds) > 1:
-            raise InputError(f"{' and '.join(kinds.values())} have numbers and names in one column: use one of both.")
+            files = " and ".join(kinds.values())
+            raise InputError(f"{files} have numbers and names in one column. Write it with one type in all files.")
         return np.concatenate([values for _, values in pieces])
 
     def read_labels(self, start: int, stop: int) -> NDArray:
@@ -117,8 +121,8 @@ def _refuse_other_columns(part: Dataset, first: Dataset) -> None:
             i = next(i for i, names in enumerate(zip(here, there, strict=True)) if names[0] != names[1])
             what, here, there = f"the name of column {i}:", repr(here[i]), repr(there[i])
         raise InputError(
-            f"{part.uri} and {first.uri} differ in {what} {_shown(here)} and {_shown(there)}. Files of one table have "
-            "the same columns in the same order: write them so."
+            f"{part.uri} and {first.uri} differ in {what} {_shown(here)} and {_shown(there)}. Write all files of one "
+            "table with the same columns in the same order."
         )
 
 

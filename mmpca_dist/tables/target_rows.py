@@ -79,7 +79,8 @@ def _finite(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
     if len(bad):
         raise InputError(
             f"Row {column.source_row(start + int(bad[0]))} has the target {values[bad[0], 0]} in "
-            f"{column.values_place}. Give it a number, or leave out rows without one (dataset.unlabelled: skip)."
+            f"{column.values_place}. Give it a finite number. "
+            "dataset.unlabelled: skip leaves out only rows whose first target is missing."
         )
     return values
 

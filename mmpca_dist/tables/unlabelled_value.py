@@ -34,8 +34,8 @@ class LabelsWithout(DatasetProxy):
         labels = self._rows.read_labels(start, stop)
         if self._refuses and (absent := self._is_value(labels)).any():
             raise InputError(
-                f"Row {start + int(np.argmax(absent))} of {self.uri} has no label, as it is {self._value!r}. "
-                f"{setting_name('unlabelled', 'skip')} leaves out such rows."
+                f"Row {start + int(np.argmax(absent))} of {self.uri} has the label {self._value!r}, which "
+                f"unlabelled_value says is none. {setting_name('unlabelled', 'skip')} leaves out such rows."
             )
         return labels
 

@@ -22,6 +22,7 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import implied
+from mmpca_dist.tables.dataset import Dataset
 
 
 def statistics_for(
@@ -48,6 +49,14 @@ def statistics_for(
     return statistics
 
 
+def no_scatter(dataset: Dataset) -> InputError:
+    """Return the error for numbers to predict where a solver in passes would never form the scatter."""
+    return InputError(
+        f"Numbers to predict need the whole scatter of the {dataset.n_columns:,} columns, and a solver in passes finds "
+        "only its leading part. Use the solver 'dense' (solver.kind of a run), or choose fewer columns."
+    )
+
+
 def refuse_weights(needs: Needs, who: str = "") -> None:
     """Raise InputError for needs that rows with weights do not meet; the message begins with ``who`` has them."""
     if needs.medians:
@@ -72,10 +81,7 @@ def class_statistics(
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
     if choice.in_passes and rows.dataset.targets:
-        raise InputError(
-            "Numbers to predict need the whole scatter, and a solver in passes knows the leading part of it only: "
-            f"choose solver: dense, or, of {rows.dataset.n_columns:,} columns, fewer of them."
-        )
+        raise no_scatter(rows.dataset)
     if choice.in_passes:
         rows, options, adjustment = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind), None
         if rows.dataset.widening is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.mergeable import Mergeable
@@ -109,7 +110,7 @@ class TargetReducer(TakesTargets):
         return super().fit_statistics(statistics, at_most)
 
     def _for_numbers(self) -> Self:
-        return self.set_params(target="continuous")
+        return clone(self).set_params(target="continuous")
 
     @property
     def _continuous(self) -> bool:  # type: ignore[override]

@@ -272,7 +272,7 @@ def _open(request: Request) -> Dataset:
         return _open_file(request)
     names = [name for name in storage.names_in(folder) if fnmatch.fnmatchcase(name, pattern) and name[0] not in "._"]
     if not names:
-        raise InputError(f"{folder} holds no files {pattern}.")
+        raise InputError(f"No file in {folder} is named like {pattern}. Correct the pattern.")
     files = [storage.join(folder, name) for name in sorted(names, key=natural_sort_key)]
     return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 

@@ -84,11 +84,14 @@ def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) 
             numbers = [LAST_NUMBER.search(name.rpartition("/")[2]) for name in (file, other)]
             if rows != labels or len({int(number[1]) for number in numbers if number}) > 1:
                 raise InputError(
-                    f"{file} has {rows} rows, and {other} describes {labels} of them. Each file of rows needs one of "
-                    "the same number and length."
+                    f"{file}, of {rows} rows, is paired with {other}, of {labels}. Give each .npy file a Parquet file "
+                    "whose name ends with the same number, with as many rows."
                 )
     if sum(n_rows.values()) != table.n_rows:
-        raise InputError(f"{uri} has {sum(n_rows.values())} rows, and {table.uri} describes {table.n_rows} of them.")
+        raise InputError(
+            f"{uri} has {sum(n_rows.values())} rows, and {table.uri} describes {table.n_rows}. Write one row of "
+            "Parquet for each row of the .npy files."
+        )
 
 
 def holds_npy(uri: str) -> bool:

@@ -22,7 +22,10 @@ class Log1p(RowMap):
 def _log1p(X: Any) -> Any:
     least = (X.data if issparse(X) else X).min(initial=0)
     if least <= -1:
-        raise InputError(f"log1p is of values above -1, and there is one of {least}: leave the map out.")
+        raise InputError(
+            f"The map log1p takes values above -1, and found {least}. Leave it out, or name counts in "
+            "dataset.features, such as layers/counts."
+        )
     return X.log1p() if issparse(X) else np.log1p(X)
 
 
