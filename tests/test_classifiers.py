@@ -260,7 +260,7 @@ def chosen_in_plain(make, X, y, grid):
     return grid[errors.index(min(errors))]
 
 
-@pytest.mark.parametrize("shape", [(150, 6), (50, 200)])
+@pytest.mark.parametrize("shape", [(150, 6), (30, 60)])
 def test_the_choice_of_c(shape):
     """As by hand in the original columns, for each classifier that asks; the smallest of those as good."""
     X, codes = labelled(*shape, 2, seed=12, separation=0.7)

@@ -50,7 +50,7 @@ def fitted(method, config, n_components, X, y):
     return config.reducer(method, min(n_components, most)).fit(X, y)
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.e2e), True])
 @pytest.mark.parametrize(
     ("name", "load"),
     [("breast_cancer", load_breast_cancer), pytest.param("digits", load_digits, marks=pytest.mark.slow)],

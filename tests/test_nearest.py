@@ -247,6 +247,7 @@ def test_the_same_bits_for_any_number_of_threads(threads, reference):
     assert bits(Threads(threads)) == reference
 
 
+@pytest.mark.e2e
 def test_the_same_bits_from_memory_and_from_a_store(tmp_path, reference):
     assert bits(Threads(2), lambda: ZarrScratch(str(tmp_path / os.urandom(4).hex()))) == reference
 
@@ -324,7 +325,7 @@ def test_a_store_gives_back_what_was_put_there(length, tmp_path, limits):
 CHUNKS = {"rows": (100, 9), "row and column chunks": (333, 4), "one chunk": (1000, 9), "uneven": ((1, 0, 599, 400), 9)}
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "synchronous", "distributed"])
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous", pytest.param("distributed", marks=pytest.mark.e2e)])
 def test_dask_arrays_of_any_chunking(scheduler):
     X, y = entangled(1000, 9, 11)
     expected, exact = naive.nearest_opposite(X, y)

@@ -49,7 +49,7 @@ def sizes(draw):
     }
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(labelled_rows(), sizes(), st.sampled_from(PAIRINGS), st.sampled_from([3, 17, 100]))
 def test_every_neighbour_is_that_of_the_definition(data, limits, pairing, chunk):
     (X, y), n = data, len(data[0])

@@ -63,6 +63,7 @@ def reference(small, limits):
     return bits(Threads(1), partial(open_scratch, True))
 
 
+@pytest.mark.e2e
 def test_the_same_bits_for_any_number_of_threads_in_memory_and_on_disk(reference, tmp_path):
     assert bits(Threads(4), partial(open_scratch, True)) == reference
     assert bits(Threads(2), partial(open_scratch, False, str(tmp_path))) == reference

@@ -83,6 +83,7 @@ def test_a_run_once_more_searches_no_more(tmp_path):
     assert ("search", "search") in other.passes and ("search", "pairs") in other.passes
 
 
+@pytest.mark.e2e
 def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
     seen = []

@@ -70,7 +70,7 @@ def few_bytes(limits):
     ("search", "mutual", "stored"),
     [
         ({}, "twice", False),
-        ({}, "once", True),
+        pytest.param({}, "once", True, marks=pytest.mark.e2e),
         ({"mode": "approximate", "recall": 0.7}, "twice", True),
         ({"mode": "approximate", "recall": 0.7}, "once", False),
         ({"max_queries": 50}, "twice", True),

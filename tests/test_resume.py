@@ -48,7 +48,7 @@ KINDS = {
 }
 
 
-FEW = [pytest.param(kind, 3, marks=() if kind == "on disk" else pytest.mark.slow) for kind in KINDS]
+FEW = [pytest.param(kind, 2, marks=() if kind == "on disk" else pytest.mark.slow) for kind in KINDS]
 EVERY = [pytest.param(kind, None if kind == "in memory" else 25, marks=pytest.mark.chaos) for kind in KINDS]
 
 

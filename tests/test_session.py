@@ -36,6 +36,7 @@ def written(folder):
     return found
 
 
+@pytest.mark.e2e
 def test_a_command_does_the_same_with_prefect_and_without(config_file, mmpca, connected, tmp_path, monkeypatch):
     code, printed, errors = mmpca("run", config_file, "--output", tmp_path / "flow")
     assert code == 0, errors

@@ -109,7 +109,7 @@ def test_fits_are_those_of_dense_rows(n, d, q, method, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.e2e), True])
 def test_runs_and_evaluations(standardize, tmp_path, monkeypatch):
     X, y, Z = rows(200, 30, 2)
     S = scipy.sparse.csr_array(X)

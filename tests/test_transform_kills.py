@@ -65,6 +65,7 @@ def killed(config, when):
     assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
 
 
+@pytest.mark.e2e
 def test_kill_9_at_half(config):
     killed(config, "half")
     parts = storage.names_in(f"{config.destination}/projected/pca.parquet")

@@ -42,7 +42,7 @@ NAMED = {"features": "reflectance", "label": "cover"}
 SKIPPING = {**NAMED, "unlabelled": "skip", "unlabelled_value": 0}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 @given(st.tuples(*map(st.integers, (1, 1, 1), (23, 17, 5))), st.integers(0, N - 1), st.integers(1, N), st.booleans())
 def test_rows_are_pixels_whatever_the_chunks(tmp_path_factory, chunks, start, size, sharded):
     more = {"shards": tuple(2 * chunk for chunk in chunks)} if sharded else {}
@@ -117,6 +117,7 @@ def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_results_have_the_same_bits_for_any_number_of_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(LIMITS, "unit_bytes", 2000)
     monkeypatch.setattr(LIMITS, "smallest_unit_bytes", 2000)
