@@ -24,7 +24,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 NAVIGATION = {
     "Start": {
-        "Five minutes": "README",
+        "Five minutes": "self",
         "A notebook": "docs/first-steps",
         "Your own CSV": "docs/messy-tables",
         "Data": "docs/data",
@@ -68,11 +68,12 @@ NAVIGATION = {
         "Zhang & Schneider 2010": "docs/projection-penalties-tables",
     },
 }
-"""Captions, and the pages below each with their names in the navigation."""
+"""Captions, and the pages below each with their names in the navigation; ``self`` is the README."""
 
 html_theme = "furo"
 html_title = project
 html_copy_source = False
+html_show_copyright = False
 html_extra_path = ["site/index.html"]
 html_static_path = ["site/extra.css"]
 html_css_files = ["extra.css"]
@@ -96,7 +97,7 @@ def navigation() -> str:
     """Return the navigation as directives."""
     parts = []
     for caption, pages in NAVIGATION.items():
-        entries = "\n".join(f"{title} <{page}>" for title, page in pages.items() if page != root_doc)
+        entries = "\n".join(f"{title} <{page}>" for title, page in pages.items())
         parts.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n")
     return "\n".join(parts)
 
