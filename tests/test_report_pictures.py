@@ -54,13 +54,6 @@ def test_leaves_pyplot_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.e2e
-def test_large_run_stays_below_three_megabytes() -> None:
-    methods = [method_result(f"method-{i}", d=784, k=50) for i in range(7)]
-    contents = report_contents(methods, classes=[f"class {i}" for i in range(20)], image_shape=[28, 28], rows=2000)
-    assert len(render(contents, figures(contents))) < 3_000_000
-
-
 def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
     values = np.linspace(0, 1, 1001)
     assert reach(values) == (0, 1)

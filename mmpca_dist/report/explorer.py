@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.frame import Cell, Column, Figure, Key, Part, Plot, Table
-from mmpca_dist.report.method_results import MethodResult, note_of_models
-from mmpca_dist.report.sections.components import NEGATIVE, POSITIVE
+from mmpca_dist.report.method_results import MethodResult, note_of_first, note_of_models
 from mmpca_dist.report.sections.projections import (
     MOST_LETTERS,
     SHADES,
@@ -29,7 +28,7 @@ bk: Any = models
 """Its annotations tell what models hold, not what they take."""
 MOST_KEYS = 20
 """Classes with a colour and an entry in the legend; the others share one."""
-OTHERS = "#8a8a8a"
+OTHERS, POSITIVE, NEGATIVE = "#8a8a8a", "#b2182b", "#2166ac"
 MOST_NUMBERS = 250_000
 """Coordinates in a page, of all methods and components together: 1.3 MB."""
 MOST_COMPONENTS, BARS = 16, 15
@@ -58,7 +57,7 @@ def tools(hover: Any, *selecting: Any) -> list[Any]:
 
 def blank(height: int, **options: Any) -> Any:
     """Return a Bokeh figure as wide as the page, without background: the page has one."""
-    options = {"toolbar_location": "above", "output_backend": "canvas", **options}
+    options = {"toolbar_location": "above", "active_scroll": None, **options}
     plot = figure(sizing_mode="stretch_width", height=height, min_width=260, **options)
     plot.toolbar.logo = None
     for axis in plot.axis:
@@ -212,7 +211,9 @@ def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any]) -
         columns, [row for method in shown for row in _listed(method, dataset)], "The largest weights", opens=False
     )
     alt = "Bars of the largest weights of a component. The table below lists those of the first components."
-    one = Plot("weights", "The weights of a component", ABOUT_LOADINGS, alt, plot, explorer=explorer)
+    one = Plot(
+        "weights", "The weights of a component", ABOUT_LOADINGS + note_of_first(shown), alt, plot, explorer=explorer
+    )
     return [Part("loadings", "What the components are made of", plots=[one], tables=[table])]
 
 

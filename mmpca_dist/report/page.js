@@ -83,15 +83,17 @@
     points(plot, doc, data, controls, status) {
       const rows = doc.get_model_by_name("rows"), arrows = doc.get_model_by_name("arrows");
       const strips = numbers(data.strips);
+      let wanted = [0, 1];  // what was chosen last: a method with fewer components may not have it
+      const choose = () => { wanted = [x.chosen.value, y.chosen.value]; draw(); };
       const method = select("Method", data.methods.map((each, i) => [i, each.label]), () => { fill(); draw(); });
-      const x = select("Across", [], () => draw()), y = select("Up", [], () => draw());
+      const x = select("Across", [], choose), y = select("Up", [], choose);
       const biplot = make("input", { type: "checkbox", checked: data.arrows, onchange: () => draw() });
       const fill = () => {
         const options = components(data.methods[method.chosen.value].coordinates.length);
-        const before = [x.chosen.value || 0, y.chosen.value || (options.length > 1 ? 1 : "class")];
-        x.fill(options, before[0]);
-        y.fill(data.ranks.length ? [...options, ["class", "class"]] : options, before[1]);
-        if (options.length === 1 && data.ranks.length) y.chosen.value = "class";
+        const has_classes = data.ranks.length > 0;
+        x.fill(options, wanted[0]);
+        y.fill(has_classes ? [...options, ["class", "class"]] : options, wanted[1]);
+        if (options.length === 1 && has_classes) y.chosen.value = "class";
       };
       const show = (range, low, high) => {
         const margin = 0.04 * (high - low) || 1;

@@ -196,7 +196,8 @@ def _next(contents: ReportContents) -> list[Part]:
     """Return what to type next, for the run as it is."""
     if not contents.output:
         return []
-    output, method = shlex.quote(contents.output), contents.methods[0]
+    output, methods = shlex.quote(contents.output), contents.methods
+    method = next((one for one in methods if not one.method.reference), methods[0])
     is_local = storage.is_local(contents.output)
     config = shlex.quote(storage.join(contents.output, CONFIG)) if is_local else "my.yaml"
     evaluate = Command(
