@@ -62,6 +62,7 @@ def tab(tmp_path_factory):
         yield tab
 
 
+@pytest.mark.e2e
 def test_rows_are_those_of_the_chosen_method_and_components(tab: Tab) -> None:
     rows = hostile().data["projection"].rows
     for method, x, y in ((0, 0, 1), (0, 2, 0)):
@@ -75,6 +76,7 @@ def test_rows_are_those_of_the_chosen_method_and_components(tab: Tab) -> None:
     assert [round(y) for y in column(tab, "y")] == [2, 1, 0] * (ROWS // 3)
 
 
+@pytest.mark.e2e
 def test_the_legend_filters_and_marked_rows_stay_marked(tab: Tab) -> None:
     choose(tab, "Method", 0)
     shown = f"{PLOT}.roots()[0].renderers.filter(one => one.visible && /class/.test(one.name)).map(one => one.name)"
@@ -97,6 +99,7 @@ def test_the_legend_filters_and_marked_rows_stay_marked(tab: Tab) -> None:
     assert tab.run("document.title") == "table.zarr: components"
 
 
+@pytest.mark.e2e
 def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
     """Every row is pointed at in turn until a tooltip shows: text of the data must be text in it."""
     choose(tab, "Method", 0)
@@ -127,6 +130,7 @@ def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
     assert tab.complaints == []
 
 
+@pytest.mark.e2e
 def test_tables_are_sorted_and_downloaded(tab: Tab) -> None:
     tab.run(
         """URL.createObjectURL = blob => { window.saved = blob.text(); return 'about:blank#blocked' };

@@ -1,0 +1,59 @@
+"""The report of a whole run: rows stored as Parquet alone, columns beside the features, and how it is opened."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.reports import check_page
+from helpers.runs import make_config
+
+from mmpca_dist import load_model, run
+
+
+@pytest.mark.e2e
+def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((70, 4)).astype(np.float32), np.arange(70) % 3
+    table = {**{f"c{i}": X[:, i] for i in range(4)}, "label": [f"kind {i}" for i in y], "patient": np.arange(70) // 2}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet", row_group_size=32)
+    output = f"memory://{uuid.uuid4().hex}/out"
+    config = make_config(output, str(tmp_path / "in.parquet"), methods=["pca", "m-pca0"], n_components=[2])
+    dataset = config.dataset.model_copy(update={"drop": ["patient"]})
+    project = config.project.model_copy(update={"format": ["parquet"]})
+    run(config.model_copy(update={"dataset": dataset, "project": project}))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or False)
+    code, printed, errors = mmpca("show", output, "--open")
+    assert code == 0, errors
+    copy = Path(url2pathname(urlsplit(opened[0]).path))
+    assert f"Open this file in one: {copy}" in printed
+    page = check_page(copy.read_text())
+    explorer = page.data["points"]["explorer"]
+    packed = np.frombuffer(base64.b64decode(explorer["methods"][1]["coordinates"][0]), "<f4")
+    np.testing.assert_allclose(packed, load_model(output, "m-pca0").transform(X)[:, 0], rtol=1e-4, atol=1e-5)
+    (rows,) = [one for one in references(page.data["points"]["item"]["doc"]) if one.get("name") == "rows"]
+    columns = dict(rows["data"]["entries"])
+    assert columns["beside0"] == [str(row // 2) for row in range(70)] and columns["row"] == list(range(70))
+    assert columns["outcome"] == table["label"]
+    for command in (f"mmpca transform {output} new_rows.parquet", f"load_model({output!r}, 'm-pca0')"):
+        assert command in page.text
+
+
+def references(value):
+    """Yield the attributes of every model in a document of Bokeh."""
+    if isinstance(value, dict):
+        if "attributes" in value:
+            yield value["attributes"]
+        for one in value.values():
+            yield from references(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from references(one)
