@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
@@ -45,67 +44,44 @@ class Tab:
 
     def run(self, expression: str) -> Any:
         """Return the value of an expression in JavaScript, or what its promise resolves to."""
-        options = {"returnByValue": True, "awaitPromise": True, "userGesture": True}
-        answer = self.ask("Runtime.evaluate", expression=expression, **options)
+        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def open(self, path: Path) -> None:
         """Show a page, and wait until its plots are drawn."""
         self.ask("Page.navigate", url=path.as_uri())
-        unready = "document.readyState !== 'complete' || document.querySelector('.plot:not([data-ready])')"
-        wait_for(lambda: not self.run(f"Boolean({unready})"), 60, lambda: f"not drawn: {self.complaints}")
+        ready = "document.readyState === 'complete' && !document.querySelector('.plot:not([data-ready])')"
+        wait_for(lambda: self.run(ready), 60, lambda: f"not drawn: {self.complaints}")
         time.sleep(0.3)  # plots are drawn with the next frames
 
-    def press(self, at: tuple[float, float], to: tuple[float, float] | None = None) -> None:
-        """Move the mouse to a point of the window, and, with a second one, drag it there."""
-        steps = [] if to is None else [((at[0] + to[0]) / 2, (at[1] + to[1]) / 2), to]
-        self._mouse("mouseMoved", at, "none")
-        for kind, point in [("mousePressed", at), *(("mouseMoved", step) for step in steps)] if steps else []:
-            self._mouse(kind, point, "left")
-        if to is not None:
-            self._mouse("mouseReleased", to, "left")
-
-    def _mouse(self, kind: str, at: tuple[float, float], button: str) -> None:
-        held = int(button == "left")
-        place = {"x": at[0], "y": at[1], "button": button, "buttons": held, "clickCount": held}
-        self.ask("Input.dispatchMouseEvent", type=kind, **place)
+    def drag(self, *points: tuple[float, float]) -> None:
+        """Move the mouse to a point of the window, and drag it to the others."""
+        kinds = ["mouseMoved", *(["mousePressed"] if points[1:] else []), *["mouseMoved"] * (len(points) - 1)]
+        places = [points[0], *points[:1] * bool(points[1:]), *points[1:]]
+        for number, (kind, (x, y)) in enumerate(zip(kinds, places, strict=True)):
+            held = {"button": "left", "buttons": 1, "clickCount": 1} if number else {}
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+        if points[1:]:
+            self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, button="left", clickCount=1)
 
     def size(self, width: int, height: int) -> None:
         """Give the window another size."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-
-    def media(self, **features: str) -> None:
-        """Prefer something, such as ``prefers_color_scheme="dark"``."""
-        listed = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
-        self.ask("Emulation.setEmulatedMedia", features=listed)
-
-    def picture(self, path: Path) -> None:
-        """Save the whole page as it looks."""
-        answer = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
-
-    def printed(self, path: Path) -> None:
-        """Save the page as PDF."""
-        answer = self.ask("Page.printToPDF", printBackground=False)
-        path.write_bytes(base64.b64decode(answer["data"]))
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
 
 @contextmanager
 def tab_of_chromium(folder: Path) -> Iterator[Tab]:
     """Yield an empty page of a Chromium that knows nothing yet; it ends with the context."""
-    chromium, profile = program("chromium", "chromium"), folder / "profile"
+    profile = folder / "profile"
     profile.mkdir()
-    port_file = profile / "DevToolsActivePort"
-    command = [chromium, *OPTIONS, "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
-    environment = {**os.environ, "HOME": str(folder)}
-    with background(command, folder / "chromium.log", env=environment):
-        wait_for(lambda: port_file.exists() and port_file.read_text().count("\n") > 0, 60, lambda: "no Chromium")
-        port = port_file.read_text().split("\n")[0]
+    port = profile / "DevToolsActivePort"
+    chromium = [program("chromium", "chromium"), *OPTIONS, "--no-sandbox"]
+    command = [*chromium, "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+    with background(command, folder / "chromium.log", env={**os.environ, "HOME": str(folder)}):
+        wait_for(lambda: port.exists() and "\n" in port.read_text(), 60, lambda: "no Chromium")
         here = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with here.open(f"http://127.0.0.1:{port}/json/list", timeout=60) as answer:
+        with here.open(f"http://127.0.0.1:{port.read_text().split()[0]}/json/list", timeout=60) as answer:
             address = next(one["webSocketDebuggerUrl"] for one in json.load(answer) if one["type"] == "page")
         with connect(address, max_size=2**28, proxy=None) as socket:
             yield Tab(socket)
