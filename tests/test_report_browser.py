@@ -14,9 +14,9 @@ from helpers.reports import NASTY, check_page, method_result, report_contents
 from mmpca_dist.report.explorer import MOST_KEYS
 from mmpca_dist.report.run_page import ReportContents, figures, render
 
-HOSTILE = "</script><img src=x onerror=document.title='hit'>"
-CLASSES = [NASTY, HOSTILE, "=cmd|' /C calc'!A0"]
-FEATURES = [HOSTILE, "@{row}{safe}", "$x^2$", "a,b", '"']
+HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
+CLASSES = [NASTY, "$$y$$", "=cmd|' /C calc'!A0"]
+FEATURES = [HOSTILE, "@{row}{safe}", "$$x^2$$", "a,b", '"']
 ROWS = 90
 HELPERS = """
 const doc = name => Bokeh.documents.find(one => one.get_model_by_name(name));

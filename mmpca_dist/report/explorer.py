@@ -36,8 +36,8 @@ MOST_COMPONENTS, BARS = 16, 15
 LISTED, LISTED_FEATURES = 2, 6
 """Components of each method whose largest loadings the table lists, and how many these are."""
 NO_ROWS = (
-    "There is no picture of the rows along the components: no projected rows are stored. Set project.methods to those "
-    "that are to be projected, or to all, and run again with another output."
+    "There is no picture of the rows along the components, as no projected rows are stored: a refresh projects none, "
+    "and a run projects for the methods that project.methods names (by default all)."
 )
 ABOUT_LOADINGS = (
     "The weights of the features in a component, the largest first, components scaled to length one. Red adds to the "
@@ -152,7 +152,7 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     drawn = [
         plot.scatter("x", "y", name=key.renderers, color=key.colour, marker=markers[key.marker],
                      view=bk.CDSView(filter=bk.IndexFilter(np.flatnonzero(ranks == i).tolist())), **look)
-        for i, key in enumerate(keys)
+        for i, key in sorted(enumerate(keys), key=lambda pair: pair[1].renderers != "others")
     ] or [plot.scatter("x", "y", color="colour", **look)]  # fmt: skip
     hover.renderers = drawn
     arrows = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name="arrows")
@@ -207,9 +207,8 @@ def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any]) -
         "bars": bars,
     }
     columns = [Column("method", "head"), Column("component", "number"), Column("largest weights")]
-    table = Table(
-        columns, [row for method in shown for row in _listed(method, dataset)], "The largest weights", opens=False
-    )
+    rows = [row for method in shown for row in _listed(method, dataset)]
+    table = Table(columns, rows, "The largest weights", f"of the first {LISTED} components", opens=False)
     alt = "Bars of the largest weights of a component. The table below lists those of the first components."
     one = Plot(
         "weights", "The weights of a component", ABOUT_LOADINGS + note_of_first(shown), alt, plot, explorer=explorer

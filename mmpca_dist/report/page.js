@@ -119,7 +119,9 @@
       const vectors = (one, i, j, across, up) => {
         const [a, b] = [one.loadings[i], one.loadings[j]].map((text) => (text ? numbers(text) : null));
         if (!a || !b) return NONE;
-        const order = [...one.features.keys()].sort((p, q) => Math.hypot(a[q], b[q]) - Math.hypot(a[p], b[p])).slice(0, 8);
+        const length = (f) => Math.hypot(a[f], b[f]);
+        const longest = [...one.features.keys()].sort((p, q) => length(q) - length(p)).slice(0, 8);
+        const order = longest.filter((f) => length(f) > 0.1 * length(longest[0]));
         const reach = (values, [low, high]) => (0.45 * (high - low)) / (Math.max(...order.map((f) => Math.abs(values[f]))) || 1);
         const scale = Math.min(reach(a, one.ranges[i]), reach(b, one.ranges[j]));
         const [x0, y0] = [mean(across), mean(up)];
