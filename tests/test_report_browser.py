@@ -22,10 +22,9 @@ HELPERS = """
 const doc = name => Bokeh.documents.find(one => one.get_model_by_name(name));
 const points = doc('rows').roots()[0], rows = points.document.get_model_by_name('rows');
 const column = name => [...(rows.data.get?.(name) ?? rows.data[name])];
-const one = selector => document.querySelector(selector);
+const one = selector => document.querySelector(selector), all = selector => [...document.querySelectorAll(selector)];
 const choose = (block, label, value) => {
-    const labels = [...one(`#${block} ~ .plot`).querySelectorAll('.controls label')];
-    const select = labels.find(each => each.textContent.startsWith(label)).querySelector('select');
+    const select = all(`#${block} ~ .plot label`).find(each => each.textContent.startsWith(label)).querySelector('select');
     select.value = value;
     select.dispatchEvent(new Event('change'));
 };

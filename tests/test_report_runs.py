@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.reports import check_page
-from helpers.runs import make_config
 
 from mmpca_dist import load_model, run
 
@@ -25,10 +24,9 @@ def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_pa
     table = {**{f"c{i}": X[:, i] for i in range(4)}, "label": [f"kind {i}" for i in y], "patient": np.arange(70) // 2}
     pq.write_table(pa.table(table), tmp_path / "in.parquet", row_group_size=32)
     output = f"memory://{uuid.uuid4().hex}/out"
-    config = make_config(output, str(tmp_path / "in.parquet"), methods=["pca", "m-pca0"], n_components=[2])
-    dataset = config.dataset.model_copy(update={"drop": ["patient"]})
-    project = config.project.model_copy(update={"format": ["parquet"]})
-    run(config.model_copy(update={"dataset": dataset, "project": project}))
+    dataset = {"uri": str(tmp_path / "in.parquet"), "drop": ["patient"]}
+    settings = {"methods": ["pca", "m-pca0"], "n_components": 2, "project": {"format": ["parquet"]}}
+    run({"dataset": dataset, "output": output, **settings})
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     copy = Path(re.search("Downloaded to (.*)", mmpca("show", output, "--open")[1])[1])

@@ -57,13 +57,12 @@ class Tab:
 
     def drag(self, *points: tuple[float, float]) -> None:
         """Move the mouse to a point of the window, and drag it to the others."""
-        kinds = ["mouseMoved", *(["mousePressed"] if points[1:] else []), *["mouseMoved"] * (len(points) - 1)]
-        places = [points[0], *points[:1] * bool(points[1:]), *points[1:]]
-        for number, (kind, (x, y)) in enumerate(zip(kinds, places, strict=True)):
+        start, *others = points
+        moves = [("mousePressed", *start), *(("mouseMoved", *other) for other in others)] if others else []
+        moves += [("mouseReleased", *others[-1])] if others else []
+        for number, (kind, x, y) in enumerate([("mouseMoved", *start), *moves]):
             held = {"button": "left", "buttons": 1, "clickCount": 1} if number else {}
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
-        if points[1:]:
-            self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, button="left", clickCount=1)
 
     def size(self, width: int, height: int) -> None:
         """Give the window another size."""
