@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from mmpca_dist.configuration.data_location import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.cluster import compute_on, refuse_misfit, refuse_private
+from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.methods.base.statistics_for import refuse_weights
@@ -59,12 +58,6 @@ class Inputs:
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
         held_out = HeldOut.of(config, dataset, purpose)
         return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out)
-
-    def on(self, client: Any) -> Inputs:
-        """Return the same for the workers of a Dask client, which are no part of what the folder keeps."""
-        compute = compute_on(client, self.config.compute)
-        refuse_private(compute, [*self.addresses, self.run.uri])
-        return replace(self, config=self.config.model_copy(update={"compute": compute}))
 
     @property
     def chooses(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, MmpcaError
-from mmpca_dist.jobs.cluster import open_scheduler
+from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
@@ -44,8 +45,10 @@ def claimable(inputs: Inputs) -> Identity:
 @contextmanager
 def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Iterator[Job]:
     """Claim the folder of a job, and open its scheduler; raise as ``open_job`` does."""
-    if client is not None:
-        inputs = inputs.on(client)
+    if client is not None:  # no part of what the folder keeps
+        compute = compute_on(client, inputs.config.compute)
+        inputs = replace(inputs, config=inputs.config.model_copy(update={"compute": compute}))
+        refuse_private(compute, [*inputs.addresses, inputs.run.uri])
     run, watch = inputs.run, Watch.of(inputs.addresses)
     identity = claimable(inputs)
     with run.tidied(), held(run.uri, callback.on_note) as lease:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mmpca_dist.jobs.finished_runs import finished, load_maps, load_model, open_run
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
 from mmpca_dist.jobs.records import COUNT, Results
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.runs.evaluation_summary import comparison, stored_table
@@ -19,34 +19,30 @@ from mmpca_dist.tables.readers.formats import open_rows
 
 
 class Outcome(Results):
-    """Records by name, and the ``folder`` that they are of."""
+    """Records by name, the ``folder`` that they are of, a ``summary`` in words, and a table for notebooks."""
+
+    summary: str
 
     def __init__(self, records: Mapping[str, Any], folder: str) -> None:
         super().__init__(records)
         self.folder = folder
 
-    @property
-    def summary(self) -> str:
-        """What was found, in words."""
-        raise NotImplementedError
-
-    def _shown(self) -> pd.DataFrame:
-        """Return the table that notebooks show."""
+    def _table(self) -> pd.DataFrame:
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self.folder}>"
 
     def _repr_html_(self) -> str:
-        table = self._shown().to_html(float_format=lambda number: f"{number:.4g}", border=0)
-        return f"<p>{html.escape(self.summary)}</p>{table}<p>Folder: <code>{html.escape(self.folder)}</code></p>"
+        summary, folder = html.escape(self.summary), html.escape(self.folder)
+        return f"<p>{summary}</p>{self._table().to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
 
 
 class FinishedRun(Outcome):
-    """A finished run: the records of its stages by name, with models and tables that are read as they are asked for."""
+    """A finished or refreshed run, with models that are loaded as they are asked for."""
 
     @property
-    def summary(self) -> str:
+    def summary(self) -> str:  # type: ignore[override]
         return " ".join(lines(self.folder))
 
     @property
@@ -60,7 +56,7 @@ class FinishedRun(Outcome):
         """The table that ``mmpca show`` prints, as texts: a row for each method."""
         return pd.DataFrame(components(self.folder)).set_index("method")
 
-    def _shown(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return self.methods
 
     def model(self, method: str, n_components: int | None = None) -> MomentReducer:
@@ -70,45 +66,35 @@ class FinishedRun(Outcome):
     def loadings(self, method: str) -> pd.DataFrame:
         """Return the loadings of a method: a row for each feature, a column for each component."""
         directions = self.model(method)._directions
-        names = finished(open_run(self.folder), COUNT)["feature_names"]
-        index = range(directions.shape[1]) if names is None else names
-        columns = [f"component {k + 1}" for k in range(len(directions))]
-        return pd.DataFrame(directions.T, pd.Index(index, name="feature"), columns)
-
-    def rows(self, method: str) -> pd.DataFrame:
-        """Read the projected rows of a method, and their labels, into memory."""
-        return _projected(open_run(self.folder).uri, method)
-
-    def to_anndata(self, adata: Any, methods: Sequence[str] | None = None) -> Any:
-        """Write rows and loadings of the methods into an AnnData object, as ``to_anndata`` does."""
-        maps, labels = load_maps(self.folder), methods or open_run(self.folder).config.labels
-        return to_anndata(adata, {label: self.model(label) for label in labels}, maps if maps.maps_ else None)
-
-
-class RefreshedRun(FinishedRun):
-    """A refreshed run: what ``refresh`` did (``taken``, ``rows``, ``left_out``, ...), with its newest models."""
+        names = finished(open_run(self.folder), COUNT)["feature_names"] or range(directions.shape[1])
+        return pd.DataFrame(
+            directions.T, pd.Index(names, name="feature"), [f"component {k + 1}" for k in range(len(directions))]
+        )
 
 
 class TransformedRows(Outcome):
-    """Transformed rows: what ``transform`` did (``rows``, ``outputs``, ...), with the rows of each method."""
+    """Transformed rows: what was done (``rows``, ``outputs``, ...), and the rows."""
 
     @property
-    def summary(self) -> str:
-        return f"{self['rows']:,} rows projected by {', '.join(self['methods'])}"
+    def summary(self) -> str:  # type: ignore[override]
+        return f"{self['rows']} rows projected by {', '.join(self['methods'])}"
 
-    def _shown(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return pd.DataFrame({"written": self["outputs"]})
 
     def rows(self, method: str) -> pd.DataFrame:
         """Read the rows of a method, and their labels, into memory."""
-        return _projected(self.folder, method)
+        base = storage.join(self.folder, "projected", method)
+        dataset = open_rows(f"{base}.zarr" if storage.exists(f"{base}.zarr") else f"{base}.parquet")
+        frame = pd.DataFrame(dataset.read_rows(0, dataset.n_rows), columns=dataset.feature_names)
+        return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
 
 
 class FinishedEvaluation(Outcome):
-    """A finished evaluation: the records of its stages by name, with its errors."""
+    """A finished evaluation, with its errors."""
 
     @property
-    def summary(self) -> str:
+    def summary(self) -> str:  # type: ignore[override]
         """Which method is best, how sure that is, and whether fewer components suffice."""
         return comparison(self.folder)["verdict"]
 
@@ -119,7 +105,7 @@ class FinishedEvaluation(Outcome):
 
     @property
     def errors(self) -> pd.DataFrame:
-        """Mean errors in percent: a row for each method, number of components and classifier, the lowest first."""
+        """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
         cells = stored_table(self.folder, "cells").to_pandas()
         return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
 
@@ -130,47 +116,22 @@ class FinishedEvaluation(Outcome):
 
     @property
     def best(self) -> pd.Series:
-        """The row of ``errors`` with the lowest mean; among equal means the one with the fewest components."""
+        """The first row of ``errors``: the lowest mean, and of equal means the one with the fewest components."""
         return self.errors.iloc[0]
 
-    def _shown(self) -> pd.DataFrame:
-        cells = stored_table(self.folder, "cells").to_pandas()
-        return cells.pivot_table("mean", ["method", "n_components"], "classifier", sort=False)
+    def _table(self) -> pd.DataFrame:
+        table = self.errors.pivot_table("mean", ["method", "n_components"], "classifier", sort=False)
+        return table.sort_index(level="n_components", sort_remaining=False, kind="stable").round(2)
 
 
-def to_anndata(adata: Any, models: Mapping[str, MomentReducer], maps: Any = None) -> Any:
-    """Write rows and loadings of fitted reducers into an AnnData object, where scanpy looks for them.
+def to_anndata(adata: Any, models: Mapping[str, Any]) -> Any:
+    """Write rows and loadings of fitted reducers, by name, into an AnnData object, where scanpy looks for them.
 
-    Parameters
-    ----------
-    adata : AnnData
-        Changed in place: ``obsm["X_NAME"]`` has the rows, ``varm["NAME"]`` the loadings, and ``uns["NAME"]`` the
-        eigenvalues.
-    models : dict
-        Fitted reducers by name, such as ``{"m-pca0": MarginPCA(8).fit(adata, "cell_type")}``.
-    maps : transformer, optional
-        What rows go through before the models, such as that of ``load_maps``; loadings are then of no genes.
-
-    Returns
-    -------
-    AnnData
-        The same object.
-
-    Raises
-    ------
-    InputError
-        Where the genes are not those of the fit.
+    ``obsm["X_NAME"]`` gets the rows, ``varm["NAME"]`` the loadings, ``uns["NAME"]`` the eigenvalues. Returns the same
+    object. Raises ValueError where its genes are not those of the fit.
     """
     for name, model in models.items():
-        adata.obsm[f"X_{name}"] = np.asarray(model.transform(adata if maps is None else maps.transform(adata)))
-        if maps is None:
-            adata.varm[name] = model._directions.T
+        adata.obsm[f"X_{name}"] = np.asarray(model.transform(adata))
+        adata.varm[name] = model._directions.T
         adata.uns[name] = {"eigenvalues": model.eigenvalues_}
     return adata
-
-
-def _projected(folder: str, method: str) -> pd.DataFrame:
-    form = "zarr" if storage.exists(storage.join(folder, "projected", f"{method}.zarr", "zarr.json")) else "parquet"
-    dataset = open_rows(storage.join(folder, "projected", f"{method}.{form}"))
-    frame = pd.DataFrame(dataset.read_rows(0, dataset.n_rows), columns=dataset.feature_names)
-    return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
