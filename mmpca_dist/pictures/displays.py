@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ class _Display:
     ax_: Any
     figure_: Any
 
-    def _axes(self, ax: Any, xlabel: str, ylabel: str) -> Any:
+    def _axes(self, ax: Any, xlabel: str, ylabel: str = "") -> Any:
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -31,8 +32,9 @@ class _Display:
         return ax
 
 
+@dataclass
 class ReductionDisplay(_Display):
-    """Rows on two components: points (n, 2), coloured by labels or numbers y (n,), with two names of axes.
+    """Rows on two components: points (n, 2), coloured by labels or numbers y (n,), and what the axes are called.
 
     Examples
     --------
@@ -43,58 +45,58 @@ class ReductionDisplay(_Display):
     'component 1'
     """
 
-    def __init__(self, points: NDArray, y: Any = None, names: Sequence[str] = ("component 1", "component 2")) -> None:
-        self.points, self.y, self.names = points, y, names
+    points: NDArray
+    y: Any = None
+    names: Sequence[str] = ("component 1", "component 2")
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any = None, *,
         components: tuple[int, int] = (0, 1), covariates: Any = None, ax: Any = None, **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Transform rows by a fitted reducer, or a pipeline that ends in one, and draw them.
+        """Transform rows by a fitted reducer, or a pipeline that ends in one, and draw them all by ``Axes.scatter``.
 
-        All rows are drawn, and read into memory: pass a sample of a large table. Components count from 0; keywords go
-        to ``Axes.scatter``. Raises InputError where there is no such component.
+        Components count from 0. Raises InputError where there is no such component.
         """
-        Z = estimator.transform(X) if covariates is None else estimator.transform(X, covariates=covariates)
-        Z = np.asarray(Z)
-        for component in components:
-            _check_component(component, Z.shape[1])
+        Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
+        points = np.stack([_component(Z.T, component) for component in components], axis=1)
         names = [f"component {component + 1}" for component in components]
-        return cls(Z[:, list(components)], None if y is None else np.asarray(y), names).plot(ax, **kwargs)
+        return cls(points, None if y is None else np.asarray(y), names).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rows; keywords go to ``Axes.scatter``."""
         from mmpca_dist.pictures.drawing import class_colours, class_marker, plain
 
         ax, look = self._axes(ax, *self.names), {"s": 14, "linewidths": 0, "alpha": 0.8} | kwargs
-        classes, codes = (None, None) if self.y is None else np.unique(self.y, return_inverse=True)
-        if classes is None:
+        if self.y is None:
             ax.scatter(*self.points.T, **look)
-        elif len(classes) > MOST_IN_LEGEND:
-            colours = codes if classes.dtype.kind not in "iuf" else self.y
+            return self
+        classes, codes = np.unique(self.y, return_inverse=True)
+        if len(classes) > MOST_IN_LEGEND:
+            colours = self.y if classes.dtype.kind in "iuf" else codes
             self.figure_.colorbar(ax.scatter(*self.points.T, c=colours, **look), ax=ax, label="y")
-        else:
-            for code, colour in enumerate(class_colours(len(classes))):
-                own = {"color": colour, "marker": class_marker(code, len(classes)), "label": plain(classes[code])}
-                ax.scatter(*self.points[codes == code].T, **own | look)
-            ax.legend()
+            return self
+        for code, colour in enumerate(class_colours(len(classes))):
+            own = {"color": colour, "marker": class_marker(code, len(classes)), "label": plain(classes[code])}
+            ax.scatter(*self.points[codes == code].T, **own | look)
+        ax.legend()
         return self
 
 
+@dataclass
 class SpectrumDisplay(_Display):
     """The eigenvalues (K,) of a reducer, or their shares of the scatter that it is about."""
 
-    def __init__(self, values: NDArray, ylabel: str = "eigenvalue") -> None:
-        self.values, self.ylabel = values, ylabel
+    values: NDArray
+    ylabel: str = "eigenvalue"
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the spectrum of a fitted reducer, or of the last step of a pipeline; keywords go to ``Axes.plot``."""
+        """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
         reducer = _reducer_of(estimator)
-        known = np.isfinite(reducer.total_) and reducer.total_ > 0
-        values = reducer.eigenvalues_ / (reducer.total_ if known else 1)
-        return cls(values, "share of its scatter" if known else "eigenvalue").plot(ax, **kwargs)
+        if reducer.total_ > 0:
+            return cls(reducer.eigenvalues_ / reducer.total_, "share of its scatter").plot(ax, **kwargs)
+        return cls(reducer.eigenvalues_).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum; keywords go to ``Axes.plot``."""
@@ -103,29 +105,28 @@ class SpectrumDisplay(_Display):
         return self
 
 
+@dataclass
 class LoadingsDisplay(_Display):
     """What a component is made of: loadings (m,) as bars, the first at the top, and the names of their columns."""
 
-    def __init__(self, loadings: NDArray, names: Sequence[str], xlabel: str = "loading") -> None:
-        self.loadings, self.names, self.xlabel = loadings, names, xlabel
+    loadings: NDArray
+    names: Sequence[str]
+    xlabel: str = "loading"
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, *, component: int = 0, n_features: int = 20, feature_names: Sequence[str] | None = None,
         ax: Any = None, **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Draw the largest loadings of a component of a fitted reducer, or of the last step of a pipeline.
+        """Draw the largest loadings of a fitted reducer, or of the last step of a pipeline, by ``Axes.barh``.
 
-        Components count from 0. Names are by default ``feature_names_in_``, or numbers of columns. Keywords go to
-        ``Axes.barh``. Raises InputError where there is no such component, or the names are not as many as columns.
+        Components count from 0. Names are by default ``feature_names_in_``, or numbers of columns. Raises InputError
+        where there is no such component.
         """
-        reducer = _reducer_of(estimator)
-        _check_component(component, len(reducer._directions))
-        row, names = reducer._directions[component], feature_names
+        reducer, names = _reducer_of(estimator), feature_names
+        row = _component(reducer._directions, component)
         if names is None:
             names = getattr(reducer, "feature_names_in_", [f"column {j}" for j in range(len(row))])
-        if len(names) != len(row):
-            raise InputError(f"feature_names has {len(names)} names; there must be one for each of {len(row)} columns.")
         largest = np.argsort(-np.abs(row), kind="stable")[:n_features]
         texts = [str(names[j]) for j in largest]
         return cls(row[largest], texts, f"loading on component {component + 1}").plot(ax, **kwargs)
@@ -134,7 +135,7 @@ class LoadingsDisplay(_Display):
         """Draw the bars; keywords go to ``Axes.barh``."""
         from mmpca_dist.pictures.drawing import distinct
 
-        ax, places = self._axes(ax, self.xlabel, ""), np.arange(len(self.loadings))
+        ax, places = self._axes(ax, self.xlabel), np.arange(len(self.loadings))
         ax.barh(places, self.loadings, **kwargs)
         ax.set_yticks(places, distinct(self.names))
         ax.invert_yaxis()
@@ -142,12 +143,12 @@ class LoadingsDisplay(_Display):
 
 
 def _reducer_of(estimator: Any) -> Any:
-    """Return a fitted reducer, or the one that a pipeline ends in."""
     reducer = estimator[-1] if hasattr(estimator, "steps") else estimator
     check_is_fitted(reducer, "components_")
     return reducer
 
 
-def _check_component(component: int, count: int) -> None:
-    if not 0 <= component < count:
-        raise InputError(f"There is no component {component}: there are {count}, counted from 0.")
+def _component(rows: NDArray, number: int) -> NDArray:
+    if not 0 <= number < len(rows):
+        raise InputError(f"There is no component {number}: there are {len(rows)}, counted from 0.")
+    return rows[number]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
-from mmpca_dist.jobs.records import COUNT, Results
+from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.evaluation_summary import comparison, stored_table
+from mmpca_dist.runs.evaluation_summary import comparison, stored_cells
 from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.readers.formats import open_rows
@@ -22,20 +22,18 @@ class Outcome(Results):
     """Records by name, the ``folder`` that they are of, a ``summary`` in words, and a table for notebooks."""
 
     summary: str
+    _table: pd.DataFrame
 
     def __init__(self, records: Mapping[str, Any], folder: str) -> None:
         super().__init__(records)
         self.folder = folder
-
-    def _table(self) -> pd.DataFrame:
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self.folder}>"
 
     def _repr_html_(self) -> str:
         summary, folder = html.escape(self.summary), html.escape(self.folder)
-        return f"<p>{summary}</p>{self._table().to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
+        return f"<p>{summary}</p>{self._table.to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
 
 
 class FinishedRun(Outcome):
@@ -56,20 +54,11 @@ class FinishedRun(Outcome):
         """The table that ``mmpca show`` prints, as texts: a row for each method."""
         return pd.DataFrame(components(self.folder)).set_index("method")
 
-    def _table(self) -> pd.DataFrame:
-        return self.methods
+    _table = methods
 
     def model(self, method: str, n_components: int | None = None) -> MomentReducer:
         """Return a fitted estimator, as ``load_model`` does."""
         return load_model(self.folder, method, n_components)
-
-    def loadings(self, method: str) -> pd.DataFrame:
-        """Return the loadings of a method: a row for each feature, a column for each component."""
-        directions = self.model(method)._directions
-        names = finished(open_run(self.folder), COUNT)["feature_names"] or range(directions.shape[1])
-        return pd.DataFrame(
-            directions.T, pd.Index(names, name="feature"), [f"component {k + 1}" for k in range(len(directions))]
-        )
 
 
 class TransformedRows(Outcome):
@@ -79,7 +68,8 @@ class TransformedRows(Outcome):
     def summary(self) -> str:  # type: ignore[override]
         return f"{self['rows']} rows projected by {', '.join(self['methods'])}"
 
-    def _table(self) -> pd.DataFrame:
+    @property
+    def _table(self) -> pd.DataFrame:  # type: ignore[override]
         return pd.DataFrame({"written": self["outputs"]})
 
     def rows(self, method: str) -> pd.DataFrame:
@@ -106,20 +96,16 @@ class FinishedEvaluation(Outcome):
     @property
     def errors(self) -> pd.DataFrame:
         """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
-        cells = stored_table(self.folder, "cells").to_pandas()
+        cells = stored_cells(self.folder).to_pandas()
         return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
-
-    @property
-    def errors_by_split(self) -> pd.DataFrame:
-        """Counts of errors: a row for each split, method, number of components and classifier."""
-        return stored_table(self.folder, "errors").to_pandas()
 
     @property
     def best(self) -> pd.Series:
         """The first row of ``errors``: the lowest mean, and of equal means the one with the fewest components."""
         return self.errors.iloc[0]
 
-    def _table(self) -> pd.DataFrame:
+    @property
+    def _table(self) -> pd.DataFrame:  # type: ignore[override]
         table = self.errors.pivot_table("mean", ["method", "n_components"], "classifier", sort=False)
         return table.sort_index(level="n_components", sort_remaining=False, kind="stable").round(2)
 
