@@ -14,7 +14,7 @@ from helpers.runs import model_hash
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
-from mmpca_dist import MarginPCA, evaluate, open_dataset, refresh, run, to_anndata, transform
+from mmpca_dist import evaluate, open_dataset, refresh, run, transform
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 
 X, Y = load_iris(return_X_y=True, as_frame=True)
@@ -112,19 +112,3 @@ def test_a_run_is_transformed_and_refreshed_on_a_client(tmp_path):
     for each in (there, rows, more, scored):
         assert "<table" in each._repr_html_() and each.folder in repr(each)
     assert there.methods.index.tolist() == CONFIG["methods"] and Path(there.report).exists()
-
-
-def test_rows_and_loadings_go_into_anndata():
-    """The object has the parts that AnnData has; with the library itself ``tests/test_tables.py`` fits to them."""
-
-    class Cells:
-        obsm, varm, uns = {}, {}, {}
-
-        def __array__(self, dtype=None, copy=None):
-            return ROWS
-
-    model = MarginPCA(2).fit(ROWS, Y)
-    cells = to_anndata(Cells(), {"m-pca0": model})
-    np.testing.assert_array_equal(cells.obsm["X_m-pca0"], model.transform(ROWS))
-    np.testing.assert_array_equal(cells.varm["m-pca0"], model.components_.T)
-    np.testing.assert_array_equal(cells.uns["m-pca0"]["eigenvalues"], model.eigenvalues_)

@@ -12,24 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
 
-MOST_IN_LEGEND = 20
-"""Of more classes, colour follows a continuous map."""
-
 
 class _Display:
     """Base of the displays: ``plot`` draws on ``ax_``, which belongs to ``figure_``."""
 
-    ax_: Any
-    figure_: Any
-
     def _axes(self, ax: Any, xlabel: str, ylabel: str = "") -> Any:
-        if ax is None:
-            import matplotlib.pyplot as plt
+        from matplotlib import pyplot
 
-            ax = plt.subplots()[1]
-        ax.set(xlabel=xlabel, ylabel=ylabel)
-        self.ax_, self.figure_ = ax, ax.figure
-        return ax
+        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
+        self.figure_ = self.ax_.figure
+        return self.ax_
 
 
 @dataclass
@@ -65,21 +58,19 @@ class ReductionDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rows; keywords go to ``Axes.scatter``."""
-        from mmpca_dist.pictures.drawing import class_colours, class_marker, plain
+        from mmpca_dist.pictures.drawing import MOST_COLOURS, class_colours, class_marker, plain
 
         ax, look = self._axes(ax, *self.names), {"s": 14, "linewidths": 0, "alpha": 0.8} | kwargs
-        if self.y is None:
-            ax.scatter(*self.points.T, **look)
-            return self
-        classes, codes = np.unique(self.y, return_inverse=True)
-        if len(classes) > MOST_IN_LEGEND:
-            colours = self.y if classes.dtype.kind in "iuf" else codes
-            self.figure_.colorbar(ax.scatter(*self.points.T, c=colours, **look), ax=ax, label="y")
+        classes, codes = np.unique(np.zeros(len(self.points)) if self.y is None else self.y, return_inverse=True)
+        if len(classes) > MOST_COLOURS:
+            values = self.y if classes.dtype.kind in "iuf" else codes
+            self.figure_.colorbar(ax.scatter(*self.points.T, c=values, **look), ax=ax, label="y")
             return self
         for code, colour in enumerate(class_colours(len(classes))):
             own = {"color": colour, "marker": class_marker(code, len(classes)), "label": plain(classes[code])}
             ax.scatter(*self.points[codes == code].T, **own | look)
-        ax.legend()
+        if self.y is not None:
+            ax.legend()
         return self
 
 
@@ -94,9 +85,9 @@ class SpectrumDisplay(_Display):
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
         reducer = _reducer_of(estimator)
-        if reducer.total_ > 0:
-            return cls(reducer.eigenvalues_ / reducer.total_, "share of its scatter").plot(ax, **kwargs)
-        return cls(reducer.eigenvalues_).plot(ax, **kwargs)
+        if not reducer.total_ > 0:  # NaN where it is unknown
+            return cls(reducer.eigenvalues_).plot(ax, **kwargs)
+        return cls(reducer.eigenvalues_ / reducer.total_, "share of its scatter").plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum; keywords go to ``Axes.plot``."""

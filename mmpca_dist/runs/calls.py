@@ -25,14 +25,10 @@ SECTIONS = {"evaluation": EvaluationConfig.model_fields, "dataset": DatasetConfi
 
 
 def evaluate(
-    data: Any,
-    y: Any = None,
-    *,
-    folder: str | os.PathLike | None = None,
-    callbacks: list[Callback] | None = None,
-    client: Any = None,
+    data: Any, y: Any = None, *,
+    folder: str | os.PathLike | None = None, callbacks: list[Callback] | None = None, client: Any = None,
     **settings: Any,
-) -> FinishedEvaluation:
+) -> FinishedEvaluation:  # fmt: skip
     """Compare methods, and numbers of components, on rows that are held out.
 
     Parameters
@@ -43,14 +39,11 @@ def evaluate(
     y : array-like of shape (n,), or str
         Labels of rows, or the name of their column.
     folder : str or path, optional
-        By default a temporary folder, which lasts as long as the result; for a configuration, its ``output``.
-    callbacks : list of Callback, optional
-    client : Dask client, optional
-        Does the work.
+        By default the ``output`` of a configuration; for rows a temporary one, which lasts as long as the result.
+    callbacks, client : list of Callback, and Dask client that does the work, optional
     **settings
         For rows: ``methods`` (by default pca, m-pca0 and m-pca1a), ``n_components`` (by default those that are usually
-        tried), other keys of the configuration, and those of its sections ``evaluation`` (``splits``, ``folds``,
-        ``column``, ``classifiers``, ...) and ``dataset`` (``drop``, ``missing``, ``weight``, ...).
+        tried), other keys of the configuration, and those of its sections ``evaluation`` and ``dataset``.
 
     Raises
     ------
@@ -62,9 +55,8 @@ def evaluate(
     >>> from sklearn.datasets import load_iris
     >>> from mmpca_dist import evaluate
     >>> X, y = load_iris(return_X_y=True)
-    >>> result = evaluate(X, y, methods=["pca", "m-pca0"], n_components=[1, 2], splits="folds", folds=5)
-    >>> len(result.errors)  # two methods, two numbers of components, two classifiers
-    8
+    >>> len(evaluate(X, y, methods="m-pca0", n_components=[1, 2], splits="folds").errors)  # by two classifiers
+    4
     """
     if isinstance(data, RunConfig | Mapping | str | os.PathLike):
         if y is not None or settings:
@@ -85,44 +77,34 @@ def evaluate(
 
 
 def transform(
-    run: str | os.PathLike | FinishedRun,
-    dataset: str | os.PathLike,
-    destination: str | os.PathLike,
-    *,
-    callbacks: list[Callback] | None = None,
-    client: Any = None,
-    **options: Any,
-) -> TransformedRows:
+    run: str | os.PathLike | FinishedRun, dataset: str | os.PathLike, destination: str | os.PathLike, *,
+    callbacks: list[Callback] | None = None, client: Any = None, **options: Any,
+) -> TransformedRows:  # fmt: skip
     """Project the rows of a data set with the methods of a finished run, or of its folder, into a new folder.
 
     Options are ``methods``, ``features`` and ``label``, as in ``TransformConfig``; a Dask ``client`` does the work.
     Rows in memory need no files: ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
-    content = {"output": _address(run), "dataset": str(dataset), "destination": str(destination), **options}
+    content = {"output": _folder(run), "dataset": str(dataset), "destination": str(destination), **options}
     config = parse_model(transform_rows.TransformConfig, content, "transform")
     return TransformedRows(transform_rows.transform(config, callbacks, client), config.destination)
 
 
 def refresh(
-    run: str | os.PathLike | FinishedRun,
-    new: str | os.PathLike,
-    output: str | os.PathLike,
-    *,
-    callbacks: list[Callback] | None = None,
-    client: Any = None,
-    **options: Any,
-) -> FinishedRun:
+    run: str | os.PathLike | FinishedRun, new: str | os.PathLike, output: str | os.PathLike, *,
+    callbacks: list[Callback] | None = None, client: Any = None, **options: Any,
+) -> FinishedRun:  # fmt: skip
     """Extend a finished run, or that in a folder, by new labelled rows, without reading the old ones again.
 
     ``new`` is a data set, or a folder of them. Options are ``features``, ``label`` and ``weight``, as in
-    ``RefreshConfig``; a Dask ``client`` does the work. The result holds what was done (``taken``, ``rows``,
-    ``left_out``, ...), and the models. Raises MmpcaError for what can be corrected.
+    ``RefreshConfig``; a Dask ``client`` does the work. The result says what was done (``taken``, ``rows``, ...), and
+    has the models. Raises MmpcaError for what can be corrected.
     """
-    content = {"run": _address(run), "new": str(new), "output": str(output), **options}
+    content = {"run": _folder(run), "new": str(new), "output": str(output), **options}
     config = parse_model(refreshing.RefreshConfig, content, "refresh")
     manifest = refreshing.refresh(config, callbacks, client)
     return FinishedRun(manifest, config.run if manifest["folder"] is None else config.output)
 
 
-def _address(run: str | os.PathLike | FinishedRun) -> str:
+def _folder(run: str | os.PathLike | FinishedRun) -> str:
     return run.folder if isinstance(run, FinishedRun) else str(run)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.runs.evaluation_summary import comparison, stored_cells
-from mmpca_dist.runs.summary import components, lines, report_of
+from mmpca_dist.runs.summary import components, lines
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.readers.formats import open_rows
 
@@ -36,18 +36,21 @@ class Outcome(Results):
         return f"<p>{summary}</p>{self._table.to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
 
 
-class FinishedRun(Outcome):
+class Reported(Outcome):
+    """What has a report."""
+
+    @property
+    def report(self) -> str:
+        """The address of the report."""
+        return open_run(self.folder).path("report", "index.html")
+
+
+class FinishedRun(Reported):
     """A finished or refreshed run, with models that are loaded as they are asked for."""
 
     @property
     def summary(self) -> str:  # type: ignore[override]
         return " ".join(lines(self.folder))
-
-    @property
-    def report(self) -> str | None:
-        """The address of the report."""
-        record = report_of(self.folder)
-        return record and record["html"]
 
     @property
     def methods(self) -> pd.DataFrame:
@@ -80,18 +83,13 @@ class TransformedRows(Outcome):
         return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
 
 
-class FinishedEvaluation(Outcome):
+class FinishedEvaluation(Reported):
     """A finished evaluation, with its errors."""
 
     @property
     def summary(self) -> str:  # type: ignore[override]
         """Which method is best, how sure that is, and whether fewer components suffice."""
         return comparison(self.folder)["verdict"]
-
-    @property
-    def report(self) -> str:
-        """The address of the report."""
-        return comparison(self.folder)["html"]
 
     @property
     def errors(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset, default_chunk_rows
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.readers.memory import CSR_PARTS
 
 
 def stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
@@ -51,14 +52,13 @@ def stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     if dask.is_dask_collection(table):
         _write_zarr(f"{uri}.zarr", table, y, names)
         return {"uri": f"{uri}.zarr"}
-    parts = {"X": np.asarray(table)} if not issparse(table) else _parts(csr_array(table))
+    parts: dict[str, Any] = {"X": table}
+    if issparse(table):
+        rows = csr_array(table)
+        parts = {name: getattr(rows, name) for name in CSR_PARTS}
     np.savez(buffer, **parts, **y)
     storage.write_bytes(f"{uri}.npz", buffer.getvalue())
     return {"uri": f"{uri}.npz"}
-
-
-def _parts(rows: Any) -> dict[str, Any]:
-    return {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.asarray(rows.shape)}
 
 
 def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
