@@ -144,7 +144,12 @@ refresh(RefreshConfig(run=run, new=new, output=output), [Kill()])
 
 
 @pytest.mark.parametrize(
-    "when", [pytest.param("b.npz", marks=pytest.mark.slow), pytest.param("solve", marks=pytest.mark.e2e), pytest.param("report", marks=pytest.mark.slow)]
+    "when",
+    [
+        pytest.param("b.npz", marks=pytest.mark.slow),
+        pytest.param("solve", marks=pytest.mark.e2e),
+        pytest.param("report", marks=pytest.mark.slow),
+    ],
 )
 def test_kill_9(when, small, tmp_path):
     """Nothing of the process is left to clean up."""

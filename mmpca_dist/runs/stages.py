@@ -50,7 +50,7 @@ def _reduce(job: Job) -> ReduceRecord:
     config, passes, dataset = job.config, PassCounter(job, "reduce"), job.dataset
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
-    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_features)
+    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_columns)
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
     with measured(job) as peak:
         rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
