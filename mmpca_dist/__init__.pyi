@@ -34,6 +34,13 @@ from .models.projection_penalty.kernel.orthogonal_laplacian import (
     OrthogonalLaplacianProjection as OrthogonalLaplacianProjection,
 )
 from .neighbors.estimator import NearestOpposite as NearestOpposite
+from .pictures.displays import LoadingsDisplay as LoadingsDisplay
+from .pictures.displays import ReductionDisplay as ReductionDisplay
+from .pictures.displays import SpectrumDisplay as SpectrumDisplay
+from .runs.calls import evaluate as evaluate
+from .runs.calls import refresh as refresh
+from .runs.calls import transform as transform
+from .runs.outcomes import to_anndata as to_anndata
 from .runs.stages import run as run
 from .statistics.gather import class_moments as class_moments
 from .statistics.moments import ClassMoments as ClassMoments

@@ -16,6 +16,10 @@ class InputError(MmpcaError, ValueError):
     """The data set, or an argument that describes it, cannot be used as it is."""
 
 
+class RowTypeError(InputError, TypeError):
+    """Rows, or the names of their columns, have a type that cannot be used."""
+
+
 class ColumnError(InputError):
     """Columns of a table cannot be used as they are; ``faults`` are all of them, or the first that was met."""
 

@@ -21,7 +21,7 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .console import Terminal, plan_table, print_comparison, print_summary, print_text, runs_table
+from .console import Terminal, open_report, plan_table, print_comparison, print_summary, print_text, runs_table
 from .options import config_options, image_shape_of, load, prefect_option
 from .session import session
 
@@ -173,7 +173,8 @@ def methods() -> None:
 
 @cli.command(short_help="Print the summary of a run.")
 @click.argument("output")
-def show(output: str) -> None:
+@click.option("--open", "opens", is_flag=True, help="Open the report too; one in a bucket is downloaded first.")
+def show(output: str, opens: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
     from mmpca_dist.stores import storage
@@ -184,10 +185,12 @@ def show(output: str) -> None:
         run = below
     if run.purpose == "evaluation":
         print_comparison(console, run.uri)
-        return
-    print_summary(console, run.uri)
-    if below.exists:
-        print_text(console, f"Evaluation: mmpca show {below.uri}")
+    else:
+        print_summary(console, run.uri)
+        if below.exists:
+            print_text(console, f"Evaluation: mmpca show {below.uri}")
+    if opens:
+        open_report(console, run.uri)
 
 
 @cli.command(short_help="List runs and how far they are.")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
+import webbrowser
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmpca_dist.durations import duration, time_left
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 
@@ -228,6 +232,25 @@ def print_comparison(console: Console, output: str, printed: Collection[str] = (
     print_text(console, record["verdict"])
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     _print_end(console, record, printed)
+
+
+def open_report(console: Console, output: str) -> None:
+    """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
+    from mmpca_dist.jobs.finished_runs import open_run
+    from mmpca_dist.jobs.records import COMPARE, REPORT
+    from mmpca_dist.stores import storage
+
+    run = open_run(output)
+    record = run.record(COMPARE) if run.purpose == "evaluation" else run.record(REPORT)
+    if record is None:
+        raise InputError(f"The run in {run.uri} has no report yet; run it to the end first.")
+    page = Path(record["html"])
+    if not storage.is_local(record["html"]):
+        page = Path(tempfile.mkdtemp(prefix="mmpca-report-")) / "index.html"
+        page.write_bytes(storage.read_bytes(record["html"]))
+        print_text(console, f"Downloaded to {page}")
+    if not webbrowser.open(page.as_uri()):
+        print_text(console, f"No browser was found. Open this file in one: {page}")
 
 
 def _print_end(console: Console, record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from functools import cache
@@ -97,6 +98,12 @@ def test_no_module_imports_itself_by_way_of_others():
     imports = {module_of(path)[0]: imported_modules(path) for path in paths}
     graph = {module: targets & imports.keys() - {module} for module, targets in imports.items()}
     list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+def test_the_design_page_lists_every_module():
+    listed = runpy.run_path(str(ROOT.parent / "docs" / "modules.py"))
+    assert listed["page"]() == listed["PAGE"].read_text(), "run python docs/modules.py"
+    assert len(listed["lines"]()) > 200
 
 
 def test_only_a_familys_own_folder_names_it():

@@ -144,6 +144,7 @@ def test_a_new_table_that_lacks_a_chosen_column_is_refused(tmp_path):
         transform(TransformConfig(output=str(tmp_path / "out"), dataset=new, destination=str(tmp_path / "p")))
 
 
+@pytest.mark.e2e
 def test_evaluations_choose_too_with_text_gaps_and_another_file_is_another_run(tmp_path):
     frame = pd.DataFrame(X, columns=NAMES).assign(label=Y, town=np.where(Y == 0, "p", "q"))
     frame.loc[:9, "a"] = np.nan

@@ -51,6 +51,7 @@ def test_the_bits_are_those_of_chunks_of_whole_rows(layout, tmp_path, monkeypatc
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.e2e
 def test_the_plan_holds(tmp_path, monkeypatch):
     """98 MiB of rows, 12 MiB a row of chunks; every chunk is read once a pass."""
     without_report(monkeypatch)

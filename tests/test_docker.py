@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 COMPOSE = ROOT / "docker" / "compose.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMAGE_EXTRAS = ("s3", "dashboard")
+IMAGE_EXTRAS = ("s3",)
 SECRETS = ("POSTGRES_PASSWORD", "PREFECT_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")
 
 

@@ -119,7 +119,7 @@ def test_refused():
     X, y = rows(60, 5)
     with pytest.raises(InputError, match="Found nan in row"):
         MarginPCA(2).fit(da.from_array(X, (20, -1)), y)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(InputError, match=r"^MarginPCA: column 1 of X has NaN in row 6\. Fill .* or set missing='mean'"):
         MarginPCA(2).fit(X, y)
     with pytest.raises(ValueError, match="missing='median'"):
         MarginPCA(2, missing="median").fit(X, y)

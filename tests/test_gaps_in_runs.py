@@ -151,7 +151,9 @@ def test_number_of_components_is_chosen_and_plans_know_of_indicators(tmp_path):
     config = config_of(tmp_path / "out", uri, methods=["m-pca0", "m-pca2"], n_components="auto")
     assert run(config)["choose"]["methods"]["m-pca0"]["chosen"] >= 1
     plain = preview(config_of(tmp_path / "new", write("zarr", tmp_path / "filled", filled(X), y), methods=["pca"]))
-    assert preview(config_of(tmp_path / "new", uri, methods=["pca"])).output > plain.output
+    gaps = preview(config_of(tmp_path / "new", uri, methods=["pca"]))
+    assert gaps.output > plain.output
+    assert gaps.solver == plain.solver, "indicators of gaps are no columns of the problem"
     preview_evaluation(config_of(tmp_path / "new", uri, methods=["pca"]))
     assert not (tmp_path / "new").exists()
 

@@ -51,7 +51,7 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("merged", [False, pytest.param(True, marks=pytest.mark.e2e)])
 def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows, merged):
     """Both pairings of M-PCA1b and M-PCA2 in one run are those of two runs, and of the papers' difference rows."""
     pairings = ("one-vs-rest", "one-vs-one")

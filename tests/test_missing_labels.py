@@ -99,7 +99,7 @@ def test_an_evaluation_tells_rows_without_parts(tmp_path):
     assert "lacks label chunks of 10 rows of 'part' (rows 30 to 39): they are read as part 0" in note
 
 
-@pytest.mark.parametrize("work", [run, evaluate])
+@pytest.mark.parametrize("work", [run, pytest.param(evaluate, marks=pytest.mark.e2e)])
 def test_what_is_to_be_refused_is(work, folder, tmp_path):
     uri = stored(f"{folder}/t.zarr")
     with pytest.raises(InputError, match=r"lacks 3 of the chunks of 'y', the first one \(3,\): labels 30 to 39"):

@@ -69,7 +69,7 @@ def test_the_column_that_components_follow_is_named_everywhere(case, tmp_path):
     results = run(config, [watcher])
     note = f"Column 2 holds over 99% of the scatter of the {d} columns, so that components mostly follow it. Set "
     (found,) = (told for told in results["report"]["notes"] if told.startswith(note))
-    assert found.endswith("Set standardize: true to give every column the same weight.")
+    assert f"Set standardize: true to give every column the same weight ({100 / d:.2g}% of the scatter);" in found
     assert set(results["report"]["notes"]) <= set(watcher.notes)
     assert found in (tmp_path / "out" / "report" / "index.html").read_text()
     assert f"note: {found}" in shown(tmp_path / "out")

@@ -55,7 +55,7 @@ def test_the_wheel_holds_every_module_and_configuration_and_no_name_of_others(di
     }  # fmt: skip
     for folder, installed in moved.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".pyi", ".yaml", ".html", ".json", ".csv", ".typed"):
+            if path.suffix in (".py", ".pyi", ".yaml", ".html", ".js", ".json", ".csv", ".typed"):
                 assert f"{installed}/{path.relative_to(ROOT / folder).as_posix()}" in names
     tops = {name.split("/")[0] for name in names}
     assert {name for name in tops if not name.endswith(".dist-info")} == {

@@ -1,14 +1,18 @@
-"""Weights and covariates beside statsmodels: weighted moments, residuals of a regression on class and covariates."""
+"""Peers of what tables need: weights and covariates of statsmodels, maps and covariates of scanpy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 import statsmodels.api as sm
 from helpers.samples import labelled
+from scipy.sparse import csr_array, csr_matrix, issparse
 from statsmodels.stats.weightstats import DescrStatsW
 
-from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist import MarginPCA, class_moments, open_dataset
+from mmpca_dist.tables.row_maps.log1p import Log1p
+from mmpca_dist.tables.row_maps.normalize_total import NormalizeTotal
 
 
 def test_weighted_moments_are_those_of_statsmodels():
@@ -36,3 +40,35 @@ def test_covariates_are_what_ordinary_least_squares_finds_beside_the_class():
         expected = MarginPCA(3, variant, precision="double").fit(V, y)
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
         np.testing.assert_allclose(found.transform(X, covariates), expected.transform(V), atol=1e-8)
+
+
+def test_maps_of_counts_are_those_of_scanpy(tmp_path):
+    anndata, scanpy = pytest.importorskip("anndata"), pytest.importorskip("scanpy")
+    counts = csr_array(np.random.default_rng(3).poisson(0.7, (60, 12)).astype(np.float32))
+    adata = anndata.AnnData(csr_matrix(counts), obs=pd.DataFrame({"cell": ["a", "b"] * 30}))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    maps = [NormalizeTotal(to=1e4).fitted({}), Log1p().fitted({})]
+    found = open_dataset(tmp_path / "cells.h5ad", label="cell").read_sparse(0, 60)
+    for each in maps:
+        found = each(found)
+    assert issparse(found)
+    scanpy.pp.normalize_total(adata, target_sum=1e4)
+    scanpy.pp.log1p(adata)
+    np.testing.assert_allclose(found.toarray(), adata.X.toarray(), rtol=1e-6)
+
+
+def test_covariates_that_classes_share_are_what_scanpy_regresses_out():
+    """It knows no classes: both remove the same where covariates have the same mean in every class."""
+    anndata, scanpy = pytest.importorskip("anndata"), pytest.importorskip("scanpy")
+    X, y = labelled(120, 5, 3, seed=4, mean=10.0)
+    rng = np.random.default_rng(4)
+    covariates = pd.DataFrame({"depth": rng.normal(5, 2, 120), "age": rng.normal(40, 9, 120)})
+    covariates -= covariates.groupby(y).transform("mean")
+    X = X + covariates.to_numpy() @ rng.normal(0, 1, (2, 5))
+    adata = anndata.AnnData(X.copy(), obs=covariates.set_axis([str(row) for row in range(120)]))
+    scanpy.pp.regress_out(adata, list(covariates))
+    for variant in ("pca", "m-pca0"):
+        found = MarginPCA(3, variant).fit(X, y, covariates=covariates)
+        expected = MarginPCA(3, variant, precision="double").fit(np.asarray(adata.X), y)
+        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-6)
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5)

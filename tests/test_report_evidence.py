@@ -127,14 +127,13 @@ def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.Monk
 
 
 @pytest.mark.e2e
-def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_of_components_are_of_the_first_class_and_say_so() -> None:
     plain, method = method_result(d=6, k=4), by_class(ABC, off=2)
     contents = report_contents([plain, method], classes=ABC)
-    panels = drawn_sheet(monkeypatch, contents, "loadings").axes
-    titles = [panel.get_title(loc="left") for panel in panels if panel.axison]
-    assert titles == ["PCA: 1", "PCA: 2", "PCA: 3", "BM2PCA class ant: 1", "BM2PCA class ant: 2"]
-    drawn = by_name(contents)
-    assert "here, components are those of the first class's model. Components that are" in drawn["loadings"].caption
+    page = check_page(render(contents, figures(contents)))
+    bars = page.data["weights"]["explorer"]["methods"]
+    assert [(one["label"], len(one["loadings"])) for one in bars] == [("PCA", 4), ("BM2PCA class ant", 2)]
+    assert "here, components are those of the first class's model. Components that are" in page.text
     assert method.leading.shape == (2, 6)
     np.testing.assert_allclose(np.linalg.norm(method.directions(9), axis=1), 1)
 
@@ -198,7 +197,7 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> 
     methods = ["pca", "all-columns", {"name": "bm2pca", "tol": 0, "max_iter": 40}]
     run(make_config(output, str(tmp_path / "rows.npz"), methods=methods, n_components=[2, 6]))
     pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
-    assert {"evidence", "relevance", "loadings", "spectrum", "projection"} <= set(pictures)
+    assert {"evidence", "relevance", "spectrum", "projection"} <= set(pictures)
     model = load_model(output, "bm2pca")
     rows = {row["method"]: row for row in components(output)}
     assert rows["bm2pca"]["components"] == "6"

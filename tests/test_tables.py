@@ -24,6 +24,7 @@ from mmpca_dist import (
     SupervisedPCA,
     class_moments,
     open_dataset,
+    to_anndata,
 )
 from mmpca_dist.errors import InputError
 
@@ -299,6 +300,10 @@ def test_anndata(kind):
     Z = found.transform(data)
     assert isinstance(Z, da.Array if "dask" in kind else np.ndarray)
     np.testing.assert_allclose(np.asarray(Z), expected.transform(X), atol=1e-9)
+    assert to_anndata(data, {"m-pca0": found}) is data
+    np.testing.assert_array_equal(data.obsm["X_m-pca0"], np.asarray(Z))
+    np.testing.assert_array_equal(data.varm["m-pca0"], found.components_.T)
+    np.testing.assert_array_equal(data.uns["m-pca0"]["eigenvalues"], found.eigenvalues_)
     assert found.fit(data, "kind").classes_.tolist() == ["ant", "bee", "cat"]
     with pytest.raises(ValueError, match="feature names should match"):
         found.transform(data[:, ::-1])

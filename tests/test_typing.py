@@ -23,7 +23,8 @@ from typing import Any, assert_type
 import numpy as np
 from numpy.typing import NDArray
 from mmpca_dist import BayesianMarginPCA, FisherDiscriminant, GeneralizedDiscriminantAnalysis, MarginPCA
-from mmpca_dist import NystroemFeatures, ProjectionPenaltyClassifier, load_model
+from mmpca_dist import NystroemFeatures, ProjectionPenaltyClassifier, ReductionDisplay, evaluate, load_model, run
+from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun
 
 X, y = np.eye(4), np.arange(4)
 assert_type(MarginPCA(2, "pca", recall=0.9).fit(X, y).transform(X), NDArray[Any])
@@ -33,6 +34,9 @@ assert_type(GeneralizedDiscriminantAnalysis(1, kernel="poly").fit(X, y).transfor
 assert_type(load_model("runs/a", "fisher"), FisherDiscriminant)
 assert_type(load_model("runs/a", "bm2pca", n_components=2), BayesianMarginPCA)
 assert_type(load_model("runs/a", "projection-penalty"), ProjectionPenaltyClassifier)
+assert_type(evaluate(X, y, folds=3), FinishedEvaluation)
+assert_type(run("quickstart"), FinishedRun)
+assert_type(ReductionDisplay.from_estimator(FisherDiscriminant(), X, y), ReductionDisplay)
 assert_type(model, MarginPCA)  # of the README
 MarginPCA(2, pairings="one-vs-one")
 """

@@ -10,6 +10,8 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import psutil
+
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
@@ -60,13 +62,33 @@ def refuse_misfit(compute: ComputeConfig) -> None:
         )
 
 
+def compute_on(client: Any, compute: ComputeConfig) -> ComputeConfig:
+    """Return the settings that a plan needs for the workers of a Dask client, once one is there; as they are without.
+
+    Raises InputError where no worker comes in ``compute.wait`` seconds.
+    """
+    if client is None:
+        return compute
+    address = client.scheduler.address
+    _await_workers(client, address, 1, compute.wait, lambda note: None)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    memory = min(worker["memory_limit"] or psutil.virtual_memory().total // len(workers) for worker in workers)
+    found = {"workers": len(workers), "threads_per_worker": max(worker["nthreads"] for worker in workers)}
+    return compute.model_copy(update={**found, "cluster": address, "memory_limit": int(memory), "options": {}})
+
+
 @contextmanager
-def open_scheduler(compute: ComputeConfig, callback: Callback) -> Iterator[Scheduler]:
+def open_scheduler(compute: ComputeConfig, callback: Callback, client: Any = None) -> Iterator[Scheduler]:
     """Yield the scheduler that tasks go to; call back with the dashboard, and with notes while workers start.
 
-    A cluster that is started here lives as long as the context. Raises InputError where there is no such class of
-    clusters, it does not start, nothing answers, or no worker comes in ``compute.wait`` seconds.
+    A Dask ``client`` takes the place of the settings. A cluster that is started here lives as long as the context.
+    Raises InputError where there is no such class of clusters, it does not start, nothing answers, or no worker comes
+    in ``compute.wait`` seconds.
     """
+    if client is not None:
+        callback.on_cluster(client.dashboard_link)
+        yield Cluster(client, sum(client.nthreads().values()))
+        return
     refuse_strange_cluster(compute)  # a stored run may come from somebody else
     if compute.cluster == "threads":
         return_freed_arrays()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 import psutil
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, MmpcaError
-from mmpca_dist.jobs.cluster import open_scheduler
+from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
@@ -22,12 +24,12 @@ from mmpca_dist.tables.changes import Watch
 
 
 @contextmanager
-def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") -> Iterator[Job]:
-    """Open everything that a run or an evaluation needs, and claim the output folder.
+def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", client: Any = None) -> Iterator[Job]:
+    """Open everything that a run or an evaluation needs, and claim the output folder; a Dask client does the work.
 
     Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    with open_inputs(Inputs.of(config, purpose), callback) as job:
+    with open_inputs(Inputs.of(config, purpose), callback, client) as job:
         yield job
 
 
@@ -41,8 +43,12 @@ def claimable(inputs: Inputs) -> Identity:
 
 
 @contextmanager
-def open_inputs(inputs: Inputs, callback: Callback) -> Iterator[Job]:
+def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Iterator[Job]:
     """Claim the folder of a job, and open its scheduler; raise as ``open_job`` does."""
+    if client is not None:  # no part of what the folder keeps
+        compute = compute_on(client, inputs.config.compute)
+        inputs = replace(inputs, config=inputs.config.model_copy(update={"compute": compute}))
+        refuse_private(compute, [*inputs.addresses, inputs.run.uri])
     run, watch = inputs.run, Watch.of(inputs.addresses)
     identity = claimable(inputs)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
@@ -53,7 +59,7 @@ def open_inputs(inputs: Inputs, callback: Callback) -> Iterator[Job]:
         try:
             journal = Journal(run.uri, key)
             callbacks = Callbacks([callback, journal])
-            with journal.kept(), open_scheduler(inputs.config.compute, callbacks) as scheduler:
+            with journal.kept(), open_scheduler(inputs.config.compute, callbacks, client) as scheduler:
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
                 job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.resident_bytes)

@@ -227,6 +227,10 @@ class MarginPCA(BlockReducer):
     def _ignores_labels(self) -> bool:
         return self.variant == "pca"
 
+    @property
+    def _diagonal(self) -> bool:
+        return self.variant == "pca"
+
     def _needs(self) -> Needs:
         if self.variant == PAIRED:
             return Needs(scatters=frozenset(), searches=(self._search(),))

@@ -152,9 +152,11 @@ def percent_axis(panel: Axes) -> None:
     panel.yaxis.set_major_formatter(FuncFormatter(percent))
 
 
-def figure(name: str, title: str, caption: str, drawn: Sheet, *, palette: bool = True) -> Figure:
+def figure(
+    name: str, title: str, caption: str, drawn: Sheet, alt: str = "", *, palette: bool = True, photo: bool = False
+) -> Figure:
     """Return a sheet as a picture of a report."""
-    return Figure(name, title, caption, png(drawn, palette=palette))
+    return Figure(name, title, caption, png(drawn, palette=palette), alt, photo)
 
 
 def png(drawn: Sheet, *, palette: bool = True) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -20,6 +20,10 @@ class Figure:
     """The caption tells a newcomer how to read the picture."""
     png: bytes
     """At twice the size it is shown at."""
+    alt: str = ""
+    """What is seen, for readers who do not see it; by default the title."""
+    photo: bool = False
+    """Whether it shows images of the data, whose shades must stay as they are on a dark page."""
 
     @property
     def data_uri(self) -> str:
@@ -94,6 +98,43 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Key:
+    """An entry of a legend: a check box that shows and hides the renderers of its name."""
+
+    renderers: str
+    label: str
+    colour: str
+    marker: str = "o"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """An interactive picture, made with Bokeh; its legend and selects belong to the page."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    """What is seen."""
+    model: Any
+    """A Bokeh figure, without a legend; the script of the page gives it the colours of the page."""
+    legend: Sequence[Key] = ()
+    legend_title: str = "Classes"
+    explorer: Mapping[str, Any] = field(default_factory=dict)
+    """What the script of the page chooses from, as JSON: ``kind`` is that of a function in ``page.js``."""
+    still: Figure | None = None
+    """What is shown in its place in print, and where scripts do not run."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """Something to type next, and what it does."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Part:
     """A part of a page under one heading: a lead, words on how to read what follows, pictures and tables."""
 
@@ -103,6 +144,8 @@ class Part:
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     lead: Sequence[str] = ()
+    plots: Sequence[Plot] = ()
+    commands: Sequence[Command] = ()
 
     @classmethod
     def of(cls, figure: Figure) -> Part:

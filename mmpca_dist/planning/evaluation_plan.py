@@ -147,7 +147,7 @@ def _fitting(dataset: Dataset, n_train: int, request: Request) -> tuple[int, int
     subset = _SomeRows(dataset, n_train)
     fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), request)
     fit_bytes = int(fit.memory / SLACK) - fit.base
-    choice = choose_solver(request.solver, n_train, dataset.n_features, request.needs)
+    choice = choose_solver(request.solver, n_train, dataset.n_columns, request.needs)
     return fit_bytes, fit_bytes if choice.in_passes else _statistics_bytes(subset, request)
 
 
@@ -299,7 +299,7 @@ def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, 
     A search for all parts ``together`` draws more queries, so that about as many train in each part.
     """
     dataset, needs = rows.dataset, request.needs
-    choice = choose_solver(request.solver, dataset.n_rows, dataset.n_features, needs)
+    choice = choose_solver(request.solver, dataset.n_rows, dataset.n_columns, needs)
     more = dataset.n_rows / int(evaluation.parts.n_train.min()) if together else 1.0
     searches = tuple(_with_more_queries(need, more) for need in needs.searches)
     return search_costs_of(rows, replace(request, needs=replace(needs, searches=searches)), choice)

@@ -66,9 +66,9 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     """Return the plan of fits to all rows of a data set, and of projections."""
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
-    wide, rank = is_wide(n, d), min(request.largest, d, n)
+    wide, rank = is_wide(n, dataset.n_columns), min(request.largest, d, n)
     scatters = n_scatters(n_classes, d, request.needs.scatters)
-    choice = choose_solver(request.solver, n, d, request.needs)
+    choice = choose_solver(request.solver, n, dataset.n_columns, request.needs)
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
@@ -78,7 +78,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
         memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
-        solver = f"dense, {d} x {d}"
+        solver = f"dense, {dataset.n_columns} x {dataset.n_columns}"
         operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
         passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
         memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)
@@ -194,7 +194,7 @@ def plan_moments(
     ``parts`` are data sets, their spans and the number of their classes; ``n_classes`` is that of all rows together.
     ``pooled`` statistics keep only a sum of the classes' scatters. ``models`` are the bytes of the models.
     """
-    d = parts[0][0].n_features
+    d, width = parts[0][0].n_features, parts[0][0].n_columns
     moments = summary_bytes(n_classes, d, 1 if pooled else n_classes)
     memory = 5 * moments + 5 * d * d * 8  # stored and new moments, both also over all classes, and their sum
     passes = []
@@ -208,7 +208,7 @@ def plan_moments(
     return Plan(
         passes=[PassPlan("moments of the new rows", *sums)],
         spans=sum(len(spans) for _, spans, _ in parts),
-        solver=f"dense, {d} x {d}",
+        solver=f"dense, {width} x {width}",
         memory=int((resources.base + memory) * SLACK),
         base=resources.base,
         resources=resources,

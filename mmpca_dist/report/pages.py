@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import jinja2
+from bokeh.core.types import ID
+from bokeh.embed import json_item
 from dask.utils import format_time
 
 from mmpca_dist.jobs.records import ReportRecord
-from mmpca_dist.pictures.frame import Column, Figure, Part, Table
+from mmpca_dist.pictures.frame import Column, Figure, Part, Plot, Table
 from mmpca_dist.stores import storage
 
 DASH = "\N{EN DASH}"
@@ -25,6 +32,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 def page(
     about: str, dataset: Mapping[str, Any], parts: Sequence[Part], facts: Mapping[str, int], notes: Sequence[str],
     stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
+    intro: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
@@ -44,7 +52,10 @@ def page(
     config, versions : str, mapping
     opens_classes : bool
         Whether few classes are listed openly.
+    intro : sequence of str
+        Sentences below the title: what the page is.
     """
+    plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FunctionLoader(lambda name: files(__package__).joinpath(name).read_text("utf-8")),
@@ -56,6 +67,7 @@ def page(
     seconds = format_time(sum(stages.values()))
     timed = [Column("stage"), Column("time", "number"), Column("", "bar")]
     rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
+    classes = _classes(dataset, opens_classes)
     run = Part("run", "The run", [f"Where the time went, {seconds} in all."], tables=[Table(timed, list(rows))])
     return environment.get_template("page.html").render(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
@@ -63,12 +75,36 @@ def page(
         dataset=dataset,
         facts=facts,
         notes=notes,
-        classes=_classes(dataset, opens_classes),
-        parts=[*parts, *_gaps(dataset), run],
+        intro=intro,
+        parts=[*parts, Part("classes", classes.title, tables=[classes]), *_gaps(dataset), run],
+        payloads={plot.name: _payload(plot) for plot in plots},
+        scripts=[*([_script("bokeh")] if plots else []), _script("page")],
         seconds=seconds,
         config=config,
         versions=Table([Column("library"), Column("version")], list(versions.items()), "Versions", opens=False),
     )
+
+
+@dataclass(frozen=True)
+class _Script:
+    text: str
+    digest: str
+    """What the page's security policy admits it by: SHA-256 in base64."""
+
+
+@cache
+def _script(name: str) -> _Script:
+    """Return the script of pages, or BokehJS without its widgets."""
+    path = files("bokeh") / "server/static/js/bokeh.min.js" if name == "bokeh" else files(__package__) / f"{name}.js"
+    text = path.read_text("utf-8")
+    return _Script(text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+
+
+def _payload(plot: Plot) -> str:
+    """Return a plot as JSON within a script element, which no text in it can end."""
+    content = {"item": json_item(plot.model, ID(f"plot-{plot.name}")), "explorer": plot.explorer}
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecord:

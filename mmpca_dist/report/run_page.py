@@ -1,7 +1,8 @@
-"""The report of a run: from its records to one HTML file without scripts and requests."""
+"""The report of a run: from its records to one HTML file without requests."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pkgutil import iter_modules
@@ -30,13 +31,16 @@ from mmpca_dist.jobs.records import (
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
 from mmpca_dist.jobs.searches import search_rows
-from mmpca_dist.pictures.frame import Column, Figure, Part, Section
+from mmpca_dist.pictures.frame import Column, Command, Figure, Part, Section
 from mmpca_dist.pictures.frame import Table as ShownTable
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.registry import Registry
+from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, eigenvalue_parts, methods_part
 from mmpca_dist.report.pages import page, write_page
+from mmpca_dist.report.sections.projections import PROJECTION
+from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Table
 
 SECTIONS = Registry(
@@ -47,6 +51,8 @@ SECTIONS = Registry(
     order=lambda section: section.position,
 )
 """The sections with pictures: of methods in general, and those that families bring."""
+CONFIG = "report/config.yaml"
+"""The configuration of the run, for further commands."""
 CERTIFICATES = {
     "solving": (
         "The solver",
@@ -90,13 +96,20 @@ class ReportContents:
     """``solving`` and ``search`` (what, value, meaning) and ``plan`` (what, planned, measured); may be empty."""
     how_chosen: str = ""
     """How numbers of components were chosen; empty where the configuration gives them."""
+    output: str = ""
+    """The folder of the run."""
+    evaluates: bool = True
+    """Whether `mmpca evaluate` takes the configuration: not that of a refreshed run, which has no data set of its own.
+    """
 
 
 def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
     """Write ``report/index.html`` and the pictures, and return where they are."""
     contents = report_contents(run, config, dataset, results)
     drawn = figures(contents)
-    return {**write_page(run.uri, render(contents, drawn), drawn), "notes": contents.notes}
+    record = write_page(run.uri, render(contents, drawn), drawn)
+    storage.write_bytes(run.path(CONFIG), contents.config_yaml.encode())
+    return {**record, "outputs": [*record["outputs"], CONFIG], "notes": contents.notes}
 
 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
@@ -119,6 +132,8 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         certificates={
             "solving": solver_rows(results), "search": search_rows(config, results), "plan": plan_and_measured(results),
         },
+        output=run.uri,
+        evaluates="uri" not in count,
         how_chosen=""
         if choice is None
         else f"How many components a method has was chosen by cross-validation in {choice['folds']} folds, under the "
@@ -148,16 +163,61 @@ def figures(contents: ReportContents) -> list[Figure]:
 def render(contents: ReportContents, figures: list[Figure]) -> str:
     """Return the report as one HTML document, with pictures in the order in which they are to appear."""
     chosen = [contents.how_chosen] if contents.how_chosen else []
+    methods, dataset = contents.methods, contents.dataset
+    projected = [method for method in methods if PROJECTION.name in method.method.sections]
+    still = next((figure for figure in figures if figure.name == PROJECTION.name), None)
+    points = points_part(projected, contents.data.get(PROJECTION.name), dataset, still)
     parts = [
-        methods_part(contents.methods, chosen),
-        *map(Part.of, figures),
-        *eigenvalue_parts(contents.methods),
+        *([points] if projected else []),
+        *loadings_part(methods, dataset),
+        *_next(contents),
+        methods_part(methods, chosen),
+        *(Part.of(figure) for figure in figures if figure is not still or not points.plots),
+        *eigenvalue_parts(methods),
         *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
     ]
     return page(
-        "components", contents.dataset, parts, {"method": len(contents.methods)}, contents.notes, contents.stages,
-        contents.config_yaml, contents.versions,
+        "components", dataset, parts, {"method": len(methods)}, contents.notes, contents.stages,
+        contents.config_yaml, contents.versions, intro=[_intro(contents)],
     )  # fmt: skip
+
+
+def _intro(contents: ReportContents) -> str:
+    """Return in a sentence what the page is."""
+    dataset = contents.dataset
+    aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
+    return (
+        f"This run reduced a table of {dataset['n_rows']:,} rows and {dataset['n_features']:,} features to a few "
+        f"numbers a row, its components, which are to {aim}."
+    )
+
+
+def _next(contents: ReportContents) -> list[Part]:
+    """Return what to type next, for the run as it is."""
+    if not contents.output:
+        return []
+    output, methods = shlex.quote(contents.output), contents.methods
+    method = next((one for one in methods if not one.method.reference), methods[0])
+    is_local = storage.is_local(contents.output)
+    config = shlex.quote(storage.join(contents.output, CONFIG)) if is_local else "my.yaml"
+    evaluate = Command(
+        "Which method and how many components serve best on rows that are held out"
+        f"{'' if is_local else ' (my.yaml is the configuration of this run)'}:",
+        f"mmpca evaluate {config}",
+    )
+    commands = [
+        *([evaluate] if contents.evaluates else []),
+        Command(
+            "Project new rows with the models of this run:",
+            f"mmpca transform {output} new_rows.parquet {shlex.quote(contents.output + '-new')}",
+        ),
+        Command(
+            f"Use a model in Python; X has {contents.dataset['n_features']:,} columns, as the table has:",
+            "from mmpca_dist import load_model\n\n"
+            f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)",
+        ),
+    ]
+    return [Part("next", "What to type next", commands=commands)]
 
 
 def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:

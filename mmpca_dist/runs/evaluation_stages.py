@@ -23,7 +23,7 @@ from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
+from mmpca_dist.jobs.records import CompareRecord, PlanRecord, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
@@ -33,6 +33,7 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import score_stage
+from mmpca_dist.runs.outcomes import FinishedEvaluation
 from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting
 from mmpca_dist.statistics.widened_rows import adjusted_rows
 
@@ -232,8 +233,10 @@ def evaluation_stages(config: RunConfig) -> list[Stage]:
 
 
 def evaluate(
-    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
-) -> Results:
+    config: RunConfig | str | os.PathLike | dict[str, Any],
+    callbacks: list[Callback] | None = None,
+    client: Any = None,
+) -> FinishedEvaluation:
     """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
 
     Raises MmpcaError for anything the user can mend; the message says what, where and how.
@@ -243,13 +246,15 @@ def evaluate(
     config : RunConfig, dict of the same keys, or path of a YAML file
     callbacks : list of Callback, optional
         Who hears of stages and progress.
+    client : Dask client, optional
+        Does the work in place of what ``compute.cluster`` names.
 
     Returns
     -------
-    dict
-        What each stage left, by name; ``compare`` names the tables and the report.
+    FinishedEvaluation
+        What each stage left, by name, with the errors.
     """
-    with open_job(as_config(config), Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
+    with open_job(as_config(config), Callbacks(callbacks or []), "evaluation", client) as job, forgetting(job):
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)
-        return job.results
+        return FinishedEvaluation(job.results, job.run.uri)

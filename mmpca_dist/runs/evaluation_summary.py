@@ -27,7 +27,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
     """
     rows: dict[tuple[str, int], dict[str, str]] = {}
     used: dict[tuple[str, int], int] = {}
-    for cell in _stored_cells(RunDirectory(storage.normalize(output))):
+    for cell in stored_cells(output).to_pylist():
         method, size = key = cell["method"], cell["n_components"]
         used[key] = cell["used"]
         components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
@@ -41,10 +41,11 @@ def error_rows(output: str) -> list[dict[str, str]]:
     return list(distinct.values())
 
 
-def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
-    path = "tables/cells.parquet"
+def stored_cells(output: str) -> pa.Table:
+    """Return the table of a finished evaluation that has a row for each mean error."""
+    run, path = RunDirectory(storage.normalize(output)), "tables/cells.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
     source = pa.BufferReader(read_recorded(run.uri, finished(run, COMPARE), path))
     with reading_own(run.path(path), AGAIN), pq.ParquetFile(source) as file:
-        return file.read(use_threads=False).to_pylist()
+        return file.read(use_threads=False)

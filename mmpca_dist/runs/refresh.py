@@ -14,7 +14,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
+from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
@@ -76,7 +76,7 @@ class RefreshConfig(Section):
     )
 
 
-def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> dict[str, Any]:
+def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
     """Extend the class moments of a run by new rows, each data set in one pass, and solve its methods again.
 
     The result is that of one run over all rows together, within rounding. Methods that do not follow from class
@@ -89,6 +89,8 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     config : RefreshConfig
     callbacks : list of Callback, optional
         Called with the plan, stages and progress.
+    client : Dask client, optional
+        Does the work in place of the run's own cluster.
 
     Returns
     -------
@@ -125,7 +127,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
         job = _RefreshJob(inputs, callback, lease)
         new = new_arrivals(arrivals(config.new), job.data_sets)
         if new:
-            job.add(new)
+            job.add(new, client)
         solved = job.solve()
         number = job.output.published
     folder = job.output.folder(number) if number else None
@@ -213,17 +215,17 @@ class _RefreshJob:
     def count(self) -> CountRecord:
         return finished(self.current, records.COUNT)
 
-    def add(self, new: list[Arrival]) -> None:
+    def add(self, new: list[Arrival], client: Any) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
-        compute = self.config.compute
+        compute = compute_on(client, self.config.compute)
         refuse_private(compute, [*(arrival.uri for arrival in new), self.inputs.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
         watches = [Watch.of(dataset.addresses) for dataset in datasets]
         for method, reason in self.inputs.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_scheduler(compute, self.callback) as scheduler:
+        with open_scheduler(compute, self.callback, client) as scheduler:
             tables = self._count_all(datasets, scheduler)
-            self._plan(tables)
+            self._plan(tables, self.config.model_copy(update={"compute": compute}))
             key = self.output.begin(self.config, self.inputs.origin, self.base.uri)
             try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
@@ -277,8 +279,7 @@ class _RefreshJob:
         self.callback.on_stage_end("count", {"seconds": time.perf_counter() - begin}, False)
         return tables
 
-    def _plan(self, tables: list[Rows]) -> None:
-        config = self.config
+    def _plan(self, tables: list[Rows], config: RunConfig) -> None:
         classes = {*classes_of(self.count).tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
         choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
         n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)

@@ -52,7 +52,7 @@ def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | Non
     suffice = not dataset.sparse and fewest >= dataset.n_features
     if suffice:
         needs = config.needs()
-        choice = choose_solver(config.solver.options(), fewest, dataset.n_features, needs)
+        choice = choose_solver(config.solver.options(), fewest, dataset.n_columns, needs)
         suffice = not (choice.in_passes or needs.swept or (needs.medians and dataset.widening is not None))
     if dataset.n_bytes > LIMITS.direct_bytes:
         return suffice or None
@@ -65,7 +65,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     Raises InputError where rows are too many and moments do not suffice.
     """
     if dataset.targets:
-        if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_features, config.needs()).in_passes:
+        if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
             raise no_scatter(dataset)
         return True
     merged = merging(dataset, splits, config)

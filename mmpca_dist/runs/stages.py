@@ -39,6 +39,7 @@ from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.choice_stage import CHOOSE, choice_request
+from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
@@ -49,7 +50,7 @@ def _reduce(job: Job) -> ReduceRecord:
     config, passes, dataset = job.config, PassCounter(job, "reduce"), job.dataset
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
-    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_features)
+    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_columns)
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
     with measured(job) as peak:
         rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
@@ -171,7 +172,11 @@ def preview(config: RunConfig) -> Plan:
     return plan_of(look_ahead(Job(Inputs.of(config), "", Threads(config.compute.n_threads), Callback())))
 
 
-def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None) -> Results:
+def run(
+    config: RunConfig | str | os.PathLike | dict[str, Any],
+    callbacks: list[Callback] | None = None,
+    client: Any = None,
+) -> FinishedRun:
     """Execute a run without Prefect: every stage in turn, in this process or on the cluster it names.
 
     Parameters
@@ -179,18 +184,20 @@ def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[
     config : RunConfig, dict of the same keys, or path of a YAML file
     callbacks : list of Callback, optional
         Called with the plan, stages and progress.
+    client : Dask client, optional
+        Does the work in place of what ``compute.cluster`` names.
 
     Returns
     -------
-    dict
-        What each stage left, by name.
+    FinishedRun
+        What each stage left, by name, with the models and tables of the folder.
 
     Raises
     ------
     MmpcaError
         For a mistake that the user can correct; the message says what, where and how.
     """
-    with open_job(as_config(config), Callbacks(callbacks or [])) as job:
+    with open_job(as_config(config), Callbacks(callbacks or []), client=client) as job:
         for stage in stages_of(job.inputs.asked):
             run_stage(job, stage)
-        return job.results
+        return FinishedRun(job.results, job.run.uri)

@@ -56,7 +56,7 @@ class TransformConfig(Section):
     )
 
 
-def transform(config: TransformConfig, callbacks: list[Callback] | None = None) -> dict[str, Any]:
+def transform(config: TransformConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
     """Project the rows of a data set with the methods of a run.
 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
@@ -68,6 +68,8 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
     config : TransformConfig
     callbacks : list of Callback, optional
         Called with plan, stages and progress.
+    client : Dask client, optional
+        Does the work in place of the run's own cluster.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None) 
     PlanError
         Where memory or disk do not suffice.
     """
-    with open_inputs(_inputs(config), Callbacks(callbacks or [])) as job:
+    with open_inputs(_inputs(config), Callbacks(callbacks or []), client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)

@@ -164,7 +164,7 @@ def gather_statistics(
         Weights of classes.
     """
     dataset, census = rows.dataset, rows.census
-    if is_wide(dataset.n_rows, dataset.n_features):
+    if is_wide(dataset.n_rows, dataset.n_columns):
         rows = weighted_by_class(rows, class_weight)
         dataset, census = rows.dataset, rows.census
         X, labels, row_weights = _rows_in_memory(rows)

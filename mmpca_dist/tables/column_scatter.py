@@ -85,7 +85,8 @@ def heavy_note(heavy: Sequence[tuple[int, float]], names: Sequence[Any] | None, 
         subject, follow = f"{', '.join(shares[:-1])} and {shares[-1]} hold", "them"
     return (
         f"{subject[0].upper()}{subject[1:]} {_percent(total)} of the scatter of the {n_features} columns, so that "
-        f"components mostly follow {follow}. Set standardize: true to give every column the same weight."
+        f"components mostly follow {follow}. Set standardize: true to give every column the same weight "
+        f"({100 / n_features:.2g}% of the scatter); leave it out where all columns have the same unit."
     )
 
 

@@ -5,6 +5,9 @@ This module never imports xarray or anndata: the module of an object's class tel
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, RowTypeError, did_you_mean
 from mmpca_dist.tables.dataset import Dataset
 
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
@@ -66,20 +69,63 @@ def labels_of(y: Any, X: Any = None) -> Any:
 
 def check_header(estimator: Any, X: ForeignTable, *, reset: bool) -> None:
     """Record the names and the number of columns (``reset``), or compare them; errors are in scikit-learn's words."""
-    try:
+    with naming(estimator, None):
         validate_data(estimator, X.sample, reset=reset, skip_check_array=True)
-    except (ValueError, TypeError) as error:
-        raise InputError(str(error)) from error
 
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any) -> Any:
-    """Return rows in memory, or rows and labels, as scikit-learn's ``validate_data`` does."""
-    if not isinstance(X, ForeignTable):
-        return validate_data(estimator, X, y, reset=reset, **ACCEPTED, **settings)
-    check_header(estimator, X, reset=reset)
-    if isinstance(y, str):
-        return check_array(X.rows, estimator=estimator, **ACCEPTED, **settings)
-    return check_X_y(X.rows, y, estimator=estimator, **ACCEPTED, **settings)
+    """Return rows in memory, or rows and labels, as scikit-learn's ``validate_data`` does; errors name the column."""
+    if isinstance(X, ForeignTable):
+        check_header(estimator, X, reset=reset)
+    table = X.rows if isinstance(X, ForeignTable) else X
+    with naming(estimator, table):
+        if getattr(getattr(table, "dtype", None), "kind", "f") in "mM":
+            raise InputError(f"X has type {table.dtype}; features must be numbers.")
+        if not isinstance(X, ForeignTable):
+            return validate_data(estimator, X, y, reset=reset, **ACCEPTED, **settings)
+        if isinstance(y, str):
+            return check_array(table, estimator=estimator, **ACCEPTED, **settings)
+        return check_X_y(table, y, estimator=estimator, **ACCEPTED, **settings)
+
+
+@contextmanager
+def naming(estimator: Any, X: Any) -> Iterator[None]:
+    """Turn what libraries raise about rows X into errors that begin with the class, and name the column at fault."""
+    who = type(estimator).__name__
+    try:
+        yield
+    except InputError as error:
+        if not str(error).startswith(who):
+            error.args = (f"{who}: {error}", *error.args[1:])
+        raise
+    except (ValueError, TypeError) as error:
+        in_full = any(words in str(error) for words in ("feature names should", "Reshape"))
+        reason = str(error) if in_full else textwrap.shorten(str(error), 200, placeholder=" ...").rstrip(".")
+        fault = None if in_full else _fault(X)
+        if fault is None:
+            what = reason if in_full else f"{reason}."
+        elif "NaN" in fault:
+            filling = ", or set missing='mean'" if hasattr(estimator, "missing") else ""
+            what = f"{fault}. Fill or drop such values{filling}."
+        else:
+            what = f"{fault}. Rows must hold finite numbers ({reason})."
+        raise (RowTypeError if isinstance(error, TypeError) else InputError)(f"{who}: {what}") from error
+
+
+def _fault(X: Any) -> str | None:
+    """Return where rows in memory first hold what is no finite number, in words; None where that is unknown."""
+    if issparse(X) or len(getattr(X, "shape", ())) != 2:
+        return None
+    for j, name in enumerate(getattr(X, "columns", range(X.shape[1]))):
+        column = pd.Series(np.asarray(X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]))
+        bad = ~pd.to_numeric(column, errors="coerce").abs().lt(np.inf) | (column.dtype.kind in "mM")
+        if column.dtype.kind == "O":
+            bad |= column.map(lambda value: isinstance(value, str | bytes))
+        if bad.any():
+            row = int(np.argmax(bad))
+            value = "NaN" if pd.isna(column[row]) is True else textwrap.shorten(str(column[row]), 40)
+            return f"column {name!r} of X has {value} in row {row}"
+    return None
 
 
 def is_from(value: Any, library: str) -> bool:
@@ -114,6 +160,8 @@ def _refuse_other_shapes(X: Any) -> None:
 
 def _of_array(X: Any, names: list[str] | None) -> ForeignTable:
     _refuse_other_shapes(X)
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"X has type {X.dtype}; features must be numbers.")
     if np.isnan(X.shape[1]):
         raise InputError("X is a Dask array whose number of columns is not known: call compute_chunk_sizes() on it.")
     return ForeignTable(X, _sample(X.shape[1], X.dtype, names))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import io
+import json
 import re
 from collections.abc import Collection, Mapping
 from html.parser import HTMLParser
@@ -22,7 +25,7 @@ from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.report.sections.projections import ProjectedSample
 from mmpca_dist.report.sections.reconstructions import Reconstructions
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input"}
 
 
 NASTY = "<script>alert('x')</script>"
@@ -166,6 +169,11 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.links: list[str] = []
         self.sources: list[str] = []
+        self.scripts: list[str] = []
+        """What scripts say that run; none of them has a source."""
+        self.data: dict[str, Any] = {}
+        """What plots are made of, by name."""
+        self.policy = ""
         self.tags: set[str] = set()
         self.text = ""
         self.feed(html)
@@ -174,6 +182,14 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        found = dict(attrs)
+        assert not any(name.startswith("on") for name in found)
+        if tag == "script":
+            assert found.keys() <= {"type", "data-plot"}
+            self.scripts.append("")
+            self._plot = found.get("data-plot")
+        if tag == "meta" and found.get("http-equiv"):
+            self.policy = found["content"] or ""
         if tag not in VOID:
             self.open.append(tag)
         for name, value in attrs:
@@ -181,9 +197,13 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+        if tag == "script" and self._plot:
+            self.data[self._plot] = json.loads(self.scripts.pop())
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if self.open[-1:] == ["script"]:
+            self.scripts[-1] += data  # which may come in pieces
+        elif "style" not in self.open:
             self.text += data
 
 
@@ -193,7 +213,14 @@ def check_page(html: str) -> Page:
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
     assert page.sources
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
-    assert page.tags.isdisjoint({"script", "link", "iframe", "object"})
+    assert page.tags.isdisjoint({"link", "iframe", "object", "base"})
+    # Only the page's own scripts run: the policy knows them by their hashes, and admits nothing else.
+    assert 1 <= len(page.scripts) <= 2
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in page.scripts]
+    admitted = " ".join(f"'sha256-{digest}'" for digest in digests)
+    rules = [" ".join(rule.split()) for rule in page.policy.split(";")]
+    assert f"script-src {admitted}" in rules and "default-src 'none'" in rules
+    assert html.count("</script") == len(page.scripts) + len(page.data)
     style = re.search("<style>(.*)</style>", html, re.S)
     assert style is not None
     assert "url(" not in style[1]

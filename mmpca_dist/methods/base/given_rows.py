@@ -16,7 +16,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
 from mmpca_dist.tables.covariates import Covariate, given_covariates
 from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
+from mmpca_dist.tables.foreign import ForeignTable, check_header, check_rows, labels_of, naming
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.weights import as_weights, weighted
@@ -29,15 +29,15 @@ class TakesRows:
     covariates_: tuple[Covariate, ...] = ()
     """What the covariates of the rows were."""
 
-    def _numbers(self, X: Any, reset: bool = False) -> Any:
-        """Return a data frame with columns of text as one of indicators; other rows as they are."""
-        return super()._numbers(X, reset)  # type: ignore[misc]
+    def _table(self, X: Any, reset: bool = False) -> Any:
+        """Return rows as a table, with columns of text as indicators."""
+        return super()._table(X, reset)  # type: ignore[misc]
 
     def _rows(
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
     ) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
-        y, X, weights = labels_of(y, X), as_table(self._numbers(X, reset)), labels_of(sample_weight)
+        y, X, weights = labels_of(y, X), self._table(X, reset), labels_of(sample_weight)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
             return lazy_rows(self._prepared(X.rows, y), y, weights)
@@ -80,5 +80,6 @@ class TakesRows:
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         y = y if y is None else label_array(y, "y")
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **gaps_allowed(self))
-        check_classification_targets(y)
+        with naming(self, X):
+            check_classification_targets(y)
         return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")

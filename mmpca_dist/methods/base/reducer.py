@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, parameters_of
@@ -34,7 +36,7 @@ BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
 
 
-class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
+class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
@@ -125,7 +127,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         self._kept = None
         rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
-        self._fit_rows(*self._widened(*rows, covariates, sample_weight))
+        self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
@@ -340,11 +342,27 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, ABC):
         return self.relative_errors_ > IMPRECISE
 
     @property
+    def explained_variance_ratio_(self) -> NDArray[np.float64]:
+        """Shares of the total variance, shape (K,), where components diagonalise the total scatter, as those of PCA."""
+        check_is_fitted(self, "components_")
+        if self._diagonal and self.total_ > 0:
+            return self.eigenvalues_ / self.total_
+        raise AttributeError(
+            f"{type(self).__name__} has no explained_variance_ratio_, as its components do not diagonalise the total "
+            "scatter. eigenvalues_ / total_ are their shares of the scatter that it is about, where there is one."
+        )
+
+    @property
+    def _diagonal(self) -> bool:
+        """Whether components diagonalise the total scatter."""
+        return False
+
+    @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
+        rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
         needs, solver = replace(self._needs_of_rows(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(
             rows, needs, solver, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight

@@ -35,6 +35,8 @@ class SweptReducer(MomentReducer):
         "max_iter": Option(ge=1, example=200, description="Passes over the rows at most")
     }
     _nested = False
+    # scikit-learn routes what signatures name; a sample_weight there would promise that sweeps take weights.
+    __metadata_request__fit: ClassVar = {"sample_weight": None, "covariates": None}
 
     def __init__(
         self, n_components: int | None, *, tol: float, max_iter: int, scratch: str | None, **shared: Any

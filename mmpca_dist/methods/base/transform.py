@@ -22,7 +22,7 @@ from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.passes.units import read_unit
 from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.dataset import Dataset, unit_edges
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
+from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, naming
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.frames import encoded, is_mixed
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -143,7 +143,7 @@ class LazyTransform:
             (a ValueError) For other columns than those of ``fit``, and with ``set_output(transform="polars")``, which
             has no lazy form here.
         """
-        X = as_table(self._numbers(X))
+        X = self._table(X)
         if not (isinstance(X, ForeignTable) and X.lazy):
             return super().transform(X, **({} if covariates is None else {"covariates": covariates}))  # type: ignore[misc]
         if covariates is not None:
@@ -154,19 +154,22 @@ class LazyTransform:
         Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
         return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
 
-    def _numbers(self, X: Any, reset: bool = False) -> Any:
-        """Return a data frame with columns of text as one of indicators, those of the fit; other rows as they are."""
+    def _table(self, X: Any, reset: bool = False) -> Any:
+        """Return rows as a table; columns of text of a data frame as indicators, those of the fit."""
         columns, levels = (None, None) if reset else self._text
         if reset:
             self._text = None, None
-        if not is_mixed(X):
-            return X
-        frame, rows = encoded(X, levels, columns)
+        with naming(self, X):
+            if not is_mixed(X):
+                return as_table(X)
+            X, rows = encoded(X, levels, columns)
+            if rows.levels and columns is None and not reset:
+                raise InputError(f"Column {rows.levels[0].name!r} of X holds text, and held numbers in the fit.")
         if rows.note is not None:
             warnings.warn(rows.note, UserWarning, stacklevel=4)
         if reset:
             self._text = list(rows.columns), list(rows.levels)
-        return frame
+        return X
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
         """Return the transformed rows of a data set."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.finished_runs import classes_of
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
@@ -22,13 +24,17 @@ from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.readers.beside import open_beside
 from mmpca_dist.tables.readers.formats import open_dataset
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
 SHADES = 40
 """Colours of numbers to predict."""
+MOST_COLUMNS, MOST_LETTERS, COLUMN_CHUNKS = 8, 60, 64
+"""Columns beside the features that pages show of a row, the letters of each value, and chunks that are read for it."""
 TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
 STRETCH = 4.0
@@ -45,27 +51,34 @@ class ProjectedSample:
     """Shape (m,): position of the class of each row."""
     note: str
     """Which rows these are: ``"all 1797 rows"``."""
+    numbers: Sequence[int] = ()
+    """Position of each row in the table, shape (m,)."""
+    values: Sequence[Any] = ()
+    """Number to predict of each row, shape (m,); empty for classes."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What each row has in the columns that are no features, as text."""
 
     @classmethod
     def of(cls, finished: FinishedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
-        """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored as Zarr."""
+        """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored."""
         run, config = finished.run, finished.config
         counted = finished.results.of(COUNT)
         has_targets = "targets" in counted
-        stored = config.projected if "zarr" in config.project.format else []
-        names = [method.name for method in methods if method.name in stored]
+        names = [method.name for method in methods if method.name in config.projected]
         if not names:
             return None
+        suffix = "zarr" if "zarr" in config.project.format else "parquet"
         with reading_own(run.path("projected"), AGAIN):
-            datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in names}
+            datasets = {name: open_dataset(run.path("projected", f"{name}.{suffix}")) for name in names}
             first = datasets[names[0]]
-            edges, labels = first.chunk_edges, []
+            edges, labels, numbers = first.chunk_edges, [], []
             n_chunks = len(edges) - 1
             count = min(n_chunks, SAMPLE_CHUNKS)
             rows: dict[str, list[NDArray]] = {name: [] for name in names}
             for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
+                numbers += (start + picks).tolist()
                 labels.append((first.read_values if has_targets else first.read_labels)(start, stop)[picks])
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read_rows(start, stop)[picks])
@@ -73,7 +86,29 @@ class ProjectedSample:
             codes = _shades(values) if has_targets else encode(values, classes_of(counted), run.uri)
         n_rows = finished.n_rows
         note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
-        return cls({name: np.concatenate(blocks) for name, blocks in rows.items()}, codes, note)
+        stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
+        columns = _columns(finished, numbers)
+        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns)
+
+
+def _columns(finished: FinishedRun, numbers: Sequence[int]) -> dict[str, list[str]]:
+    """Return what rows have in columns that are no features; one without a value for each row is left out."""
+    found, config = {}, finished.config
+    table: Any = finished.table
+    names = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
+    for name in list(names)[: MOST_COLUMNS * isinstance(table, Dataset)]:
+        try:
+            column = open_beside(table, name, "dataset.drop")
+            chunks = sorted({column.chunk_of(number)[1:] for number in numbers})
+            if len(chunks) > COLUMN_CHUNKS:
+                continue
+            values = [column.read_values(*chunk) for chunk in chunks]
+        except InputError:
+            continue
+        starts = [start for start, _ in chunks]
+        places = [(number, bisect(starts, number) - 1) for number in numbers]
+        found[name] = [str(values[chunk][number - starts[chunk]])[:MOST_LETTERS] for number, chunk in places]
+    return found
 
 
 def _shades(values: NDArray) -> NDArray[np.intp]:
@@ -116,7 +151,33 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
         caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
     caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")
     title = f"The rows along the first {'component' if only_strips else 'two components'}"
-    return [drawing.figure("projection", title, caption, sheet)]
+    alt = f"Scatter plots of {sample.note}. {separation_words(sample, [method for method, _ in shown])}"
+    return [drawing.figure("projection", title, caption, sheet, alt)]
+
+
+def separation(sample: ProjectedSample, methods: Sequence[MethodResult]) -> dict[str, float]:
+    """Return the share of the sample's spread along the first two components that lies between classes, the most first.
+
+    Both components count equally.
+    """
+    explained = {}
+    for method in methods:
+        rows = np.asarray(sample.rows[method.name][:, : min(method.size, 2)], dtype=np.float64)
+        finite = np.isfinite(rows).all(axis=1)
+        rows, codes = rows[finite] - rows[finite].mean(axis=0), np.asarray(sample.codes)[finite]
+        squares, counts = (rows**2).sum(axis=0), np.maximum(np.bincount(codes), 1)
+        between = [(np.bincount(codes, column) ** 2 / counts).sum() for column in rows.T]
+        explained[method.name] = float(np.mean(between / np.where(squares > 0, squares, 1)))
+    return dict(sorted(explained.items(), key=lambda pair: -pair[1]))
+
+
+def separation_words(sample: ProjectedSample, methods: Sequence[MethodResult]) -> str:
+    """Return how well the first two components separate the classes, in a sentence."""
+    titles = {method.name: method.label for method in methods}
+    shares = [f"{titles[name]} {share:.0%}" for name, share in separation(sample, methods).items()]
+    what = "ranges of the number to predict" if sample.values else "classes"
+    of = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
+    return f"Share of the spread along the first two components that lies between {what}: {of}."
 
 
 def _caption(note: str, names: list[str], strips: list[bool]) -> str:
@@ -153,7 +214,7 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
         )  # fmt: skip
     left_out = np.zeros(len(rows), dtype=bool)
     for values, set_limits in ((rows[:, 0], panel.set_xlim), (rows[:, 1], panel.set_ylim)):
-        low, high = _reach(values)
+        low, high = reach(values)
         if (values < low).any() or (values > high).any():
             margin = 0.03 * (high - low)  # or the outermost points would be cut in half
             low, high = low - margin, high + margin
@@ -165,7 +226,7 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
     return int(left_out.sum())
 
 
-def _reach(values: NDArray[np.float64]) -> tuple[float, float]:
+def reach(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the range to show: all values, unless far outliers would squeeze the others together."""
     if not len(values):
         return 0.0, 1.0
@@ -188,7 +249,7 @@ def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: lis
         panel.scatter(values[of_class], heights[of_class], s=4, color=colours[position], linewidths=0)
     panel.set_ylim(-len(names) + 0.45, 0.55)
     panel.set_yticks(-np.arange(len(names)) if few else [], names if few else None)
-    low, high = _reach(values)
+    low, high = reach(values)
     outside = int(((values < low) | (values > high)).sum())
     if outside:
         panel.set_xlim(low, high)

@@ -152,7 +152,7 @@ def _reconstructions(
         if method.method.rebuilds:
             caption += f" Of {method.title}, it is {method.method.rebuilds}."
     caption += note_of_models(methods, "with K components each, their expected rows are averaged")
-    return [drawing.figure("reconstructions", title, caption, sheet)]
+    return [drawing.figure("reconstructions", title, caption, sheet, photo=True)]
 
 
 def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | None:

@@ -50,7 +50,9 @@ def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -
     if len(curves) > 1:
         handles, labels = each.get_legend_handles_labels()
         drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(curves), 7))
-    return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet)]
+    shares = (f"{m.title} {m.drawn_shares[0]:.0%} and {np.nansum(m.mean_shares):.0%}" for m in curves)
+    alt = f"Curves of shares. Share of the first component, and of all: {', '.join(shares)}."
+    return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet, alt)]
 
 
 def _caption(curves: Sequence[MethodResult]) -> str:

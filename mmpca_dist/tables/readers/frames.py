@@ -53,7 +53,9 @@ def encoded(X: Any, levels: Sequence[Levels] | None, names: list[str] | None) ->
     try:
         table = pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else X.to_arrow()
     except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"The data frame X has columns that cannot be read: {error}.") from error
+        raise InputError(
+            f"The data frame X has columns that cannot be read: {'; '.join(map(str, error.args))}."
+        ) from error
     try:
         rows = FrameRows(table, levels, names)
     except ColumnError as error:

@@ -1,0 +1,145 @@
+"""Displays in scikit-learn's style, which import matplotlib as they draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.errors import InputError
+
+
+class _Display:
+    """Base of the displays: ``plot`` draws on ``ax_``, which belongs to ``figure_``."""
+
+    def _axes(self, ax: Any, xlabel: str, ylabel: str = "") -> Any:
+        from matplotlib import pyplot
+
+        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
+@dataclass
+class ReductionDisplay(_Display):
+    """Rows on two components: points (n, 2), coloured by labels or numbers y (n,), and what the axes are called.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MarginPCA, ReductionDisplay
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> ReductionDisplay.from_estimator(MarginPCA(2).fit(X, y), X, y).ax_.get_xlabel()
+    'component 1'
+    """
+
+    points: NDArray
+    y: Any = None
+    names: Sequence[str] = ("component 1", "component 2")
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *,
+        components: tuple[int, int] = (0, 1), covariates: Any = None, ax: Any = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Transform rows by a fitted reducer, or a pipeline that ends in one, and draw them all by ``Axes.scatter``.
+
+        Components count from 0. Raises InputError where there is no such component.
+        """
+        Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
+        points = np.stack([_component(Z.T, component) for component in components], axis=1)
+        names = [f"component {component + 1}" for component in components]
+        return cls(points, None if y is None else np.asarray(y), names).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the rows; keywords go to ``Axes.scatter``."""
+        from mmpca_dist.pictures.drawing import MOST_COLOURS, class_colours, class_marker, plain
+
+        ax, look = self._axes(ax, *self.names), {"s": 14, "linewidths": 0, "alpha": 0.8} | kwargs
+        classes, codes = np.unique(np.zeros(len(self.points)) if self.y is None else self.y, return_inverse=True)
+        if len(classes) > MOST_COLOURS:
+            values = self.y if classes.dtype.kind in "iuf" else codes
+            self.figure_.colorbar(ax.scatter(*self.points.T, c=values, **look), ax=ax, label="y")
+            return self
+        for code, colour in enumerate(class_colours(len(classes))):
+            own = {"color": colour, "marker": class_marker(code, len(classes)), "label": plain(classes[code])}
+            ax.scatter(*self.points[codes == code].T, **own | look)
+        if self.y is not None:
+            ax.legend()
+        return self
+
+
+@dataclass
+class SpectrumDisplay(_Display):
+    """The eigenvalues (K,) of a reducer, or their shares of the scatter that it is about."""
+
+    values: NDArray
+    ylabel: str = "eigenvalue"
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
+        reducer = _reducer_of(estimator)
+        if not reducer.total_ > 0:  # NaN where it is unknown
+            return cls(reducer.eigenvalues_).plot(ax, **kwargs)
+        return cls(reducer.eigenvalues_ / reducer.total_, "share of its scatter").plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the spectrum; keywords go to ``Axes.plot``."""
+        ax = self._axes(ax, "component", self.ylabel)
+        ax.plot(np.arange(1, len(self.values) + 1), self.values, **{"marker": "o"} | kwargs)
+        return self
+
+
+@dataclass
+class LoadingsDisplay(_Display):
+    """What a component is made of: loadings (m,) as bars, the first at the top, and the names of their columns."""
+
+    loadings: NDArray
+    names: Sequence[str]
+    xlabel: str = "loading"
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, component: int = 0, n_features: int = 20, feature_names: Sequence[str] | None = None,
+        ax: Any = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Draw the largest loadings of a fitted reducer, or of the last step of a pipeline, by ``Axes.barh``.
+
+        Components count from 0. Names are by default ``feature_names_in_``, or numbers of columns. Raises InputError
+        where there is no such component.
+        """
+        reducer, names = _reducer_of(estimator), feature_names
+        row = _component(reducer._directions, component)
+        if names is None:
+            names = getattr(reducer, "feature_names_in_", [f"column {j}" for j in range(len(row))])
+        largest = np.argsort(-np.abs(row), kind="stable")[:n_features]
+        texts = [str(names[j]) for j in largest]
+        return cls(row[largest], texts, f"loading on component {component + 1}").plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the bars; keywords go to ``Axes.barh``."""
+        from mmpca_dist.pictures.drawing import distinct
+
+        ax, places = self._axes(ax, self.xlabel), np.arange(len(self.loadings))
+        ax.barh(places, self.loadings, **kwargs)
+        ax.set_yticks(places, distinct(self.names))
+        ax.invert_yaxis()
+        return self
+
+
+def _reducer_of(estimator: Any) -> Any:
+    reducer = estimator[-1] if hasattr(estimator, "steps") else estimator
+    check_is_fitted(reducer, "components_")
+    return reducer
+
+
+def _component(rows: NDArray, number: int) -> NDArray:
+    if not 0 <= number < len(rows):
+        raise InputError(f"There is no component {number}: there are {len(rows)}, counted from 0.")
+    return rows[number]

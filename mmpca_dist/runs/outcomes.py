@@ -1,0 +1,121 @@
+"""What runs, evaluations, transforms and refreshes return in Python: records, data frames, and a view in notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mmpca_dist.jobs.finished_runs import load_model, open_run
+from mmpca_dist.jobs.records import Results
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.runs.evaluation_summary import comparison, stored_cells
+from mmpca_dist.runs.summary import components, lines
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.readers.formats import open_rows
+
+
+class Outcome(Results):
+    """Records by name, the ``folder`` that they are of, a ``summary`` in words, and a table for notebooks."""
+
+    summary: str
+    _table: pd.DataFrame
+
+    def __init__(self, records: Mapping[str, Any], folder: str) -> None:
+        super().__init__(records)
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        summary, folder = html.escape(self.summary), html.escape(self.folder)
+        return f"<p>{summary}</p>{self._table.to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
+
+
+class Reported(Outcome):
+    """What has a report."""
+
+    @property
+    def report(self) -> str:
+        """The address of the report."""
+        return open_run(self.folder).path("report", "index.html")
+
+
+class FinishedRun(Reported):
+    """A finished or refreshed run, with models that are loaded as they are asked for."""
+
+    @property
+    def summary(self) -> str:  # type: ignore[override]
+        return " ".join(lines(self.folder))
+
+    @property
+    def methods(self) -> pd.DataFrame:
+        """The table that ``mmpca show`` prints, as texts: a row for each method."""
+        return pd.DataFrame(components(self.folder)).set_index("method")
+
+    _table = methods
+
+    def model(self, method: str, n_components: int | None = None) -> MomentReducer:
+        """Return a fitted estimator, as ``load_model`` does."""
+        return load_model(self.folder, method, n_components)
+
+
+class TransformedRows(Outcome):
+    """Transformed rows: what was done (``rows``, ``outputs``, ...), and the rows."""
+
+    @property
+    def summary(self) -> str:  # type: ignore[override]
+        return f"{self['rows']} rows projected by {', '.join(self['methods'])}"
+
+    @property
+    def _table(self) -> pd.DataFrame:  # type: ignore[override]
+        return pd.DataFrame({"written": self["outputs"]})
+
+    def rows(self, method: str) -> pd.DataFrame:
+        """Read the rows of a method, and their labels, into memory."""
+        base = storage.join(self.folder, "projected", method)
+        dataset = open_rows(f"{base}.zarr" if storage.exists(f"{base}.zarr") else f"{base}.parquet")
+        frame = pd.DataFrame(dataset.read_rows(0, dataset.n_rows), columns=dataset.feature_names)
+        return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
+
+
+class FinishedEvaluation(Reported):
+    """A finished evaluation, with its errors."""
+
+    @property
+    def summary(self) -> str:  # type: ignore[override]
+        """Which method is best, how sure that is, and whether fewer components suffice."""
+        return comparison(self.folder)["verdict"]
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
+        cells = stored_cells(self.folder).to_pandas()
+        return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
+
+    @property
+    def best(self) -> pd.Series:
+        """The first row of ``errors``: the lowest mean, and of equal means the one with the fewest components."""
+        return self.errors.iloc[0]
+
+    @property
+    def _table(self) -> pd.DataFrame:  # type: ignore[override]
+        table = self.errors.pivot_table("mean", ["method", "n_components"], "classifier", sort=False)
+        return table.sort_index(level="n_components", sort_remaining=False, kind="stable").round(2)
+
+
+def to_anndata(adata: Any, models: Mapping[str, Any]) -> Any:
+    """Write rows and loadings of fitted reducers, by name, into an AnnData object, where scanpy looks for them.
+
+    ``obsm["X_NAME"]`` gets the rows, ``varm["NAME"]`` the loadings, ``uns["NAME"]`` the eigenvalues. Returns the same
+    object. Raises ValueError where its genes are not those of the fit.
+    """
+    for name, model in models.items():
+        adata.obsm[f"X_{name}"] = np.asarray(model.transform(adata))
+        adata.varm[name] = model._directions.T
+        adata.uns[name] = {"eigenvalues": model.eigenvalues_}
+    return adata

@@ -1,0 +1,68 @@
+"""Displays draw the numbers of the estimators, with real names, on axes that are given or new."""
+
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mmpca_dist import LassoSelection, LoadingsDisplay, MarginPCA, ReductionDisplay, SpectrumDisplay
+from mmpca_dist.errors import InputError
+
+X, Y = load_iris(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(autouse=True)
+def pyplot():
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_rows_by_class_or_by_number(pyplot):
+    model = make_pipeline(StandardScaler(), MarginPCA(3)).fit(X, Y)
+    Z, (_, ax) = model.transform(X), pyplot.subplots()
+    shown = ReductionDisplay.from_estimator(model, X, Y, components=(2, 0), ax=ax, s=3)
+    assert shown.ax_ is ax and shown.figure_ is ax.figure
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("component 3", "component 1")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1", "2"]
+    for label, points in enumerate(ax.collections):
+        np.testing.assert_array_equal(points.get_offsets(), Z[label == Y][:, [2, 0]])
+    by_number = ReductionDisplay.from_estimator(model, X, X.iloc[:, 0])
+    np.testing.assert_array_equal(by_number.ax_.collections[0].get_array(), X.iloc[:, 0])
+    assert by_number.plot().ax_ is not by_number.plot(ax).figure_
+    with pytest.raises(InputError, match="no component 3: there are 3, counted from 0"):
+        ReductionDisplay.from_estimator(model, X, components=(0, 3))
+
+
+def test_spectra_are_shares_where_there_is_a_total():
+    model = MarginPCA(2, "pca").fit(X, Y)
+    shown = SpectrumDisplay.from_estimator(model)
+    np.testing.assert_array_equal(shown.ax_.lines[0].get_ydata(), model.eigenvalues_ / model.total_)
+    model.total_ = np.nan
+    assert SpectrumDisplay.from_estimator(model).ax_.get_ylabel() == "eigenvalue"
+
+
+def test_loadings_have_the_names_of_columns_by_size():
+    frame = X.rename(columns={X.columns[2]: "$petal$ length"})
+    model = MarginPCA(2).fit(frame, Y)
+    shown = LoadingsDisplay.from_estimator(model, component=1, n_features=3)
+    largest = pd.Series(model.components_[1], frame.columns).sort_values(key=abs, ascending=False)[:3]
+    assert [bar.get_width() for bar in shown.ax_.patches] == largest.tolist()
+    assert shown.names == largest.index.tolist() and shown.ax_.yaxis_inverted()
+    shown.figure_.canvas.draw()  # a name between dollars is no formula
+    unnamed = LoadingsDisplay.from_estimator(LassoSelection(2).fit(X.to_numpy(), Y), n_features=1)
+    assert unnamed.names[0].startswith("column ")
+
+
+@pytest.mark.e2e
+def test_matplotlib_is_imported_by_drawing_only():
+    code = "import sys, mmpca_dist; mmpca_dist.ReductionDisplay; print('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
