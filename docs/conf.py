@@ -27,6 +27,7 @@ NAVIGATION = {
         "Five minutes": "self",
         "A notebook": "docs/first-steps",
         "Your own CSV": "docs/messy-tables",
+        "Python": "docs/python",
         "Data": "docs/data",
         "Runs": "docs/runs",
         "Evaluations": "docs/evaluation",
@@ -54,7 +55,7 @@ NAVIGATION = {
     },
     "Reference": {
         "Settings": "docs/settings",
-        "Python": "docs/api",
+        "Classes and functions": "docs/api",
         "Solvers": "docs/solvers",
         "What is proved": "docs/proofs",
         "What is promised": "docs/trust",

@@ -98,8 +98,11 @@ def test_a_page_does_what_it_prints(page, folder):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
     environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "MMPCA_PREFECT": "off", "COLUMNS": "80"}
     environment["PREFECT_HOME"] = str(folder / "prefect")
-    for kind, text in blocks(page):
-        command = ["bash", "-euo", "pipefail", "-c"] if kind in SHELL else [sys.executable, "-c"]
+    for number, (kind, text) in enumerate(blocks(page)):
+        command = ["bash", "-euo", "pipefail", "-c"]
+        if kind in PYTHON:  # from a file, as worker processes read it again
+            (folder / f"block{number}.py").write_text(text)
+            command, text = [sys.executable], f"block{number}.py"
         ended = subprocess.run(
             [*command, text], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
         )
