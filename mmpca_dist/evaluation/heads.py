@@ -5,6 +5,7 @@ Linear classifiers of all methods and sizes are scored by one matrix product, un
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +76,8 @@ class Head:
     """The classifiers that take reduced rows."""
     reductions: Reductions
     classes: NDArray
-    product: _Product | None = None
-    """The others."""
+    products: Sequence[_Product] = ()
+    """The others; those of methods that reduce nothing in a product of their own (`Reductions.unreduced`)."""
 
     def count_errors(
         self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp], weights: NDArray[np.float64] | None
@@ -87,10 +88,12 @@ class Head:
             block = held_out[start : start + BLOCK_ROWS]
             rows, true = self.reductions.in_columns(X[block]), codes[block]
             own = None if weights is None else weights[block]
-            if self.product is not None:
-                errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
+            for product in self.products:
+                errors[product.numbers] += counted(product.wrong(rows, true, len(self.classes)), own)
             if self.of_reduced:
-                Z = projected(rows, self.reductions.matrix, self.reductions.mean, np.dtype(np.float64))
+                both = (self.reductions, self.reductions.unreduced)
+                blocks = [projected(rows, one.matrix, one.mean, np.dtype(np.float64)) for one in both if one]
+                Z = np.hstack(blocks)
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
                     errors[each.number] += counted(named != self.classes[true], own)
@@ -111,23 +114,25 @@ def make_head(
     """Combine all classifiers from moments, of every method and size."""
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
-    n_decisions = len(scored) * (1 if len(classes) == 2 else len(classes))
-    numbers, weights, offsets, of_reduced = [], [], [], []
+    by_rule, of_reduced = 1 if len(classes) == 2 else len(classes), []
+    together = Counter(bool(item.sizes) for item, _ in scored)
+    linear: dict[bool, list[tuple[int, NDArray, NDArray]]] = {}
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
-        if parts is None or n_decisions > MOST_DECISIONS:
+        if parts is None or together[bool(item.sizes)] * by_rule > MOST_DECISIONS:
             of_reduced.append(OfReduced(number, item.columns, rule))
             continue
         coef, intercept = parts
-        A = reductions.matrix[:, item.columns]
-        middle = centre if reductions.mean is None else centre - reductions.mean
-        weights.append(A @ coef.T)
-        offsets.append(coef @ (A.T @ middle) + intercept)
-        numbers.append(number)
-    product = None
-    if numbers:
-        product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
-    return Head(part, scored, of_reduced, reductions.without_moments(), classes, product)
+        own, A = reductions.holding(item.columns)
+        middle = centre if own.mean is None else centre - own.mean
+        offsets = coef @ (A.T @ middle) + intercept
+        linear.setdefault(bool(item.sizes), []).append((number, A @ coef.T, offsets))
+    products = []
+    for each in linear.values():
+        numbers, weights, all_offsets = map(list, zip(*each, strict=True))
+        matrix = np.concatenate(weights, axis=1).astype(dtype)
+        products.append(_Product(numbers, centre, matrix, np.concatenate(all_offsets)))
+    return Head(part, scored, of_reduced, reductions.without_moments(), classes, products)
 
 
 def error_counts(shape: Any, weighted: bool) -> NDArray:

@@ -126,15 +126,16 @@ class _Share:
 def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
     """Yield what one pass gathers, as much as fits, without what is too large alone."""
     batch: list[_Share] = []
-    for index, reduction in enumerate(reductions):
-        for position, item in enumerate(reduction.items):
-            if _is_large(item, n_rows):
-                continue
-            larger = _with(batch, index, reduction, position)
-            if 8 * n_rows * sum(len(share.columns) for share in larger) > LIMITS.gathered_bytes:
-                yield batch
-                larger = _with([], index, reduction, position)
-            batch = larger
+    each = [(index, one, position) for index, one in enumerate(reductions) for position in range(len(one.items))]
+    # What reduces nothing comes last, so that the products of other methods do not depend on it.
+    for index, reduction, position in sorted(each, key=lambda one: bool(one[1].items[one[2]].sizes)):
+        if _is_large(reduction.items[position], n_rows):
+            continue
+        larger = _with(batch, index, reduction, position)
+        if 8 * n_rows * sum(len(share.columns) for share in larger) > LIMITS.gathered_bytes:
+            yield batch
+            larger = _with([], index, reduction, position)
+        batch = larger
     if batch:
         yield batch
 

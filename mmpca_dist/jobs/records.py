@@ -172,9 +172,10 @@ class ReportRecord(StageRecord):
 
 
 class TuneRecord(StageRecord):
-    """Penalties by classifier, the same for all methods and splits."""
+    """Penalties by classifier, the same for all methods and splits; and why all columns are left out, if they are."""
 
     penalties: dict[str, float]
+    left_out: str
 
 
 class ScoreRecord(StageRecord):
