@@ -112,7 +112,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
         folder = folder_of(loaded, "evaluation").uri
         work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
         work.evaluate(loaded)
-    print_comparison(console, folder, work.callback.notes)
+    print_comparison(console, folder, work.callback.notes, config)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")

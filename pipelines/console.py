@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -220,12 +221,21 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
         _print_end(console, report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
-    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
+def print_comparison(console: Console, output: str, printed: Collection[str] = (), config: str | None = None) -> None:
+    """Print the summary of an evaluation, with the notes that were not printed while it ran.
+
+    The commands that come next name the file ``config``.
+    """
+    from mmpca_dist.report.advice import CONFIG
     from mmpca_dist.runs.evaluation_summary import comparison, error_rows
 
     record = comparison(output)
-    print_text(console, record["verdict"])
+    first, *others = record["answer"]
+    print_text(console, first, style="bold")
+    print_text(console, " ".join(others))
+    for command in record["next"]:
+        print_text(console, f"  {command.replace(CONFIG, shlex.quote(config or CONFIG), 1)}")
+    print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     _print_end(console, record, printed)
 

@@ -142,9 +142,9 @@ def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Sh
 
 def _with(batch: list[_Share], index: int, reductions: Reductions, position: int) -> list[_Share]:
     """Return a batch with one method and size more."""
-    if batch and batch[-1].index == index:
-        return [*batch[:-1], _Share(index, reductions, [*batch[-1].positions, position])]
-    return [*batch, _Share(index, reductions, [position])]
+    if all(share.index != index for share in batch):
+        return [*batch, _Share(index, reductions, [position])]
+    return [replace(one, positions=[*one.positions, position]) if one.index == index else one for one in batch]
 
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:

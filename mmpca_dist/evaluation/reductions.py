@@ -153,7 +153,8 @@ def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Me
     width = first.matrix.shape[1]
     items = first.items + [replace(item, columns=item.columns + width) for item in behind.items]
     labels = [method.label for method in request.methods]
-    return replace(first, items=sorted(items, key=lambda item: labels.index(item.method)), unreduced=behind)
+    items.sort(key=lambda item: labels.index(item.method))
+    return replace(first, items=items, unreduced=replace(behind, items=[]))
 
 
 def _fitted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -54,13 +55,38 @@ class Evaluation:
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What a configuration says of each method, by label; a name alone, or a mapping."""
+    overridden: list[str] = field(default_factory=list)
+    """Settings that name methods, and that a run of other methods must replace: ``key=value``."""
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:
-        """The cells of the table by method, number of components and classifier."""
-        return {cell.key: cell for cell in self.table.cells(self.reference)}
+        """The cells of the table by method, number of components and classifier.
+
+        All columns are not tested against another reference, so that no correction is for tests that nobody asked for.
+        """
+        untested = self.unreduced - {self.reference}
+        return {cell.key: cell for cell in self.table.cells(self.reference, untested)}
+
+    @property
+    def reducing(self) -> list[str]:
+        """The methods that reduce."""
+        return [method for method in self.methods if method not in self.unreduced]
+
+    @property
+    def all_columns(self) -> str | None:
+        """The method that reduces nothing, the first of several; None without one."""
+        return next((method for method in self.methods if method in self.unreduced), None)
+
+    @cached_property
+    def against_all_columns(self) -> dict[Key, Cell]:
+        """The cells with tests against all columns under the same classifier, and Holm's correction for these."""
+        if self.all_columns is None:
+            return {}
+        return {cell.key: cell for cell in self.table.cells(self.all_columns, self.unreduced)}
 
     @property
     def n_splits(self) -> int:
@@ -124,16 +150,22 @@ def verdict(evaluation: Evaluation) -> Verdict:
         smallest=min(near_lowest(cells), key=lambda cell: (cell.used, cell.summary.mean)),
         rival=rival,
         test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
-        t_test=_difference(evaluation, best, rival) if rival else None,
+        t_test=difference_of(evaluation, best, rival) if rival else None,
     )
 
 
-def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTest:
-    """Return the test of two cells, one of them the reference's, corrected for all tests against the reference."""
+def difference_of(evaluation: Evaluation, best: Cell, rival: Cell, whole: Collection[str] = ()) -> CorrectedTest:
+    """Return the test of two cells, one of them the reference's, corrected for all tests against the reference.
+
+    Where ``whole`` names the one that has all columns, that is the reference.
+    """
     test = evaluation.table.t_test(best.key, rival.key)
     if test.p_value is None:
         return test
-    tested, reference = (rival, best) if best.method == evaluation.reference else (best, rival)
+    references = whole or {evaluation.reference}
+    cells = evaluation.against_all_columns if whole else evaluation.cells
+    tested, reference = (rival, best) if best.method in references else (best, rival)
     models = tested.models, reference.models  # may be those of a test of the table
-    adjusted = holm_by_models({**p_values(evaluation.cells, evaluation.reference), models: test.p_value})
+    of_table = p_values(cells, evaluation.all_columns if whole and evaluation.all_columns else evaluation.reference)
+    adjusted = holm_by_models({**of_table, models: test.p_value})
     return replace(test, adjusted=adjusted[models], tests=len(adjusted))

@@ -73,13 +73,7 @@ def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[st
 
 
 def split_record(
-    splits: Splits,
-    index: int,
-    number: int,
-    lines: list[dict[str, Any]],
-    reductions: Reductions,
-    margins: list[dict[str, Any]],
-    **others: Any,
+    splits: Splits, index: int, number: int, lines: list[dict[str, Any]], reductions: Reductions, **others: Any
 ) -> dict[str, Any]:
     """Return the record of a split: errors on the part held out of this index, of ``splits``, which are one.
 
@@ -95,12 +89,11 @@ def split_record(
         "unconverged": reductions.unconverged,
         "edges": reductions.at_edges,
         **others,
-        "margins": _for_all_sizes(margins, reductions),
     }
 
 
 def _for_all_sizes(lines: list[dict[str, Any]], reductions: Reductions) -> list[dict[str, Any]]:
-    """Return lines of errors or margins, with those of a method that reduces nothing for every size asked for."""
+    """Return lines of errors, with those of a method that reduces nothing for every size asked for."""
     sizes = {item.method: item.sizes for item in reductions.items if item.sizes}
     repeated = [
         {**line, "n_components": size}

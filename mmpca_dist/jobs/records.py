@@ -187,8 +187,10 @@ class ScoreRecord(StageRecord):
 
 
 class CompareRecord(ReportRecord):
-    """The verdict of an evaluation in words, and the addresses of its tables."""
+    """The answer of an evaluation, the commands that come next, its verdict in words, and its tables."""
 
+    answer: list[str]
+    next: list[str]
     verdict: str
     tables: Any
 

@@ -20,6 +20,8 @@ class Figure:
     """The caption tells a newcomer how to read the picture."""
     png: bytes
     """At twice the size it is shown at."""
+    alt: str = ""
+    """What is seen, for those who do not see it; by default the title."""
 
     @property
     def data_uri(self) -> str:

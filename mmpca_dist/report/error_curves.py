@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
@@ -50,7 +52,23 @@ def error_curves(evaluation: Evaluation) -> Figure:
     drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    return drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
+    figure = drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
+    return replace(figure, alt=_curves_in_words(evaluation))
+
+
+def _curves_in_words(evaluation: Evaluation) -> str:
+    """Return what the curves show: the lowest mean of every method under each classifier."""
+    cells, said = evaluation.cells.values(), []
+    for classifier in evaluation.classifiers:
+        of_methods = [
+            lowest([cell for cell in cells if (cell.method, cell.classifier) == (method, classifier)])
+            for method in evaluation.methods
+        ]
+        of_methods.sort(key=lambda cell: cell.summary.mean)
+        means = ", ".join(f"{title_of(cell.method)} {cell.summary.mean:.1f}% with {cell.used}" for cell in of_methods)
+        said.append(f"{label(evaluation, classifier)}: {means}.")
+    sizes = evaluation.n_components
+    return f"Mean test errors of every method with {sizes[0]} to {sizes[-1]} components. Lowest by {' By '.join(said)}"
 
 
 def _curves_caption(evaluation: Evaluation) -> str:
@@ -58,9 +76,11 @@ def _curves_caption(evaluation: Evaluation) -> str:
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
+    all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.reference} else ""
     caption += (
-        f"The reference, {title_of(evaluation.reference)}, is black. Points are moved apart sideways where they would "
-        f"cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. "
+        f"The reference, {title_of(evaluation.reference)}, is black{all_grey}. Points are moved apart sideways where "
+        f"they would cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), "
+        f"{evaluation.baseline:.1f}%. "
     )
     if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "
@@ -155,7 +175,18 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
+    figure = drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
+    return replace(figure, alt=f"Splits won and lost against {title_of(reference)}. {_splits_in_words(points)}")
+
+
+def _splits_in_words(points: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> str:
+    """Return how many splits every method wins and loses."""
+    said = []
+    for method, by_size in points.items():
+        less = [(int((xy[:, 1] < xy[:, 0]).sum()), int((xy[:, 1] > xy[:, 0]).sum())) for xy in by_size.values()]
+        of_sizes = ", ".join(f"{won} to {lost} with {k}" for k, (won, lost) in zip(by_size, less, strict=True))
+        said.append(f"{title_of(method)}: {of_sizes}.")
+    return " ".join(said)
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

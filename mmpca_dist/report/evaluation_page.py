@@ -15,6 +15,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Part
+from mmpca_dist.report.advice import answer, next_commands
 from mmpca_dist.report.error_curves import error_curves, split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
@@ -50,7 +51,8 @@ def _verdict(evaluation: Evaluation) -> Part:
         f"{'; '.join(evaluation.classifiers.values())}.",
         f"Mean and standard deviation over the splits, and for how many numbers of components and classifiers the mean "
         f"is significantly below or above that of {reference}: p is at most 0.05 by the corrected resampled t-test "
-        f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}.",
+        f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}."
+        + (" Likewise against all columns, with a correction for those tests." if evaluation.all_columns else ""),
     ]
     return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
 
@@ -75,6 +77,7 @@ def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
         "evaluation", evaluation.dataset, parts,
         {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
         evaluation.config_yaml, evaluation.versions, opens_classes=False,
+        answer=answer(evaluation), commands=next_commands(evaluation),
     )  # fmt: skip
 
 
@@ -94,6 +97,8 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     return {
         **record,
         "notes": evaluation.notes,
+        "answer": answer(evaluation),
+        "next": next_commands(evaluation),
         "verdict": " ".join(verdict),
         "tables": evaluation_tables(shown),
         "outputs": outputs,

@@ -25,6 +25,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 def page(
     about: str, dataset: Mapping[str, Any], parts: Sequence[Part], facts: Mapping[str, int], notes: Sequence[str],
     stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
+    answer: Sequence[str] = (), commands: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
@@ -44,6 +45,8 @@ def page(
     config, versions : str, mapping
     opens_classes : bool
         Whether few classes are listed openly.
+    answer, commands : sequence of str
+        Sentences at the top of the page, the first of them in large letters, and what to type next.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -63,6 +66,8 @@ def page(
         dataset=dataset,
         facts=facts,
         notes=notes,
+        answer=answer,
+        commands=commands,
         classes=_classes(dataset, opens_classes),
         parts=[*parts, *_gaps(dataset), run],
         seconds=seconds,

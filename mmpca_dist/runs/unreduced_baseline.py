@@ -18,7 +18,7 @@ from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.classifiers import is_from_moments
-from mmpca_dist.runs.score_stage import evaluation_request, merges
+from mmpca_dist.runs import score_stage
 from mmpca_dist.tables.dataset import Dataset
 
 LEFT_OUT = "All columns are not evaluated for comparison: "
@@ -52,8 +52,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
 
 def _plan(job: Job) -> Plan:
     splits, dataset = job.drawn_splits(), job.dataset
-    merged = merges(dataset, splits, job.config)
-    evaluation = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
+    merged = score_stage.merges(dataset, splits, job.config)
+    evaluation = score_stage.evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
     return plan_evaluation(dataset, job.spans, request_of(job), evaluation)
 
 
@@ -62,6 +62,14 @@ def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
     n_features, n_train = dataset.n_features, int(parts.n_train.max())
     if choose_solver(config.solver.options(), n_train, n_features, config.needs()).in_passes:
         return f"{LEFT_OUT}a solver in passes forms no scatter of {n_features:,} columns."
+    turned = [spec.label for spec in config.evaluation.classifiers if not spec.classifier.rotatable]
+    if parts.n_train.min() < n_features and turned and not config.dataset.predicts:
+        return (
+            f"{LEFT_OUT}of fewer rows than columns they are coordinates in the span of the rows, and {turned[0]} "
+            "depends on the columns themselves. Evaluate with fisher, svm or logistic alone."
+        )
+    if any(spec.name == "qda" and not spec.options.get("reg_param") for spec in config.evaluation.classifiers):
+        return f"{LEFT_OUT}qda fails where columns depend on one another. Give qda a reg_param above 0."
     largest = 8 * dataset.n_rows * min(n_features, n_train)
     classifiers = config.evaluation.classifiers
     whole = [spec.label for spec in classifiers if not (is_from_moments(spec) or spec.classifier.out_of_core)]
