@@ -5,7 +5,6 @@ Linear classifiers of all methods and sizes are scored by one matrix product, un
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
 from mmpca_dist.evaluation.scores import counted, error_line
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.base.transform import centred, projected
+from mmpca_dist.methods.base.transform import centred
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_units
@@ -76,8 +75,8 @@ class Head:
     """The classifiers that take reduced rows."""
     reductions: Reductions
     classes: NDArray
-    products: Sequence[_Product] = ()
-    """The others; those of methods that reduce nothing in a product of their own (`Reductions.unreduced`)."""
+    product: _Product | None = None
+    """The others."""
 
     def count_errors(
         self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp], weights: NDArray[np.float64] | None
@@ -88,12 +87,10 @@ class Head:
             block = held_out[start : start + BLOCK_ROWS]
             rows, true = self.reductions.in_columns(X[block]), codes[block]
             own = None if weights is None else weights[block]
-            for product in self.products:
-                errors[product.numbers] += counted(product.wrong(rows, true, len(self.classes)), own)
+            if self.product is not None:
+                errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
             if self.of_reduced:
-                both = (self.reductions, self.reductions.unreduced)
-                blocks = [projected(rows, one.matrix, one.mean, np.dtype(np.float64)) for one in both if one]
-                Z = np.hstack(blocks)
+                Z = self.reductions.products(rows)
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
                     errors[each.number] += counted(named != self.classes[true], own)
@@ -114,25 +111,23 @@ def make_head(
     """Combine all classifiers from moments, of every method and size."""
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
-    by_rule, of_reduced = 1 if len(classes) == 2 else len(classes), []
-    together = Counter(bool(item.sizes) for item, _ in scored)
-    linear: dict[bool, list[tuple[int, NDArray, NDArray]]] = {}
+    n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
+    numbers, weights, offsets, of_reduced = [], [], [], []
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
-        if parts is None or together[bool(item.sizes)] * by_rule > MOST_DECISIONS:
+        if parts is None or item.sizes or n_decisions > MOST_DECISIONS:
             of_reduced.append(OfReduced(number, item.columns, rule))
             continue
         coef, intercept = parts
-        own, A = reductions.holding(item.columns)
-        middle = centre if own.mean is None else centre - own.mean
-        offsets = coef @ (A.T @ middle) + intercept
-        linear.setdefault(bool(item.sizes), []).append((number, A @ coef.T, offsets))
-    products = []
-    for each in linear.values():
-        numbers, weights, all_offsets = map(list, zip(*each, strict=True))
-        matrix = np.concatenate(weights, axis=1).astype(dtype)
-        products.append(_Product(numbers, centre, matrix, np.concatenate(all_offsets)))
-    return Head(part, scored, of_reduced, reductions.without_moments(), classes, products)
+        A = reductions.matrix[:, item.columns]
+        middle = centre if reductions.mean is None else centre - reductions.mean
+        weights.append(A @ coef.T)
+        offsets.append(coef @ (A.T @ middle) + intercept)
+        numbers.append(number)
+    product = None
+    if numbers:
+        product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
+    return Head(part, scored, of_reduced, reductions.without_moments(), classes, product)
 
 
 def error_counts(shape: Any, weighted: bool) -> NDArray:

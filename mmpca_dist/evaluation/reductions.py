@@ -67,19 +67,23 @@ class Reductions:
     """What reduces nothing, whose columns come behind the M. Its products are apart: BLAS rounds those of other shapes
     differently, and the bits of other methods must not depend on it."""
 
-    def holding(self, columns: NDArray[np.intp]) -> tuple[Reductions, NDArray[np.float64]]:
-        """Return the part that an item with these columns is in, and its directions, shape (d, K)."""
-        width = self.matrix.shape[1]
-        if self.unreduced is None or not len(columns) or columns[0] < width:
-            return self, self.matrix[:, columns]
-        return self.unreduced, self.unreduced.matrix[:, columns - width]
+    def directions(self, item: Reduction) -> NDArray[np.float64]:
+        """Return the columns of A that are an item's, shape (d, K)."""
+        if item.sizes and self.unreduced is not None:
+            return self.unreduced.matrix
+        return self.matrix[:, item.columns]
+
+    def products(self, X: NDArray) -> NDArray[np.float64]:
+        """Return dense rows in the columns, reduced by all methods but for their offsets, shape (n, M)."""
+        Z = projected(X, self.matrix, self.mean, np.dtype(np.float64))
+        return Z if self.unreduced is None else np.hstack([Z, self.unreduced.products(X)])
 
     def in_columns(self, X: Any) -> Any:
         """Return rows, widened or not, in the columns, shape (n, d)."""
         return X if self.adjustment is None else self.adjustment.rows(X)
 
     def reduced(self, X: Any) -> NDArray[np.float64]:
-        """Return rows, dense or CSR, reduced by all methods, shape (n, M), and those that are not behind them."""
+        """Return rows, dense or CSR, reduced by all methods, shape (n, M)."""
         if self.unreduced is not None:
             return np.hstack([replace(self, unreduced=None).reduced(X), self.unreduced.reduced(X)])
         if self.adjustment is None or not issparse(X):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
-from mmpca_dist.evaluation.component_rule import alike, lowest, near_lowest
+from mmpca_dist.evaluation.component_rule import alike, lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key, holm_by_models, p_values
 
@@ -55,10 +54,6 @@ class Evaluation:
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """What a configuration says of each method, by label; a name alone, or a mapping."""
-    overridden: list[str] = field(default_factory=list)
-    """Settings that name methods, and that a run of other methods must replace: ``key=value``."""
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -84,9 +79,7 @@ class Evaluation:
     @cached_property
     def against_all_columns(self) -> dict[Key, Cell]:
         """The cells with tests against all columns under the same classifier, and Holm's correction for these."""
-        if self.all_columns is None:
-            return {}
-        return {cell.key: cell for cell in self.table.cells(self.all_columns, self.unreduced)}
+        return {cell.key: cell for cell in self.table.cells(self.all_columns or "", self.unreduced)}
 
     @property
     def n_splits(self) -> int:
@@ -125,9 +118,6 @@ class Verdict:
     """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
     """The others with the same mean."""
-    smallest: Cell
-    """By the one-standard-error rule: the fewest components whose mean is at most one corrected standard error above
-    that of the best, and the lowest mean of those. The best itself where no deviation is known."""
     rival: Cell | None
     """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
@@ -147,25 +137,22 @@ def verdict(evaluation: Evaluation) -> Verdict:
     return Verdict(
         best=best,
         tied=[cell for cell in cells if cell is not best and alike(cell, best)],
-        smallest=min(near_lowest(cells), key=lambda cell: (cell.used, cell.summary.mean)),
         rival=rival,
         test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
         t_test=difference_of(evaluation, best, rival) if rival else None,
     )
 
 
-def difference_of(evaluation: Evaluation, best: Cell, rival: Cell, whole: Collection[str] = ()) -> CorrectedTest:
+def difference_of(evaluation: Evaluation, best: Cell, rival: Cell, reference: str | None = None) -> CorrectedTest:
     """Return the test of two cells, one of them the reference's, corrected for all tests against the reference.
 
-    Where ``whole`` names the one that has all columns, that is the reference.
+    ``reference`` is that of the evaluation by default, or all columns.
     """
     test = evaluation.table.t_test(best.key, rival.key)
     if test.p_value is None:
         return test
-    references = whole or {evaluation.reference}
-    cells = evaluation.against_all_columns if whole else evaluation.cells
-    tested, reference = (rival, best) if best.method in references else (best, rival)
-    models = tested.models, reference.models  # may be those of a test of the table
-    of_table = p_values(cells, evaluation.all_columns if whole and evaluation.all_columns else evaluation.reference)
-    adjusted = holm_by_models({**of_table, models: test.p_value})
+    cells = evaluation.against_all_columns if reference else evaluation.cells
+    reference = reference or evaluation.reference
+    models = (rival.models, best.models) if best.method == reference else (best.models, rival.models)
+    adjusted = holm_by_models({**p_values(cells, reference), models: test.p_value})  # may be a test of the table
     return replace(test, adjusted=adjusted[models], tests=len(adjusted))

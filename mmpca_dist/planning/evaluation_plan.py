@@ -260,8 +260,8 @@ def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
 
 
 def _decisions(evaluation: EvaluationRequest) -> int:
-    """Return how many decisions on a row two products of all columns make, at most."""
-    return evaluation.decisions if evaluation.decisions <= 2 * MOST_DECISIONS else 0
+    """Return how many decisions on a row one product of all columns makes."""
+    return evaluation.decisions if evaluation.decisions <= MOST_DECISIONS else 0
 
 
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:

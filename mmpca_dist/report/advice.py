@@ -4,100 +4,115 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
 
-import numpy as np
 import yaml
 
-from mmpca_dist.evaluation.recommendation import Recommendation, recommend
-from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.component_rule import lowest, near_lowest
+from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.records import CONFIG
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
 
-CONFIG = "CONFIG"
-"""What stands for the configuration's file in commands."""
+
+@dataclass(frozen=True)
+class Advice:
+    """What an evaluation advises."""
+
+    answer: list[str]
+    """What to use, in one sentence; how sure that is; and whether to try more components."""
+    commands: list[str]
+    """What to type next."""
 
 
-def answer(evaluation: Evaluation) -> list[str]:
-    """Return what to use in one sentence, then how sure that is, and whether to try more components."""
-    advice, lowest = recommend(evaluation), min(cell.summary.mean for cell in evaluation.distinct)
-    if lowest >= evaluation.baseline:
+def advise(evaluation: Evaluation) -> Advice:
+    """Return the advice of an evaluation.
+
+    To use are the fewest components whose mean error is at most one corrected standard error above the lowest mean; all
+    columns only where no reduction comes so near.
+    """
+    cells, unreduced = evaluation.distinct, evaluation.unreduced
+    if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
-        return [f"Nothing is learned: no mean error is below that of {baseline}."]
-    sentences = [_sentence(evaluation, advice), *_how_sure(evaluation, advice)]
-    if advice.beyond:
-        sentences.append(
-            f"The lowest mean of the reductions is at {evaluation.n_components[-1]} components, the most that were "
-            "tried: try more."
-        )
-    return sentences
+        return Advice([f"Nothing is learned: no mean error is below that of {baseline}."], [])
+    near = near_lowest(cells)
+    use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
+    others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
+    other = lowest(others) if others and unreduced else None
+    answer = [_sentence(evaluation, use, other, near), *([] if other is None else _how_sure(evaluation, use, other))]
+    commands = [] if use.method in unreduced else [_run(evaluation, use)]
+    largest, most = evaluation.n_components[-1], evaluation.dataset["n_features"]
+    reducing = [cell for cell in cells if cell.method not in unreduced]
+    if reducing and lowest(reducing).used == largest < most:
+        at = f"{largest} components, the most that were tried"
+        answer.append(f"The lowest mean of the reductions is at {at}: try more.")
+        sizes = sorted({largest, min(3 * largest // 2 + 1, most), min(2 * largest, most)})
+        commands.append(_command("evaluate", f"n_components=[{', '.join(map(str, sizes))}]") + " --output DIR")
+    return Advice(answer, commands)
 
 
-def next_commands(evaluation: Evaluation) -> list[str]:
-    """Return what to type next: a run of what is recommended, or an evaluation of more components."""
-    advice, commands = recommend(evaluation), []
-    use, settings = advice.use, evaluation.settings
-    if use.method in settings and use.method not in evaluation.unreduced:
-        named = [] if use.method == evaluation.reference else evaluation.overridden
-        methods = yaml.safe_dump([settings[use.method]], default_flow_style=True, width=math.inf).strip()
-        commands.append(_command("run", [f"methods={methods}", f"n_components={use.used}", *named]))
-    if advice.beyond:
-        sizes = f"n_components=[{', '.join(map(str, advice.beyond))}]"
-        commands.append(_command("evaluate", [sizes]) + " --output DIR")
-    return commands
+def _fewest(cells: list[Cell]) -> Cell:
+    return min(cells, key=lambda cell: (cell.used, cell.summary.mean))
 
 
-def _command(name: str, settings: Sequence[str]) -> str:
-    return " ".join([f"mmpca {name} {CONFIG}", *(f"--set {shlex.quote(each)}" for each in settings)])
+def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[Cell]) -> str:
+    reference, unreduced = evaluation.reference, evaluation.unreduced
+    under = "" if len(evaluation.classifiers) == 1 else f" under {label(evaluation, use.classifier)}"
+    what = "Keep" if use.method in unreduced else "Use"
+    clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
+    beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
+    if reference not in {use.method, *unreduced}:
+        own = [cell for cell in near if cell.method == reference]
+        cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
+        verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"
+        beside.append((title_of(reference), verb, cell))
+    for subject, verb, cell in beside:
+        elsewhere = "" if cell.classifier == use.classifier else f" under {label(evaluation, cell.classifier)}"
+        clauses.append(f"{subject} {verb} {_score(evaluation, cell)}{elsewhere}")
+    return "; ".join(clauses) + "."
 
 
-def _sentence(evaluation: Evaluation, advice: Recommendation) -> str:
-    use, whole, reference = advice.use, advice.whole, advice.reference
-    keeps_all, several = use.method in evaluation.unreduced, len(evaluation.classifiers) > 1
-    under = f" under {label(evaluation, use.classifier)}" if several else ""
-    if keeps_all:
-        sentence = f"Keep all {use.used:,} columns: {_score(evaluation, use)}{under}"
-    else:
-        sentence = f"Use {title_of(use.method)} with {_counted(use)}{under}: {_score(evaluation, use)}"
-    if whole is not None:
-        other = f" under {label(evaluation, whole.classifier)}" if whole.classifier != use.classifier else ""
-        subject = f"{title_of(whole.method)} with {_counted(whole)}, the best reduction, has" if keeps_all else None
-        subject = subject or f"all {whole.used:,} columns have"
-        sentence += f"; {subject} {_score(evaluation, whole, '')}{other}"
-    if reference is not None and reference is not whole:
-        other = f" under {label(evaluation, reference.classifier)}" if reference.classifier != use.classifier else ""
-        needs = "needs" if advice.comes_near else "at its best needs"
-        score = _score(evaluation, reference, "")
-        sentence += f"; {title_of(reference.method)} {needs} {reference.used} for {score}{other}"
-    return f"{sentence}."
-
-
-def _how_sure(evaluation: Evaluation, advice: Recommendation) -> list[str]:
-    """Return what the test against all columns says."""
-    if advice.test is None:
-        return []
-    if advice.use.summary.count == 1:
+def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
+    """Return what the test against all columns, or of these against the best reduction, says."""
+    if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
-    difference, predicts = advice.test.difference, "targets" in evaluation.dataset
-    other = "that reduction" if advice.use.method in evaluation.unreduced else "all columns"
-    if math.isclose(difference, 0, abs_tol=1e-9):
-        compared = f"as good as {other}"
-    else:
-        more = "more" if difference > 0 else "less" if predicts else "fewer"
-        unit = "unexplained variance" if predicts else "errors"
-        compared = f"{small(abs(difference), digits(evaluation))} percentage points {more} {unit} than with {other}"
-    return [f"That is {compared}. {corrected(advice.test)}"]
+    test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
+    than = "that reduction" if use.method in evaluation.unreduced else "all columns"
+    if math.isclose(test.difference, 0, abs_tol=1e-9):
+        return [f"That is as good as {than}. {corrected(test)}"]
+    more = "more" if test.difference > 0 else "less" if predicts else "fewer"
+    points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
+    unit = "unexplained variance" if predicts else "errors"
+    return [f"That is {points} {unit} than with {than}. {corrected(test)}"]
 
 
-def _counted(cell: Cell) -> str:
-    return f"{cell.used} component" + ("" if cell.used == 1 else "s")
+def _named(evaluation: Evaluation, cell: Cell) -> str:
+    if cell.method in evaluation.unreduced:
+        return f"all {cell.used:,} columns"
+    return f"{title_of(cell.method)} with {counted(cell.used, 'component')}"
 
 
-def _score(evaluation: Evaluation, cell: Cell, unit: str = " errors") -> str:
+def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
     """Return "5.2% errors", or R^2 and RMSE where numbers are predicted: means over the splits."""
     if "targets" not in evaluation.dataset:
         return f"{cell.summary.mean:.{digits(evaluation)}f}%{unit}"
     own = [line for line in evaluation.table.lines if (line["method"], line["n_components"]) == cell.key[:2]]
-    r2, rmse = (float(np.mean([line[name] for line in own])) for name in ("r2", "rmse"))
+    r2, rmse = (mean(line[name] for line in own) for name in ("r2", "rmse"))
     return f"R\N{SUPERSCRIPT TWO} {r2:.3f} and RMSE {rmse:.4g}"
+
+
+def _run(evaluation: Evaluation, use: Cell) -> str:
+    """Return the command that fits the method with its options; a reference that is another must not be named."""
+    config = yaml.safe_load(evaluation.config_yaml)
+    labels = [each if isinstance(each, str) else each.get("label", each["name"]) for each in config["methods"]]
+    method = yaml.safe_dump([config["methods"][labels.index(use.method)]], default_flow_style=True, width=math.inf)
+    settings = [f"methods={method.strip()}", f"n_components={use.used}"]
+    named = config.get("evaluation", {}).get("reference") not in (None, use.method)
+    return _command("run", *settings, *(["evaluation.reference=null"] if named else []))
+
+
+def _command(name: str, *settings: str) -> str:
+    return " ".join([f"mmpca {name} {CONFIG}", *(f"--set {shlex.quote(each)}" for each in settings)])

@@ -99,7 +99,7 @@ def standings(evaluation: Evaluation) -> Table:
     columns, by the corrected t-test after Holm's correction.
     """
     decimals, rows, compared_with = digits(evaluation), [], [(title_of(evaluation.reference), evaluation.cells)]
-    if evaluation.all_columns not in {None, evaluation.reference}:
+    if evaluation.all_columns not in (None, evaluation.reference):
         compared_with.append((ALL_COLUMNS, evaluation.against_all_columns))
     for method in evaluation.methods:
         best = lowest([cell for cell in evaluation.cells.values() if cell.method == method])

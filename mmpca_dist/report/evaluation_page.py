@@ -15,7 +15,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Part
-from mmpca_dist.report.advice import answer, next_commands
+from mmpca_dist.report.advice import advise
 from mmpca_dist.report.error_curves import error_curves, split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
@@ -73,11 +73,12 @@ def _errors(evaluation: Evaluation) -> Part:
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
     """Return the report of an evaluation as one HTML document."""
+    advice = advise(evaluation)
     return page(
         "evaluation", evaluation.dataset, parts,
         {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
         evaluation.config_yaml, evaluation.versions, opens_classes=False,
-        answer=answer(evaluation), commands=next_commands(evaluation),
+        answer=advice.answer, commands=advice.commands,
     )  # fmt: skip
 
 
@@ -93,12 +94,15 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     outputs = list(record["outputs"])
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
-    verdict = [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]
+    advice, verdict = (
+        advise(evaluation),
+        [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])],
+    )
     return {
         **record,
         "notes": evaluation.notes,
-        "answer": answer(evaluation),
-        "next": next_commands(evaluation),
+        "answer": advice.answer,
+        "next": advice.commands,
         "verdict": " ".join(verdict),
         "tables": evaluation_tables(shown),
         "outputs": outputs,

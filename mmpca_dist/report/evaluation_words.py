@@ -112,11 +112,6 @@ def words(evaluation: Evaluation) -> list[str]:
     if outcome.rival is not None:
         sentences.append(_against(evaluation, outcome, outcome.rival, decimals))
         sentences += _tested(evaluation, outcome, outcome.rival)
-    if outcome.smallest.used < outcome.best.used:
-        sentences.append(
-            f"By the one-standard-error rule fewer components do: {named(evaluation, outcome.smallest)} has a mean of "
-            f"{outcome.smallest.summary.mean:.{decimals}f}%, at most one corrected standard error above the lowest."
-        )
     sentences.append(_baseline(evaluation, best.mean, decimals))
     if best.count > 1 and len(evaluation.distinct) > 1:
         sentences.append(

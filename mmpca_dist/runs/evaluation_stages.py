@@ -150,11 +150,6 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         baselines=[100 * record["guessed"] / record["rows"] for record in splits],
         notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},
-        settings={section.label: section.model_dump(mode="json") for section in config.methods},
-        overridden=[
-            *(["evaluation.reference=null"] if config.evaluation.reference else []),
-            *(["project.methods=all"] if config.project.methods not in ("all", []) else []),
-        ],
         config_yaml=yaml.safe_dump(job.inputs.asked.model_dump(mode="json", exclude={"project"}), sort_keys=False),
         versions=versions(),
     )

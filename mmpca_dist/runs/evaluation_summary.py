@@ -27,7 +27,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
     """
     rows: dict[tuple[str, int], dict[str, str]] = {}
     used: dict[tuple[str, int], int] = {}
-    for cell in _stored_cells(RunDirectory(storage.normalize(output))):
+    for cell in stored_table(RunDirectory(storage.normalize(output)), "cells"):
         method, size = key = cell["method"], cell["n_components"]
         used[key] = cell["used"]
         components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
@@ -41,8 +41,9 @@ def error_rows(output: str) -> list[dict[str, str]]:
     return list(distinct.values())
 
 
-def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
-    path = "tables/cells.parquet"
+def stored_table(run: RunDirectory, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of a finished evaluation: ``errors`` or ``cells``."""
+    path = f"tables/{name}.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
     source = pa.BufferReader(read_recorded(run.uri, finished(run, COMPARE), path))
