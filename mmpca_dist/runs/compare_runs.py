@@ -11,8 +11,8 @@ import numpy as np
 from scipy.linalg import subspace_angles
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparisons import holm
-from mmpca_dist.evaluation.tables import ErrorTable, Key
+from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
+from mmpca_dist.evaluation.tables import REGRESSION, Counts, ErrorTable
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
 from mmpca_dist.jobs.notes import counted
@@ -103,7 +103,9 @@ def _differing(runs: Mapping[str, RunDirectory]) -> list[dict[str, Any]]:
 
 def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare shares, eigenvalues, and the subspaces of the methods of the same label."""
-    labels = {letter: list(finished(run, SOLVE)["models"]) for letter, run in runs.items()}
+    labels = {
+        letter: sorted(finished(run, SOLVE)["models"], key=run.config.labels.index) for letter, run in runs.items()
+    }
     rows = []
     for label in dict.fromkeys(label for each in labels.values() for label in each):
         models = {letter: load_model(run.uri, label) for letter, run in runs.items() if label in labels[letter]}
@@ -133,11 +135,14 @@ def _angles(first: MomentReducer | None, other: MomentReducer | None) -> list[fl
 def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare mean errors; where splits are the same, by the corrected t-test with Holm's correction for all tests."""
     lines = {letter: finished(run, COMPARE) and stored_table(run, "errors") for letter, run in runs.items()}
-    cells = {letter: {cell.key: cell for cell in ErrorTable(each).cells("")} for letter, each in lines.items()}
+    tables = {letter: ErrorTable(each) for letter, each in lines.items()}
+    cells = {letter: {cell.key: cell for cell in table.cells("")} for letter, table in tables.items()}
     splits = {letter: _splits_of(run, lines[letter]) for letter, run in runs.items()}
     same = [letter for letter in runs if letter != "A" and splits[letter] == splits["A"]]
     p_values = {
-        (letter, cell.models, cells["A"][key].models): _t_test(lines["A"], lines[letter], key)
+        (letter, cell.models, cells["A"][key].models): _p_value(
+            tables["A"].counts[key], tables[letter].counts[key], key[2]
+        )
         for letter in same
         for key, cell in cells[letter].items()
         if key in cells["A"]
@@ -164,15 +169,9 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
     return list(rows.values()), [*([tested] if known else []), *untested]
 
 
-def _t_test(first: list[dict[str, Any]], other: list[dict[str, Any]], key: Key) -> float | None:
-    """Return the p-value of a cell of two evaluations, tested as two methods of one."""
-    both = ((i, line) for i, each in enumerate((first, other)) for line in each)
-    of_cell = [
-        {**line, "method": str(i)}
-        for i, line in both
-        if (line["method"], line["n_components"], line["classifier"]) == key
-    ]
-    return ErrorTable(of_cell).t_test(("1", *key[1:]), ("0", *key[1:])).p_value
+def _p_value(first: Counts, other: Counts, classifier: str) -> float | None:
+    of_counts = classifier != REGRESSION
+    return corrected_t_test(other.errors, first.errors, first.rows, first.training, of_counts=of_counts).p_value
 
 
 def _splits_of(run: RunDirectory, lines: list[dict[str, Any]]) -> Any:
