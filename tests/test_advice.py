@@ -58,7 +58,7 @@ def test_a_reduction_that_hurts() -> None:
 def test_more_components_are_advised_only_where_there_are_more() -> None:
     falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size}
     assert (
-        advise(made(**falling)).commands[-1].endswith("evaluate CONFIG --set 'n_components=[8, 13, 16]' --output DIR")
+        advise(made(**falling)).commands[-1].endswith("evaluate CONFIG --set 'n_components=[8, 12, 16]' --output DIR")
     )
     few = made(**falling)
     few = dataclasses.replace(few, dataset={**few.dataset, "n_features": 8})

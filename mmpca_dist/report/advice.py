@@ -49,7 +49,7 @@ def advise(evaluation: Evaluation) -> Advice:
     if reducing and lowest(reducing).used == largest < most:
         at = f"{largest} components, the most that were tried"
         answer.append(f"The lowest mean of the reductions is at {at}: try more.")
-        sizes = sorted({largest, min(3 * largest // 2 + 1, most), min(2 * largest, most)})
+        sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
         commands.append(_command("evaluate", f"n_components=[{', '.join(map(str, sizes))}]") + " --output DIR")
     return Advice(answer, commands)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure
-from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, probability, styles
+from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -57,18 +57,12 @@ def error_curves(evaluation: Evaluation) -> Figure:
 
 
 def _curves_in_words(evaluation: Evaluation) -> str:
-    """Return what the curves show: the lowest mean of every method under each classifier."""
-    cells, said = evaluation.cells.values(), []
-    for classifier in evaluation.classifiers:
-        of_methods = [
-            lowest([cell for cell in cells if (cell.method, cell.classifier) == (method, classifier)])
-            for method in evaluation.methods
-        ]
-        of_methods.sort(key=lambda cell: cell.summary.mean)
-        means = ", ".join(f"{title_of(cell.method)} {cell.summary.mean:.1f}% with {cell.used}" for cell in of_methods)
-        said.append(f"{label(evaluation, classifier)}: {means}.")
-    sizes = evaluation.n_components
-    return f"Mean test errors of every method with {sizes[0]} to {sizes[-1]} components. Lowest by {' By '.join(said)}"
+    """Return what the curves show: the lowest mean of every method."""
+    cells = evaluation.cells.values()
+    best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.methods]
+    best.sort(key=lambda cell: cell.summary.mean)
+    means = "; ".join(f"{named(evaluation, cell)} {cell.summary.mean:.1f}%" for cell in best)
+    return f"The lowest mean error of every method: {means}."
 
 
 def _curves_caption(evaluation: Evaluation) -> str:
@@ -176,17 +170,9 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
     figure = drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
-    return replace(figure, alt=f"Splits won and lost against {title_of(reference)}. {_splits_in_words(points)}")
-
-
-def _splits_in_words(points: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> str:
-    """Return how many splits every method wins and loses."""
-    said = []
-    for method, by_size in points.items():
-        less = [(int((xy[:, 1] < xy[:, 0]).sum()), int((xy[:, 1] > xy[:, 0]).sum())) for xy in by_size.values()]
-        of_sizes = ", ".join(f"{won} to {lost} with {k}" for k, (won, lost) in zip(by_size, less, strict=True))
-        said.append(f"{title_of(method)}: {of_sizes}.")
-    return " ".join(said)
+    keys = [(method, size, classifier) for method in methods for size in sizes]
+    seen = "; ".join(f"{title_of(key[0])}, {_test_words(evaluation, key, True)}" for key in keys)
+    return replace(figure, alt=f"Splits that the method wins and loses against {title_of(reference)}. {seen}.")
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

@@ -94,10 +94,8 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     outputs = list(record["outputs"])
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
-    advice, verdict = (
-        advise(evaluation),
-        [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])],
-    )
+    verdict = [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]
+    advice = advise(evaluation)
     return {
         **record,
         "notes": evaluation.notes,
