@@ -14,7 +14,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
-from mmpca_dist.report.advice import Advice, advise
+from mmpca_dist.report.advice import advise
 
 WHOLE = frozenset({"all-columns"})
 
@@ -34,7 +34,7 @@ def wrong(pca: int, fisher: int, whole: int) -> Any:
 
 def test_a_reduction_that_serves_best() -> None:
     found = made(wrong(20, 4, 12))
-    use, sure = advise(found).answer
+    use, sure = advise(found)[0]
     assert use == (
         "Use Fisher discriminant with 2 components: 7.0% errors; all 40 columns have 18.3%; "
         "PCA at its best, with 2, has 29.6%."
@@ -49,7 +49,7 @@ def test_a_reduction_that_serves_best() -> None:
 
 
 def test_a_reduction_that_hurts() -> None:
-    use, sure, more = advise(made(lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2))).answer
+    use, sure, more = advise(made(lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)))[0]
     assert use.startswith("Keep all 40 columns: 8.5% errors; Fisher discriminant with 8 components has 32.4%; PCA at")
     assert "fewer errors than with that reduction. The difference is significant" in sure
     assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
@@ -57,14 +57,12 @@ def test_a_reduction_that_hurts() -> None:
 
 def test_more_components_are_advised_only_where_there_are_more() -> None:
     falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size}
-    assert (
-        advise(made(**falling)).commands[-1].endswith("evaluate CONFIG --set 'n_components=[8, 12, 16]' --output DIR")
-    )
+    assert advise(made(**falling))[1][-1].endswith("evaluate CONFIG --set 'n_components=[8, 12, 16]' --output DIR")
     few = made(**falling)
     few = dataclasses.replace(few, dataset={**few.dataset, "n_features": 8})
-    assert not any("try more" in sentence for sentence in advise(few).answer)
+    assert not any("try more" in sentence for sentence in advise(few)[0])
     limited = made(**falling, most={"fisher": 1, "pca": 7})
-    assert not any("try more" in sentence for sentence in advise(limited).answer)
+    assert not any("try more" in sentence for sentence in advise(limited)[0])
 
 
 @pytest.mark.parametrize("method", ["fisher", {"name": "fisher", "shrinkage": 0.5}])
@@ -74,7 +72,7 @@ def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
         "evaluation": {"reference": "pca"}, "output": "runs/x",
     }  # fmt: skip
     found = made(wrong(20, 4, 12), config_yaml=yaml.safe_dump(content))
-    (command,) = advise(found).commands
+    (command,) = advise(found)[1]
     words = shlex.split(command)
     assert words[:3] == ["mmpca", "run", "CONFIG"] and words[3::2] == ["--set"] * 3
     settings = dict(word.split("=", 1) for word in words[4::2])
@@ -88,11 +86,12 @@ def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
 
 def test_nothing_learned_one_split_and_no_all_columns() -> None:
     nothing = advise(made(wrong(50, 50, 50), baselines=[20.0]))
-    assert nothing == Advice(
-        ["Nothing is learned: no mean error is below that of the baseline (always the largest class), 20.0%."], []
+    assert nothing == (
+        ["Nothing is learned: no mean error is below that of the baseline (always the largest class), 20.0%."],
+        [],
     )
-    assert advise(made(wrong(9, 4, 5), splits=1)).answer[1] == "One split does not tell how sure this is."
-    (alone,) = advise(evaluation(("pca", "fisher"), classifiers={"svm": "SVM"}, errors=wrong(20, 4, 0))).answer
+    assert advise(made(wrong(9, 4, 5), splits=1))[0][1] == "One split does not tell how sure this is."
+    (alone,) = advise(evaluation(("pca", "fisher"), classifiers={"svm": "SVM"}, errors=wrong(20, 4, 0)))[0]
     assert alone.startswith("Use Fisher discriminant with 2 components: 7.0% errors; PCA at its best, with 2, has")
 
 
@@ -100,7 +99,7 @@ def test_numbers_to_predict() -> None:
     found = made(wrong(20, 4, 12), classifiers={REGRESSION: REGRESSION})
     lines = [{**line, "r2": 1 - line["errors"] / 71, "rmse": line["errors"] / 2} for line in found.table.lines]
     found = dataclasses.replace(found, table=ErrorTable(lines), dataset={**found.dataset, "targets": ["price"]})
-    use, sure = advise(found).answer
+    use, sure = advise(found)[0]
     assert use.startswith(
         "Use Fisher discriminant with 2 components: R² 0.930 and RMSE 2.5; all 40 columns have R² 0.8"
     )

@@ -97,8 +97,6 @@ class Reductions:
         """Return the reduction to some of the columns alone, whatever methods they are of."""
         width = self.matrix.shape[1]
         own, behind = columns[columns < width], columns[columns >= width] - width
-        if not len(own) and self.unreduced is not None:
-            return self.unreduced.only(behind)
         offset = None if self.offset is None else self.offset[own]
         unreduced = self.unreduced.only(behind) if self.unreduced is not None and len(behind) else None
         return replace(self, matrix=self.matrix[:, own], items=[], offset=offset, unreduced=unreduced)

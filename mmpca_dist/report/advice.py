@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
 from statistics import mean
 
 import yaml
@@ -18,26 +17,16 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What an evaluation advises."""
+def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
+    """Return the answer of an evaluation in sentences, and the commands that come next.
 
-    answer: list[str]
-    """What to use, in one sentence; how sure that is; and whether to try more components."""
-    commands: list[str]
-    """What to type next."""
-
-
-def advise(evaluation: Evaluation) -> Advice:
-    """Return the advice of an evaluation.
-
-    To use are the fewest components whose mean error is at most one corrected standard error above the lowest mean; all
-    columns only where no reduction comes so near.
+    The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
+    mean, or all columns where no reduction comes so near; how sure that is; and whether to try more components.
     """
     cells, unreduced = evaluation.distinct, evaluation.unreduced
     if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
-        return Advice([f"Nothing is learned: no mean error is below that of {baseline}."], [])
+        return [f"Nothing is learned: no mean error is below that of {baseline}."], []
     near = near_lowest(cells)
     use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
     others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
@@ -51,7 +40,7 @@ def advise(evaluation: Evaluation) -> Advice:
         answer.append(f"The lowest mean of the reductions is at {at}: try more.")
         sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
         commands.append(_command("evaluate", f"n_components=[{', '.join(map(str, sizes))}]") + " --output DIR")
-    return Advice(answer, commands)
+    return answer, commands
 
 
 def _fewest(cells: list[Cell]) -> Cell:

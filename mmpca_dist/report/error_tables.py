@@ -101,6 +101,7 @@ def standings(evaluation: Evaluation) -> Table:
     decimals, rows, compared_with = digits(evaluation), [], [(title_of(evaluation.reference), evaluation.cells)]
     if evaluation.all_columns not in (None, evaluation.reference):
         compared_with.append((ALL_COLUMNS, evaluation.against_all_columns))
+    sides = [f"{side} {other}" for other, _ in compared_with for side in ("below", "above")]
     for method in evaluation.methods:
         best = lowest([cell for cell in evaluation.cells.values() if cell.method == method])
         with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
@@ -109,11 +110,7 @@ def standings(evaluation: Evaluation) -> Table:
     return Table(
         [
             Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
-            *(
-                Column(f"significantly {side} {other}", "number")
-                for other, _ in compared_with
-                for side in ("below", "above")
-            ),
+            *(Column(f"significantly {each}", "number") for each in sides),
         ],
         rows,
         key="standings",

@@ -73,12 +73,12 @@ def _errors(evaluation: Evaluation) -> Part:
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
     """Return the report of an evaluation as one HTML document."""
-    advice = advise(evaluation)
+    answer, commands = advise(evaluation)
     return page(
         "evaluation", evaluation.dataset, parts,
         {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
         evaluation.config_yaml, evaluation.versions, opens_classes=False,
-        answer=advice.answer, commands=advice.commands,
+        answer=answer, commands=commands,
     )  # fmt: skip
 
 
@@ -95,12 +95,12 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
     verdict = [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]
-    advice = advise(evaluation)
+    answer, commands = advise(evaluation)
     return {
         **record,
         "notes": evaluation.notes,
-        "answer": advice.answer,
-        "next": advice.commands,
+        "answer": answer,
+        "next": commands,
         "verdict": " ".join(verdict),
         "tables": evaluation_tables(shown),
         "outputs": outputs,
