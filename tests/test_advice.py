@@ -84,6 +84,15 @@ def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
     assert config.n_components == [2]
 
 
+def test_the_fewest_components_within_one_corrected_standard_error() -> None:
+    """Errors are 10, 11, 12 of 71 rows in turn; with K = 4 one more in one split, with K = 2 ten more in all."""
+    extra = {2: 10, 4: 0, 8: 0}
+    found = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
+    best, near = (found.cells["pca", size, "svm"].summary for size in (8, 4))
+    assert 0 < near.mean - best.mean <= best.corrected_standard_error
+    assert advise(found)[0][0].startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
+
+
 def test_nothing_learned_one_split_and_no_all_columns() -> None:
     nothing = advise(made(wrong(50, 50, 50), baselines=[20.0]))
     assert nothing == (
