@@ -153,7 +153,8 @@ def publish_evaluation(outbox: Outbox, comparison: CompareRecord) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
     for key, (description, rows) in comparison["tables"].items():
         outbox.send(create_table_artifact, rows, key=key, description=_plain(description))
-    verdict = f"Evaluation finished\n\n{_plain(comparison['verdict'])}"
+    said = [*comparison["answer"], *comparison["next"], comparison["verdict"]]
+    verdict = "\n\n".join(["Evaluation finished", *map(_plain, said)])
     _publish_page(outbox, comparison, "evaluation", "What serves best", verdict)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 
@@ -21,7 +22,16 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .console import Terminal, open_report, plan_table, print_comparison, print_summary, print_text, runs_table
+from .console import (
+    Terminal,
+    open_report,
+    plan_table,
+    print_comparison,
+    print_differences,
+    print_summary,
+    print_text,
+    runs_table,
+)
 from .options import config_options, image_shape_of, load, prefect_option
 from .session import session
 
@@ -112,7 +122,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
         folder = folder_of(loaded, "evaluation").uri
         work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
         work.evaluate(loaded)
-    print_comparison(console, folder, work.callback.notes)
+    print_comparison(console, folder, work.callback.notes, config)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -191,6 +201,31 @@ def show(output: str, opens: bool) -> None:
             print_text(console, f"Evaluation: mmpca show {below.uri}")
     if opens:
         open_report(console, run.uri)
+
+
+@cli.command(short_help="Compare the settings and results of runs, or of evaluations.")
+@click.argument("outputs", nargs=-1, metavar="RUN RUN ...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(outputs: tuple[str, ...], as_json: bool) -> None:
+    """Compare the other runs with the first: what differs in settings and data, and results next to one another.
+
+    Of runs: components, shares, eigenvalues, and angles between the subspaces of methods of the same name. Of
+    evaluations: errors, their differences and, where the splits are the same, tests.
+
+    \b
+    Example:
+      mmpca compare runs/a runs/b
+    """
+    from dataclasses import asdict
+
+    from mmpca_dist.runs.compare_runs import compare_runs
+
+    comparisons = compare_runs(outputs)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in comparisons]))
+        return
+    for each in comparisons:
+        print_differences(console, each)
 
 
 @cli.command(short_help="List runs and how far they are.")

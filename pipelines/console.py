@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 import time
 import webbrowser
@@ -22,6 +23,7 @@ from mmpca_dist.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+    from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
 
 
@@ -224,14 +226,47 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
         _print_end(console, report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
-    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
+def print_comparison(console: Console, output: str, printed: Collection[str] = (), config: str | None = None) -> None:
+    """Print the summary of an evaluation, with the notes that were not printed while it ran.
+
+    The commands that come next name the file ``config``.
+    """
+    from mmpca_dist.jobs.records import CONFIG
     from mmpca_dist.runs.evaluation_summary import comparison, error_rows
 
     record = comparison(output)
-    print_text(console, record["verdict"])
+    first, *others = record["answer"]
+    print_text(console, first, style="bold")
+    print_text(console, " ".join(others))
+    for command in record["next"]:
+        print_text(console, f"  {command.replace(CONFIG, shlex.quote(config or CONFIG), 1)}")
+    print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     _print_end(console, record, printed)
+
+
+def print_differences(console: Console, comparison: Comparison) -> None:
+    """Print what differs between runs as two tables, and its notes."""
+    print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
+    titles = {"run": "Methods", "evaluation": "Errors in percent"}
+    for title, rows in (
+        ("Settings that differ", comparison.settings),
+        (titles[comparison.content], comparison.results),
+    ):
+        shown = [{name: _number(value) for name, value in row.items()} for row in rows]
+        if shown:
+            console.print(rows_table(title, shown))
+        else:
+            print_text(console, f"{title}: none")
+    for note in comparison.notes:
+        print_text(console, note, style="dim", soft_wrap=False)
+
+
+def _number(value: Any) -> str:
+    """Return a number with four digits, or a list of such; a dash for what there is not."""
+    if isinstance(value, list):
+        return ", ".join(map(_number, value))
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def open_report(console: Console, output: str) -> None:

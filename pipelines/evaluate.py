@@ -31,4 +31,4 @@ def evaluate_flow(config: RunConfig, outbox: Outbox, callbacks: Callbacks) -> st
             execute(job, stage)
         comparison = job.results.of(COMPARE)
         publish_evaluation(outbox, comparison)
-        return f"{comparison['verdict']} Report: {comparison['html']}"
+        return f"{' '.join(comparison['answer'])} Report: {comparison['html']}"
