@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from mmpca_dist.errors import ConfigError, InputError
 
+from .console import ConsoleCallback, Terminal, print_text
+
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
     from mmpca_dist.configuration.schema import RunConfig
+    from mmpca_dist.runs.check import Check
 
 SIDE = re.compile("[0-9]{1,9}")
 
 
+def complete_config(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return what a shell offers for a configuration: files, and the names of the bundled ones."""
+    from mmpca_dist.configuration import bundled
+
+    names = [CompletionItem(name) for name in bundled.run_names() if incomplete and name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
 def config_options(command: Callable) -> Callable:
-    """Give a command the argument and the options of all that take a configuration."""
+    """Give a command the argument and the options of all that take a configuration, or a table in its place."""
+    label = "The column or array of the labels, in place of dataset.label; guessed where CONFIG is a table."
     output = "Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
     settings = (
         "Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. For "
@@ -25,7 +40,8 @@ def config_options(command: Callable) -> Callable:
     )
     command = click.option("--output", metavar="DIR", help=output)(command)
     command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
-    return click.argument("config")(command)
+    command = click.option("--label", metavar="NAME", help=label)(command)
+    return click.argument("config", shell_complete=complete_config)(command)
 
 
 prefect_option = click.option(
@@ -36,6 +52,37 @@ prefect_option = click.option(
     help="Do the work in a Prefect flow, which starts a temporary server where there is none, or without Prefect. "
     "MMPCA_PREFECT=off in the environment stands for the latter.",
 )
+
+
+quick_prefect_option = click.option(
+    "--prefect/--no-prefect",
+    default=None,
+    envvar="MMPCA_PREFECT",
+    callback=lambda _context, _option, value: bool(os.environ.get("PREFECT_API_URL")) if value is None else value,
+    help="Do the work in a Prefect flow, or without Prefect; by default in one where PREFECT_API_URL names a server, as "
+    "a temporary server takes longer to start than most such work.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def verbosity(console: Terminal) -> Callable[[Callable], Callable]:
+    """Return what gives a command the options -q and -v, which say how much it prints on the console."""
+
+    def quiet(_context: click.Context, _option: click.Parameter, value: bool) -> None:
+        console.quiet = value
+
+    def verbose(_context: click.Context, _option: click.Parameter, value: bool) -> None:
+        console.verbose = value
+
+    def decorate(command: Callable) -> Callable:
+        for flags, callback, text in (
+            (("-v", "--verbose"), verbose, "Tell every pass, and what stages took."),
+            (("-q", "--quiet"), quiet, "Print nothing but errors."),
+        ):
+            command = click.option(*flags, is_flag=True, expose_value=False, callback=callback, help=text)(command)
+        return command
+
+    return decorate
 
 
 def _shown(key: str, text: str) -> str:
@@ -50,11 +97,17 @@ def _shown(key: str, text: str) -> str:
 
 
 def load(
-    config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
+    config: str,
+    settings: tuple[str, ...],
+    output: str | None,
+    label: str | None,
+    console: Terminal,
+    defaults: dict[str, Any] | None = None,
 ) -> RunConfig:
-    """Read a configuration with the options of the command line; values are YAML."""
+    """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
     from mmpca_dist.configuration.parsing import read_yaml
-    from mmpca_dist.configuration.schema import load_config
+    from mmpca_dist.configuration.schema import changed_config, load_config
+    from mmpca_dist.tables.readers.formats import is_table
 
     changes: dict[str, Any] = {}
     places: dict[str, str] = {}
@@ -69,7 +122,41 @@ def load(
         places[key] = f"--set {_shown(key, text)}"
     if output is not None:
         changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
+    if is_table(config):
+        return changed_config(_chosen(config, label, console), f"the settings chosen for {config}", changes, places)
+    if label is not None:
+        changes["dataset.label"], places["dataset.label"] = label, f"--label {label}"
     return load_config(config, changes, places=places, defaults=defaults)
+
+
+def _chosen(table: str, label: str | None, console: Terminal) -> dict[str, Any]:
+    """Return the settings that suit a table, and print them."""
+    from mmpca_dist.runs.suggested_config import settings, suggested_yaml
+
+    checked = checked_table(table, label, console)
+    refuse_unfit(checked)
+    print_text(console, suggested_yaml(checked))
+    print_text(console, f"mmpca check {shlex.quote(table)} -o my.yaml writes these settings to a file, to edit them.")
+    return settings(checked)
+
+
+def checked_table(table: str, label: str | None, console: Terminal) -> Check:
+    """Check a table, and show how far it is read."""
+    from mmpca_dist.runs.check import check
+
+    callback = ConsoleCallback(console)
+    callback.on_stage_start("check")
+    try:
+        return check(table, label, lambda done, total: callback.on_progress("check", done, total))
+    finally:
+        callback.close()
+
+
+def refuse_unfit(checked: Check) -> None:
+    """Raise InputError for what no choice of settings mends."""
+    if checked.refused:
+        reasons = " ".join(f"{problem} {remedy}".rstrip() for problem, remedy in checked.refused)
+        raise InputError(f"{checked.look.uri} cannot be run as it is. {reasons}")
 
 
 def image_shape_of(text: str | None) -> tuple[int, int] | None:

@@ -237,6 +237,7 @@ def load_config(
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
     file = _file_of(path)
+    more = "" if file.suffix in (".yaml", ".yml") else " A table needs the ending of its format, such as .csv."
     try:
         content = read_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -245,19 +246,25 @@ def load_config(
             f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
         ) from error
     except (ConfigError, ValueError, OSError) as error:
-        raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"{path} is not readable as YAML: {reason}.{more}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
+        raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.{more}")
     if "table" in content:
         raise ConfigError(
             f"{path} is the configuration of a table, not of a run. Compute it with "
             f"'python -m mmpca_paper.zhang_schneider {path}'."
         )
+    return changed_config({**(defaults or {}), **content}, os.fspath(path), changes or {}, places or {})
+
+
+def changed_config(
+    content: dict[str, Any], where: str, changes: dict[str, Any], places: dict[str, str] | None = None
+) -> RunConfig:
+    """Validate a configuration with changes, and with environment variables, as ``load_config`` does of a file."""
     from_environment, variables = _settings_from_environment()
-    changes = changes or {}
     sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})
-    changed = _replaced({**(defaults or {}), **content}, from_environment | changes, sources)
-    return parse_config(changed, os.fspath(path), sources)
+    return parse_config(_replaced(content, from_environment | changes, sources), where, sources)
 
 
 def _file_of(path: str | os.PathLike) -> Path:

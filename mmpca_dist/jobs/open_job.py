@@ -27,7 +27,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
 
     Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    with open_inputs(Inputs.of(config, purpose), callback) as job:
+    with open_inputs(Inputs.of(config, purpose, callback), callback) as job:
         yield job
 
 

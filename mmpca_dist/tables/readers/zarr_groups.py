@@ -88,6 +88,16 @@ class ZarrGroupRows(Dataset):
             check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
             self._missing_labels = self._find_missing_labels(labels)
 
+    @property
+    def layout(self) -> str:
+        stored = zarr_stores.open_group(self.table)[self.features]
+        array = stored["data"] if isinstance(stored, zarr.Group) else stored
+        if isinstance(array, zarr.Group):
+            return super().layout
+        names = [str(getattr(codec, "cname", None) or type(codec).__name__) for codec in array.compressors]
+        chunks = "" if stored is array else f", values in chunks of {array.chunks[0]:,}"
+        return f"{super().layout}{chunks}, {', '.join(names) or 'not compressed'}"
+
     @abstractmethod
     def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
