@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import shlex
 
 # Telemetry of Prefect's server and of its dependencies is off unless the user turns it on. Prefect reads these
 # when it is imported.
@@ -21,9 +21,9 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
+from .check import check
 from .console import (
     ConsoleCallback,
-    Terminal,
     console,
     errors,
     plan_table,
@@ -32,19 +32,20 @@ from .console import (
     print_summary,
     print_text,
     runs_table,
-)
+)  # fmt: skip
 from .options import (
     config_options,
+    image_shape_of,
     json_option,
     load,
     prefect_option,
     quick_prefect_option,
     verbosity,
-)
+)  # fmt: skip
 from .session import session
-from .table_commands import check, ingest
 
 GOES_ON = "The same command goes on from the stages that are done."
+STARTS_AGAIN = "The same command starts again."
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
@@ -65,18 +66,17 @@ def cli() -> None:
 
 
 cli.add_command(check)
-cli.add_command(ingest)
 
 
 @cli.command(short_help="Fit the methods of a configuration.")
 @prefect_option
+@verbosity
 @config_options
-@verbosity(console)
-def run(config: str, settings: tuple[str, ...], output: str | None, label: str | None, prefect: bool) -> None:
+def run(prefect: bool, **options: Any) -> None:
     """Fit every method of CONFIG; store models and projected rows, write the report.
 
-    CONFIG is a YAML file, the name of a bundled configuration (see `mmpca config --list`), or a table: then settings
-    are chosen as by `mmpca check`, and printed.
+    CONFIG is a YAML file, the name of a bundled configuration (see `mmpca config --list`), or a table, for which
+    settings are chosen as by `mmpca check`, and printed.
 
     The same command again goes on from the stages that are done.
 
@@ -87,7 +87,7 @@ def run(config: str, settings: tuple[str, ...], output: str | None, label: str |
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
     with session(console, errors, GOES_ON, prefect) as work:
-        loaded = load(config, settings, output, label, console)
+        loaded = load(**options)
         work.callback.heading = f"Reading {loaded.dataset.uri} into {loaded.output}"
         work.fit(loaded)
     print_summary(console, loaded.output, work.callback.notes)
@@ -95,11 +95,9 @@ def run(config: str, settings: tuple[str, ...], output: str | None, label: str |
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
 @click.option("--evaluation", is_flag=True, help="What `mmpca evaluate` would cost, in place of `mmpca run`.")
-@config_options
 @json_option
-def plan(
-    config: str, settings: tuple[str, ...], output: str | None, label: str | None, evaluation: bool, as_json: bool
-) -> None:
+@config_options
+def plan(evaluation: bool, as_json: bool, **options: Any) -> None:
     """Print what a run of CONFIG would cost: only metadata and labels are read, and nothing is run.
 
     \b
@@ -107,23 +105,23 @@ def plan(
       mmpca plan my.yaml --set compute.memory_limit=8GiB
       mmpca plan my.yaml --evaluation
     """
-    shown = Terminal(quiet=True) if as_json else console
-    loaded = load(config, settings, output, label, shown, {"output": "."})
+    console.quiet = as_json
+    loaded = load(**options, defaults={"output": "."})
     from mmpca_dist.runs.evaluation_stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
-    costs = (preview_evaluation if evaluation else preview)(loaded, ConsoleCallback(shown))
+    costs = (preview_evaluation if evaluation else preview)(loaded, ConsoleCallback(console))
+    console.print(plan_table(costs.rows()))
     if as_json:
         print_json(costs.to_json())
-    shown.print(plan_table(costs.rows()))
     costs.refuse_if_too_large()
 
 
 @cli.command(short_help="Compare methods and numbers of components on rows held out.")
 @prefect_option
+@verbosity
 @config_options
-@verbosity(console)
-def evaluate(config: str, settings: tuple[str, ...], output: str | None, label: str | None, prefect: bool) -> None:
+def evaluate(prefect: bool, **options: Any) -> None:
     """Fit every method of CONFIG to some of the rows and score it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
@@ -136,7 +134,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, label: 
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
     with session(console, errors, GOES_ON, prefect) as work:
-        loaded = load(config, settings, output, label, console)
+        loaded = load(**options)
         from mmpca_dist.jobs.directory import folder_of
 
         folder = folder_of(loaded, "evaluation").uri
@@ -164,7 +162,7 @@ def classifiers() -> None:
 @click.option("--list", "lists", is_flag=True, help="List the names of the bundled files instead.")
 @click.option("--path", "shows_path", is_flag=True, help="Print the path of the bundled file NAME instead.")
 @click.option("--markdown", is_flag=True, help="Print the page of all settings instead.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of configurations instead, for editors.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of configurations instead.")
 def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool, schema: bool) -> None:
     """Print a configuration that holds every setting at its default, with explanations.
 
@@ -200,30 +198,28 @@ def methods(as_json: bool) -> None:
     from mmpca_dist.configuration.reference import methods_rows
 
     if as_json:
-        print_json([dict(zip(("name", "keeps", "limit"), row, strict=True)) for row in methods_rows()])
+        print_json([{"name": name, "keeps": keeps, "limit": limit} for name, keeps, limit in methods_rows()])
         return
     for name, keeps, limit in methods_rows():
         click.echo(f"{name:<23}{keeps}; at most {limit}")
 
 
 @cli.command(short_help="Print the summary of a run.")
-@click.argument("output", type=click.Path())
+@click.argument("output")
 @json_option
 def show(output: str, as_json: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-    from mmpca_dist.runs import evaluation_summary, summary
     from mmpca_dist.stores import storage
 
     run = RunDirectory(storage.normalize(output))
     below = RunDirectory(run.path(EVALUATION))
     if not run.exists and below.exists:
         run = below
-    is_evaluation = run.purpose == "evaluation"
     if as_json:
-        print_json((evaluation_summary if is_evaluation else summary).facts(run.uri))
+        print_json({"output": run.uri, "purpose": run.purpose, "records": run.records()})
         return
-    if is_evaluation:
+    if run.purpose == "evaluation":
         print_comparison(console, run.uri)
         return
     print_summary(console, run.uri)
@@ -232,7 +228,7 @@ def show(output: str, as_json: bool) -> None:
 
 
 @cli.command(short_help="List runs and how far they are.")
-@click.argument("folder", type=click.Path())
+@click.argument("folder")
 @json_option
 def runs(folder: str, as_json: bool) -> None:
     """List the runs in FOLDER and below it: what is finished, what is running, what has stopped and where."""
@@ -242,7 +238,7 @@ def runs(folder: str, as_json: bool) -> None:
     if not states:
         raise InputError(f"There is no run in {folder}, nor in the folders below it.")
     if as_json:
-        print_json([asdict(state) for state in states])
+        print_json(states)
         return
     console.print(runs_table(states, folder))
 
@@ -269,7 +265,7 @@ def clean(folder: str) -> None:
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
 @quick_prefect_option
-@verbosity(console)
+@verbosity
 def transform(prefect: bool, **options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
     from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
@@ -288,7 +284,7 @@ def transform(prefect: bool, **options: Any) -> None:
 @click.option("--features", help="Array or column of the new rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
 @prefect_option
-@verbosity(console)
+@verbosity
 def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
@@ -306,3 +302,95 @@ def refresh(prefect: bool, **options: Any) -> None:
     with session(console, errors, GOES_ON, prefect) as work:
         summary = work.refresh(config)
     print_text(console, summary)
+
+
+@cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
+@click.argument("source")
+@click.argument("destination")
+@click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")
+@click.option(
+    "--label",
+    help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
+    "for .npy the labels' file.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME",
+    help="Keep this column of names or whole numbers, such as the patient of a row, as an array next to labels, for "
+    "evaluation.column. May be repeated.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
+)
+@click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
+@click.option(
+    "--sparse/--dense",
+    default=None,
+    help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
+    "takes at most a quarter of the space.",
+)
+@click.option(
+    "--missing-chunks",
+    type=click.Choice(["refuse", "fill"]),
+    default="refuse",
+    help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
+)
+@click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
+@click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
+@click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
+@quick_prefect_option
+@verbosity
+def ingest(
+    prefect: bool,
+    image_shape: str | None,
+    sparse: bool | None,
+    drop: tuple[str, ...],
+    keep: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
+
+    CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
+    labels and columns that are no features are then named in the configuration of a run.
+
+    An error names all columns of CSV that hold text or gaps, with the options that leave them out.
+
+    \b
+    Examples:
+      mmpca ingest table.csv table.zarr --label species --drop id --keep patient
+      mmpca ingest messy.csv messy.parquet
+      mmpca ingest images.npz images.zarr --image-shape 28x28
+      mmpca ingest news.libsvm news.zarr --sparse
+    """
+    from mmpca_dist.ingest.job import check_ingest
+
+    from .ingest_table import IngestConfig
+
+    config = IngestConfig(
+        image_shape=image_shape_of(image_shape),
+        layout="auto" if sparse is None else "sparse" if sparse else "dense",
+        drop=list(drop),
+        keep=list(keep),
+        **options,
+    )
+    check_ingest(
+        config.source,
+        config.destination,
+        selection=config.selection,
+        overwrite=config.replaces,
+        note=lambda message: print_text(console, message),
+    )
+    with session(console, errors, STARTS_AGAIN, prefect) as work:
+        summary = work.ingest(config)
+    uri = shlex.quote(config.destination)
+    next_command = f"transform RUN {uri} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={uri}"
+    print_text(console, f"{summary}\nNext: mmpca {next_command}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dask.utils import format_bytes
+import click
+import pydantic_core
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
     from mmpca_dist.runs.check import Check
     from mmpca_dist.runs.listing import RunState
-
-
-MEASURED = {"bytes": "read", "written": "wrote", "memory": "peak memory"}
-"""What records say of their stages."""
 
 
 class ProgressLines:
@@ -54,8 +49,6 @@ class ProgressLines:
         pass
 
 
-MOST_COLUMNS = 200
-"""Columns of a table that are printed."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""
 
@@ -69,7 +62,7 @@ class Terminal(Console):
     """A console that shows the control characters of texts rather than sending them, and draws as its output can."""
 
     verbose = False
-    """Whether every pass is told, and what stages took."""
+    """Whether every pass is told."""
 
     @property
     def encoding(self) -> str:
@@ -116,7 +109,6 @@ class ConsoleCallback(Callback):
         """Printed before the first stage, of work that has not been refused."""
         self._progress: ProgressBar | ProgressLines | None = None
         self._sweep = ""
-        self._started = time.monotonic()
 
     def on_cluster(self, dashboard: str) -> None:
         print_text(self.console, f"Dask dashboard: {dashboard}")
@@ -137,7 +129,8 @@ class ConsoleCallback(Callback):
             self._progress = ProgressLines(self.console, stage)
 
     def on_pass(self, stage: str, name: str) -> None:
-        self._tell(f"  {stage}: {name}{f' (after {self._sweep})' if self._sweep else ''}")
+        if getattr(self.console, "verbose", False):
+            print_text(self.console, f"  {stage}: {name}", style="dim")
         if self._progress is not None:
             self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
 
@@ -157,17 +150,10 @@ class ConsoleCallback(Callback):
     def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         self.close()
         note = "already done" if reused else f"{record.get('seconds', 0.0):.2f} s"
-        sizes = [f"{what} {format_bytes(record[key])}" for key, what in MEASURED.items() if key in record]
-        self._tell(f"  {stage}: {', '.join(sizes)}" if sizes and stage != "plan" else "")
         tick = "+" if self.console.options.ascii_only else "✓"
         self.console.print(f"  [green]{tick}[/] {stage:<10} {note}", highlight=False)
         for line in record.get("found", []):
             print_text(self.console, f"    {line}", soft_wrap=False)
-
-    def _tell(self, line: str) -> None:
-        """Print a line, and since when the command runs, if all is to be told."""
-        if line and getattr(self.console, "verbose", False):
-            print_text(self.console, f"{line}, after {duration(time.monotonic() - self._started)}", style="dim")
 
     def on_note(self, message: str) -> None:
         self.notes.append(message)
@@ -181,16 +167,8 @@ class ConsoleCallback(Callback):
 
 
 def print_json(value: Any) -> None:
-    """Print plain values as JSON to standard output, with null in the place of NaN."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False))  # noqa: T201
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Print plain values as JSON on standard output, with null in the place of NaN."""
+    click.echo(pydantic_core.to_json(value, indent=2, inf_nan_mode="null", fallback=str))
 
 
 def print_text(console: Console, text: str, **options: Any) -> None:
@@ -205,6 +183,8 @@ def print_note(console: Console, message: str, *, wrapped: bool = False) -> None
 
 def runs_table(runs: list[RunState], folder: str) -> Table:
     """Return the runs in a folder and how far they are, as a table; names are those within the folder."""
+    from dask.utils import format_bytes
+
     from mmpca_dist.stores import storage
 
     root = storage.normalize(folder)
@@ -225,16 +205,13 @@ def print_check(console: Console, checked: Check) -> None:
     """Print what a table holds, and what a run would refuse."""
     for line in checked.lines():
         print_text(console, line)
-    if rows := checked.column_rows():
-        console.print(rows_table("Columns", rows[:MOST_COLUMNS]))
-        if len(rows) > MOST_COLUMNS:
-            print_text(console, f"... and {len(rows) - MOST_COLUMNS:,} more columns (--json has all)")
-    if faults := checked.faults:
-        print_text(console, "A run of the table as it is would refuse, and the configuration has settled:")
-        for column, problem, does in faults[:MOST_COLUMNS]:
-            print_text(console, f"  {column}: {problem} ({does})", soft_wrap=False)
-    for problem, remedy in checked.refused:
-        print_text(console, f"  refused: {problem} {remedy}".rstrip(), style="red")
+    if checked.uses:
+        console.print(rows_table("Columns", [use.row() for use in checked.uses]))
+    if checked.mended:
+        print_text(
+            console,
+            "\n  ".join(["A run refuses these, unless its configuration says what becomes of them:", *checked.mended]),
+        )
 
 
 def plan_table(rows: list[Any]) -> Table:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from mmpca_dist.errors import ConfigError, InputError
 
-from .console import ConsoleCallback, Terminal, print_text
+from .console import ConsoleCallback, console, print_text
 
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
     from mmpca_dist.configuration.schema import RunConfig
@@ -22,12 +23,12 @@ if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of
 SIDE = re.compile("[0-9]{1,9}")
 
 
-def complete_config(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return what a shell offers for a configuration: files, and the names of the bundled ones."""
+def complete_config(_context: click.Context, _argument: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return what a shell offers: the names of bundled configurations, and files."""
     from mmpca_dist.configuration import bundled
 
-    names = [CompletionItem(name) for name in bundled.run_names() if incomplete and name.startswith(incomplete)]
-    return [*names, CompletionItem(incomplete, type="file")]
+    names = [CompletionItem(name) for name in bundled.run_names() if begun and name.startswith(begun)]
+    return [*names, CompletionItem(begun, type="file")]
 
 
 def config_options(command: Callable) -> Callable:
@@ -56,33 +57,23 @@ prefect_option = click.option(
 
 quick_prefect_option = click.option(
     "--prefect/--no-prefect",
-    default=None,
+    default=lambda: bool(os.environ.get("PREFECT_API_URL")),
+    show_default=False,
     envvar="MMPCA_PREFECT",
-    callback=lambda _context, _option, value: bool(os.environ.get("PREFECT_API_URL")) if value is None else value,
-    help="Do the work in a Prefect flow, or without Prefect; by default in one where PREFECT_API_URL names a server, as "
-    "a temporary server takes longer to start than most such work.",
+    help="Do the work in a Prefect flow, or without; by default in a flow where PREFECT_API_URL names a server.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def verbosity(console: Terminal) -> Callable[[Callable], Callable]:
-    """Return what gives a command the options -q and -v, which say how much it prints on the console."""
+def verbosity(command: Callable) -> Callable:
+    """Give a command the options -q and -v."""
 
-    def quiet(_context: click.Context, _option: click.Parameter, value: bool) -> None:
-        console.quiet = value
+    def note(_context: click.Context, option: click.Parameter, value: bool) -> None:
+        setattr(console, str(option.name), value)
 
-    def verbose(_context: click.Context, _option: click.Parameter, value: bool) -> None:
-        console.verbose = value
-
-    def decorate(command: Callable) -> Callable:
-        for flags, callback, text in (
-            (("-v", "--verbose"), verbose, "Tell every pass, and what stages took."),
-            (("-q", "--quiet"), quiet, "Print nothing but errors."),
-        ):
-            command = click.option(*flags, is_flag=True, expose_value=False, callback=callback, help=text)(command)
-        return command
-
-    return decorate
+    options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": note}
+    command = click.option("-v", "--verbose", help="Tell every pass.", **options)(command)
+    return click.option("-q", "--quiet", help="Print errors alone.", **options)(command)
 
 
 def _shown(key: str, text: str) -> str:
@@ -101,12 +92,11 @@ def load(
     settings: tuple[str, ...],
     output: str | None,
     label: str | None,
-    console: Terminal,
     defaults: dict[str, Any] | None = None,
 ) -> RunConfig:
     """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
     from mmpca_dist.configuration.parsing import read_yaml
-    from mmpca_dist.configuration.schema import changed_config, load_config
+    from mmpca_dist.configuration.schema import load_config
     from mmpca_dist.tables.readers.formats import is_table
 
     changes: dict[str, Any] = {}
@@ -123,40 +113,33 @@ def load(
     if output is not None:
         changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
     if is_table(config):
-        return changed_config(_chosen(config, label, console), f"the settings chosen for {config}", changes, places)
+        chosen = chosen_yaml(checked(config, label))
+        print_text(console, f"{chosen}# mmpca check {shlex.quote(config)} -o my.yaml writes these settings to a file.")
+        return load_config(config, changes, places=places, content=chosen)
     if label is not None:
         changes["dataset.label"], places["dataset.label"] = label, f"--label {label}"
     return load_config(config, changes, places=places, defaults=defaults)
 
 
-def _chosen(table: str, label: str | None, console: Terminal) -> dict[str, Any]:
-    """Return the settings that suit a table, and print them."""
-    from mmpca_dist.runs.suggested_config import settings, suggested_yaml
-
-    checked = checked_table(table, label, console)
-    refuse_unfit(checked)
-    print_text(console, suggested_yaml(checked))
-    print_text(console, f"mmpca check {shlex.quote(table)} -o my.yaml writes these settings to a file, to edit them.")
-    return settings(checked)
-
-
-def checked_table(table: str, label: str | None, console: Terminal) -> Check:
+def checked(table: str, label: str | None) -> Check:
     """Check a table, and show how far it is read."""
     from mmpca_dist.runs.check import check
 
     callback = ConsoleCallback(console)
     callback.on_stage_start("check")
     try:
-        return check(table, label, lambda done, total: callback.on_progress("check", done, total))
+        return check(table, label, partial(callback.on_progress, "check"))
     finally:
         callback.close()
 
 
-def refuse_unfit(checked: Check) -> None:
-    """Raise InputError for what no choice of settings mends."""
+def chosen_yaml(checked: Check) -> str:
+    """Return a configuration for a table; raise InputError where no settings make it one for a run."""
+    from mmpca_dist.runs.suggested_config import suggested_yaml
+
     if checked.refused:
-        reasons = " ".join(f"{problem} {remedy}".rstrip() for problem, remedy in checked.refused)
-        raise InputError(f"{checked.look.uri} cannot be run as it is. {reasons}")
+        raise InputError(f"{checked.uri} cannot be run as it is. {' '.join(checked.refused)}")
+    return suggested_yaml(checked)
 
 
 def image_shape_of(text: str | None) -> tuple[int, int] | None:

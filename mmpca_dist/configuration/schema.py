@@ -216,6 +216,7 @@ def load_config(
     *,
     places: dict[str, str] | None = None,
     defaults: dict[str, Any] | None = None,
+    content: str | None = None,
 ) -> RunConfig:
     """Read a YAML file, or a configuration that comes with the package.
 
@@ -230,41 +231,37 @@ def load_config(
         Where each of the changes comes from, for messages: ``{"n_components": "--set n_components=x"}``.
     defaults : dict, optional
         Values for keys of the first level that the file may lack.
+    content : str, optional
+        YAML in the place of that of the file; ``path`` then only names it in messages.
 
     Raises
     ------
     ConfigError
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
-    file = _file_of(path)
-    more = "" if file.suffix in (".yaml", ".yml") else " A table needs the ending of its format, such as .csv."
     try:
-        content = read_yaml(file.read_text(encoding="utf-8"))
+        settings = read_yaml(_file_of(path).read_text(encoding="utf-8") if content is None else content)
     except FileNotFoundError as error:
         hint = did_you_mean(os.fspath(path), bundled.run_names())
         raise ConfigError(
             f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
         ) from error
     except (ConfigError, ValueError, OSError) as error:
+        more = "" if os.fspath(path).endswith((".yaml", ".yml")) else " Names of tables end with .csv or the like."
         reason = " ".join(str(error).split()).rstrip(".")
         raise ConfigError(f"{path} is not readable as YAML: {reason}.{more}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.{more}")
-    if "table" in content:
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
+    if "table" in settings:
         raise ConfigError(
             f"{path} is the configuration of a table, not of a run. Compute it with "
             f"'python -m mmpca_paper.zhang_schneider {path}'."
         )
-    return changed_config({**(defaults or {}), **content}, os.fspath(path), changes or {}, places or {})
-
-
-def changed_config(
-    content: dict[str, Any], where: str, changes: dict[str, Any], places: dict[str, str] | None = None
-) -> RunConfig:
-    """Validate a configuration with changes, and with environment variables, as ``load_config`` does of a file."""
     from_environment, variables = _settings_from_environment()
+    changes = changes or {}
     sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})
-    return parse_config(_replaced(content, from_environment | changes, sources), where, sources)
+    changed = _replaced({**(defaults or {}), **settings}, from_environment | changes, sources)
+    return parse_config(changed, os.fspath(path), sources)
 
 
 def _file_of(path: str | os.PathLike) -> Path:

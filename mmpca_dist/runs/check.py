@@ -1,297 +1,299 @@
-"""Check a table before a run: what its columns are, what a run would refuse, and which settings suit it."""
+"""Check a table before a run, in one reading: what its columns are for, and what a run would refuse."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from mmpca_dist.errors import some_names
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.ingest.column_looks import ColumnLook
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
+from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
+from mmpca_dist.ingest.row_source import LABELS, RowSource
+from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.column_roles import (
-    GROUPS,
-    INDICATORS,
-    LEFT_OUT,
-    NUMBER,
-    Role,
-    is_continuous,
-    label_of,
-    roles_of,
-    scales,
-)
-from mmpca_dist.runs.table_looks import Progress, TableLook, look_at
-from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
-from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.column_scatter import ColumnSpread
+from mmpca_dist.tables.levels import Levels, is_text
+from mmpca_dist.tables.readers.formats import format_of, open_rows, stem_of
+from mmpca_dist.tables.readers.named_columns import LABEL_NAMES, ColumnRows, is_list
 
-SIZES = (1, 2, 4, 8, 16)
-SEARCHED_ROWS, SEARCHED_COLUMNS = 100_000, 2_000
-"""The nearest rows of other classes are searched for in tables of so many rows and columns, which takes a minute."""
-FULL_SCATTER = LIMITS.dense_columns
-UNLIKE = 10
-"""Columns are standardised where the largest standard deviation is more than so many times the smallest."""
-SHOWN_CLASSES, SHOWN_TEXTS = 20, 3
+LABEL, NUMBER, INDICATORS, LEFT_OUT, GROUPS = "label", "number", "indicators", "left out", "groups"
+USUAL_LABEL = re.compile("class|target|species|diagnosis|outcome|category", re.I)
+GROUP = re.compile(
+    "patient|subject|person|participant|donor|user|customer|client|household|family|group|site|hospital|batch|plate|"
+    "vineyard|farm|school|animal|mouse|session|device|speaker|author",
+    re.I,
+)
+IDENTIFIER = re.compile(r"(^|[\W_])(id|uid|uuid|key|nr|no|number|index)$", re.I)
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
+MOST_CLASSES = 50
+"""Different values of a column that is taken for the label without being named."""
+MOSTLY = 0.5
+"""Columns are left out that lack more than this share of their values, and text that is new in as many rows."""
+FEWEST_ROWS, FEWEST_GROUPS = 20, 5
+"""With fewer rows different values make no identifier, and fewer groups do not fill the folds."""
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A setting by its dotted key, and why it has this value."""
+class Use:
+    """What a column is for, and why; ``refused`` tells whether a run refuses it unless it is left out."""
 
-    key: str
-    value: Any
+    column: ColumnLook
+    what: str
     reason: str = ""
-    reasons: tuple[str, ...] = ()
-    """Of a list: the reason for each value."""
+    refused: bool = False
+
+    @property
+    def n_features(self) -> int:
+        """Features that the column becomes."""
+        if self.what == INDICATORS:
+            return len(Levels.of(self.column.name, self.column.levels).names)
+        return int(self.what == NUMBER)
+
+    def row(self) -> dict[str, Any]:
+        """Return what is known of the column as plain values."""
+        column = self.column
+        values = ", ".join(text[:20] for text, _ in column.levels.most_common(3))
+        if column.is_number and column.n_known:
+            values = f"{column.smallest:.4g} to {column.largest:.4g}"
+        return {
+            "column": column.name, "type": str(column.kind), "missing": column.n_missing,
+            "different": column.n_distinct, "values": values,
+            "use": f"{self.what}: {self.reason}" if self.reason else self.what,
+        }  # fmt: skip
 
 
 @dataclass
 class Check:
-    """What a table holds, and a configuration that suits it."""
+    """What a table holds, and what a run makes of it; ``refused`` is what no setting mends, and what to do."""
 
-    look: TableLook
-    roles: list[Role]
-    label: str | None
-    label_reason: str
-    classes: Counter[str]
-    predicts: bool
-    """Whether the label holds numbers to predict, rather than classes."""
-    n_unlabelled: int
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """What a run refuses that no setting here mends: what is wrong, and what to do."""
+    uri: str
+    layout: str
+    """How it is stored, in words."""
+    n_rows: int = 0
+    label: str | None = None
+    why: str = ""
+    """Why this is the label."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Rows of each class; none where the label ``predicts`` numbers."""
+    predicts: bool = False
+    n_unlabelled: int = 0
+    uses: list[Use] = field(default_factory=list)
+    """What columns that have names are for."""
+    features: str | None = None
+    """The list column that holds rows of numbers."""
+    squares: NDArray[np.float64] | None = None
+    """Squared deviations of the columns of an array, or of lists."""
+    n_gaps: int = 0
+    """Missing values of features."""
+    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def n_features(self) -> int:
         """Features of a run, indicators of texts among them."""
-        return (
-            sum(role.n_features for role in self.roles) if self.look.matrix is None else len(self.look.matrix.squares)
-        )
+        return sum(use.n_features for use in self.uses) if self.squares is None else len(self.squares)
 
-    def of_use(self, use: str) -> list[Role]:
-        """Return the columns of one use."""
-        return [role for role in self.roles if role.use == use]
+    def of_use(self, *whats: str) -> list[Use]:
+        """Return the columns for some uses."""
+        return [use for use in self.uses if use.what in whats]
 
     @property
-    def faults(self) -> list[tuple[str, str, str]]:
-        """What a run refuses if it is given no more than the label: column, problem, and what the choices do."""
-        faulty = [role for role in self.roles if role.fault is not None]
-        faults = [
-            (role.column.name, role.fault.problem, f"left out: {role.reason}")
-            for role in faulty
-            if role.use == LEFT_OUT and role.fault is not None
-        ]
-        filled = [role.column.name for role in faulty if role.n_features]
-        if filled:
-            faults.append((some_names(filled), "missing values", "means of their columns stand for them"))
-        if self.n_unlabelled:
-            rows = counted(self.n_unlabelled, "row")
-            faults.append((self.label or "labels", f"{rows} without a label", "these rows are left out"))
-        return faults
-
-    def choices(self) -> list[Choice]:
-        """Return the settings that suit the table, with reasons."""
-        choices = [Choice("dataset.uri", self.look.uri, self.look.layout)]
-        if self.look.features is not None:
-            choices.append(Choice("dataset.features", self.look.features, "the column of lists"))
-        if self.label is not None:
-            what = "numbers to predict" if self.predicts else f"{len(self.classes):,} classes"
-            key = "dataset.target" if self.predicts else "dataset.label"
-            choices.append(Choice(key, self.label, f"{what}; {self.label_reason}"))
-        if self.n_unlabelled:
-            choices.append(Choice("dataset.unlabelled", "skip", f"{counted(self.n_unlabelled, 'row')} have no label"))
-        if gaps := self._gaps():
-            choices.append(Choice("dataset.missing", "mean", f"gaps in {gaps}, for which means stand"))
-        drop = [role for role in self.roles if role.use in (LEFT_OUT, GROUPS)]
-        if drop:
-            names = [role.column.name for role in drop]
-            choices.append(Choice("dataset.drop", names, reasons=tuple(role.reason for role in drop)))
-        standardize, why = self._standardize()
-        choices += [self._methods(), self._sizes(), Choice("standardize", standardize, why), *self._evaluation()]
-        stem = PurePosixPath(re.split(r"[?#]", stem_of(self.look.uri))[0].replace(":", "/")).stem
-        folder = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
-        return [*choices, Choice("output", f"runs/{folder or 'mine'}")]
-
-    def _gaps(self) -> str:
-        if self.look.matrix is not None:
-            n_columns = int(np.count_nonzero(self.look.matrix.n_missing))
-        else:
-            n_columns = sum(bool(role.column.n_missing) for role in self.roles if role.n_features)
-        return counted(n_columns, "column") if n_columns else ""
-
-    def _methods(self) -> Choice:
-        if self.predicts:
-            return Choice("methods", ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict, in one pass")
-        methods = ["pca", "m-pca0", "m-pca1a"]
-        if self.n_features <= FULL_SCATTER:
-            methods.append("fisher")
-        if self.look.n_rows <= SEARCHED_ROWS and self.n_features <= SEARCHED_COLUMNS:
-            return Choice("methods", [*methods, "m-pca2"], "one pass for all, and a search for m-pca2")
-        return Choice("methods", methods, "one pass for all; add m-pca2 where a search is affordable (mmpca plan)")
-
-    def _sizes(self) -> Choice:
-        sizes = [size for size in SIZES if size <= self.n_features] or [1]
-        return Choice("n_components", sizes, f"of {counted(self.n_features, 'feature')}; an evaluation compares them")
-
-    def _standardize(self) -> tuple[bool, str]:
-        if self.look.matrix is not None:
-            note = heavy_note(heavy_columns(self.look.matrix.squares), None, self.n_features)
-            return (True, note.partition(". ")[0]) if note else (False, "no few columns hold nearly all of the scatter")
-        if self.of_use(INDICATORS) and self.of_use(NUMBER):
-            return True, "indicators of text stand beside numbers"
-        smallest, largest = scales(self.roles)
-        spread = f"standard deviations of columns are {smallest:.3g} to {largest:.3g}"
-        return largest > UNLIKE * smallest, spread
-
-    def _evaluation(self) -> list[Choice]:
-        groups = self.of_use(GROUPS)
-        if not groups:
-            return [
-                Choice("evaluation.splits", "folds", "five folds; groups, where a column names what belongs together")
-            ]
+    def mended(self) -> list[str]:
+        """What a run refuses that is given no more than the label, and what the configuration does about it."""
+        gaps = some_names([use.column.name for use in self.uses if use.n_features and use.column.n_missing])
         return [
-            Choice("evaluation.splits", "groups", "rows of a group are alike: all are held out, or none"),
-            Choice("evaluation.column", groups[0].column.name, groups[0].reason),
+            *(f"{use.column.name!r}: left out ({use.reason})" for use in self.uses if use.refused),
+            *([f"{self.n_gaps:,} gaps ({gaps or 'in rows'}): means stand for them"] if self.n_gaps else []),
+            *([f"{self.n_unlabelled:,} rows without a label: left out"] if self.n_unlabelled else []),
         ]
-
-    def column_rows(self) -> list[dict[str, str]]:
-        """Return a row for each column, to be shown."""
-        return [_row(role) for role in self.roles]
-
-    def lines(self) -> list[str]:
-        """Return in words what the table is."""
-        look = self.look
-        width = len(self.roles) or self.n_features
-        lines = [f"{look.uri}: {look.n_rows:,} rows, {width:,} columns ({look.layout}{', sparse' * look.sparse})"]
-        if look.matrix is not None:
-            lines.append(_matrix_words(look))
-        if self.label is not None:
-            lines.append(f"Label: {self.label} ({self.label_reason})")
-        if self.classes and not self.predicts:
-            most = self.classes.most_common(SHOWN_CLASSES)
-            more = f", ... ({len(self.classes):,} in all)" if len(self.classes) > len(most) else ""
-            lines.append(f"Classes: {', '.join(f'{name} {n:,}' for name, n in most)}{more}")
-        return lines + look.notes
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain values."""
-        return {
-            "uri": self.look.uri,
-            "rows": self.look.n_rows,
-            "layout": self.look.layout,
-            "features": self.n_features,
-            "label": self.label,
-            "label_reason": self.label_reason,
-            "classes": None if self.predicts else dict(self.classes.most_common()),
-            "unlabelled": self.n_unlabelled,
-            "columns": [
-                {"name": role.column.name, "type": str(role.column.kind), "use": role.use, "reason": role.reason,
-                 "missing": role.column.n_missing, **_numbers(role.column)}
-                for role in self.roles
-            ],
-            "notes": self.look.notes,
-            "refused_as_it_is": [dict(zip(("column", "problem", "choice"), one, strict=True)) for one in self.faults],
-            "refused": [{"problem": problem, "remedy": remedy} for problem, remedy in self.refused],
-            "settings": {choice.key: choice.value for choice in self.choices()},
-        }  # fmt: skip
+        plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares")}
+        return {**plain, "mended": self.mended, "columns": [use.row() for use in self.uses]}
+
+    def lines(self) -> list[str]:
+        """Return in words what the table is."""
+        lines = [f"{self.uri}: {self.n_rows:,} rows, {len(self.uses) or self.n_features:,} columns ({self.layout})"]
+        lines += [f"Label: {self.label} ({self.why})"] if self.label else []
+        most = ", ".join(f"{name} {n:,}" for name, n in Counter(self.classes).most_common(MOST_CLASSES))
+        lines += [f"{len(self.classes):,} classes: {most}"] if self.classes else []
+        constant = 0 if self.squares is None else np.count_nonzero(self.squares == 0)
+        return lines + ([f"Columns that are the same in all rows: {constant:,}"] if constant else []) + self.notes
 
 
-def check(uri: str, label: str | None = None, progress: Progress | None = None) -> Check:
-    """Read a table once, in bounded memory, and choose settings for a run.
+def check(uri: str, label: str | None = None, progress: Progress = lambda done, total: None) -> Check:
+    """Read a table once, in bounded memory, and tell what a run can make of it.
 
-    Parameters
-    ----------
-    uri : str
-        Whatever ``open_dataset`` or ``ingest`` reads.
-    label : str, optional
-        The column or array of the labels; by default it is guessed.
-    progress : callable, optional
-        Called with how much is read, and of how much.
-
-    Returns
-    -------
-    Check
-
-    Raises
-    ------
-    InputError
-        For what is no table, or has no column ``label``.
+    ``uri`` names whatever ``open_dataset`` or ``ingest`` reads, ``label`` the column or array of the labels (by default
+    a guess). ``progress`` is called with how much is read, and of how much. Raises InputError for what is no table, or
+    has no such column.
     """
-    look = look_at(uri, label, progress)
-    column, reason = label_of(look.columns, label) if look.columns else (None, "")
-    if column is None:
-        result = Check(look, [], None, "", look.classes, False, look.n_unlabelled)
-        if look.matrix is not None and label is not None:
-            result.label, result.label_reason = label, "as you say"
-        result.roles = [] if look.matrix is not None else roles_of(look.columns, None)
+    address, number = storage.normalize(uri), np.dtype(np.float64)
+    if stem_of(address).endswith(CSV_SUFFIXES):
+        checked = _of_csv(CsvRows(address, None, number, labelled=False), Check(uri, "text"), label, progress)
+    elif stem_of(address).endswith(LIBSVM_SUFFIXES):
+        checked = _of_rows(LibsvmRows(address, number, True), Check(uri, "LIBSVM text"), progress)
+    elif format_of(address).columns:
+        checked = _of_columns(open_rows(uri, names=[]), uri, label, progress)  # type: ignore[arg-type]
     else:
-        predicts = is_continuous(column)
-        roles = [] if look.matrix is not None else roles_of(look.columns, column)
-        result = Check(look, roles, column.name, reason, column.levels, predicts, column.n_missing)
-    result.refused = _refused(result)
-    return result
+        checked = _of_array(uri, label, progress)
+    rare = [name for name, n in checked.classes.items() if n == 1]
+    if not checked.classes and not checked.predicts:
+        checked.refused.append("No column seems to hold labels: name it with --label.")
+    elif len(checked.classes) == 1:
+        checked.refused.append("All rows are of one class: name another label.")
+    elif rare:
+        checked.notes.append(f"An evaluation refuses classes of a single row: leave out {some_names(rare)}.")
+    checked.refused += [] if checked.n_features else ["No column is left for a feature."]
+    return checked
 
 
-def _refused(checked: Check) -> list[tuple[str, str]]:
-    """Return what no choice mends."""
-    look, refused = checked.look, [(text, "") for text in checked.look.refused]
-    classes = checked.classes
-    if not classes and not checked.predicts and not look.refused:
-        refused.append(("No column seems to hold labels.", "Name it with --label."))
-    if len(classes) == 1 and not checked.predicts:
-        refused.append((f"All rows are of class {next(iter(classes))}.", "Name another label, or add other rows."))
-    if len(classes) > LIMITS.max_classes:
-        refused.append(("There are more labels than classes can be.", "Name another label."))
-    rare = [name for name, n in classes.items() if n == 1]
-    if rare and len(classes) > 1 and not checked.predicts:
-        look.notes.append(f"Classes of a single row: {some_names(rare)}. An evaluation refuses them: leave them out.")
-    if look.n_rows < 2:
-        refused.append((f"The table has {counted(look.n_rows, 'row')}.", "There must be at least two."))
-    if not checked.n_features:
-        refused.append(("No column is left for a feature.", "Name other labels with --label."))
-    if look.matrix is not None and look.matrix.n_infinite.any():
-        refused.append(("Some values are infinite.", "Correct them, or leave out their rows."))
-    return refused
+def _of_csv(rows: CsvRows, checked: Check, label: str | None, progress: Progress) -> Check:
+    names = [rows.name_of(i) for i in rows.features]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    checked.refused += [f"Several columns are called {name!r}: rename all but one." for name in repeated]
+    checked.layout, checked.notes = f"text, {rows.total:,} bytes", list(rows.notes)
+    looks = [ColumnLook(name, len(names)) for name in names]
+    for table, done in rows.tables({}):
+        _add(looks, (pc.utf8_trim_whitespace(one) if one.type == pa.string() else one for one in table.columns))
+        progress(done, max(rows.total, done))
+    if any(look.kind == pa.binary() for look in looks):
+        raise rows.refusal([])
+    return _judged(checked, looks, label)
 
 
-def _matrix_words(look: TableLook) -> str:
-    matrix = look.matrix
-    assert matrix is not None  # noqa: S101
-    constant = int(np.count_nonzero(matrix.smallest >= matrix.largest))
-    varied = matrix.digests[matrix.smallest < matrix.largest]
-    words = [f"values from {matrix.smallest.min():.4g} to {matrix.largest.max():.4g}"]
-    words += [f"{counted(constant, 'constant column')}"] if constant else []
-    copies = len(varied) - len(np.unique(varied))
-    words += [f"{counted(copies, 'column')} equal to another"] if copies else []
-    missing = int(matrix.n_missing.sum())
-    words += [f"{counted(missing, 'missing value')}"] if missing else []
-    return f"Rows of numbers: {', '.join(words)}"
+def _of_columns(rows: ColumnRows, uri: str, label: str | None, progress: Progress) -> Check:
+    lists = [field.name for field in rows.schema if is_list(field.type)]
+    if lists:
+        return _of_array(uri, label, progress, lists[0])
+    names = [name for name in rows.schema.names if not name.startswith("__index_level_")]
+    looks = [ColumnLook(name, len(names)) for name in names]
+    for table in rows.tables(names):
+        _add(looks, table.columns)
+        progress(looks[0].n_rows, rows.n_rows)
+    return _judged(Check(uri, rows.layout), looks, label)
 
 
-def _numbers(column: ColumnLook) -> dict[str, Any]:
-    fractions = column.is_number and not column.is_whole
-    counts = {} if fractions else {"different": column.n_distinct, "counted": column.is_counted}
-    if not column.is_number or column.smallest > column.largest:
-        return counts
-    return {**counts, "smallest": column.smallest, "largest": column.largest, "deviation": column.deviation}
+def _add(looks: list[ColumnLook], columns: Iterable[pa.ChunkedArray]) -> None:
+    for look, column in zip(looks, columns, strict=True):
+        for values in column.chunks:
+            look.add(values)
 
 
-def _row(role: Role) -> dict[str, str]:
-    column, known = role.column, _numbers(role.column)
-    about = "" if known.get("counted", True) else "~"
-    if "smallest" in known:
-        values = f"{column.smallest:.4g} to {column.largest:.4g}"
-    else:
-        shown = [text[:20] for text, _ in column.levels.most_common(SHOWN_TEXTS)]
-        values = ", ".join(shown) + (", ..." if column.n_distinct > len(shown) else "")
-    return {
-        "column": column.name,
-        "type": str(column.kind),
-        "missing": f"{column.n_missing / max(column.n_rows, 1):.1%}" if column.n_missing else "",
-        "different": f"{about}{known['different']:,}" if "different" in known else "",
-        "values": values,
-        "use": f"{role.use}: {role.reason}" if role.reason else role.use,
+def _judged(checked: Check, columns: list[ColumnLook], named: str | None) -> Check:
+    """Choose the label among columns, and what the others are for."""
+    label, checked.why = _label_among(columns, named)
+    checked.n_rows, checked.uses = columns[0].n_rows, _uses_of(columns, label)
+    checked.n_gaps = sum(use.column.n_missing for use in checked.uses if use.n_features)
+    if label is not None:
+        checked.label, checked.n_unlabelled = label.name, label.n_missing
+        checked.predicts = label.is_number and not (label.is_whole and label.n_distinct <= MOST_CLASSES)
+        checked.classes = {} if checked.predicts else label.levels
+    return checked
+
+
+def _of_array(uri: str, label: str | None, progress: Progress, features: str | None = None) -> Check:
+    refused = []
+    try:
+        rows = open_rows(uri, features=features, label=label, labelled=True, missing="mean", unlabelled="skip")
+    except InputError as error:
+        refused.append(str(error))
+        rows = open_rows(uri, features=features, missing="mean")
+    checked = Check(uri, rows.stored.layout, label=label, why="as you say", features=features, refused=refused)
+    checked.n_unlabelled = rows.stored.n_rows - rows.n_rows
+    return _of_rows(DatasetRows(rows), checked, progress)
+
+
+def _of_rows(source: RowSource, checked: Check, progress: Progress) -> Check:
+    """Look at rows of numbers and their labels."""
+    spread, n_infinite, classes = ColumnSpread(source.n_features), 0, Counter[str]()
+    for block in source.blocks():
+        rows = block.rows.astype(np.float64)
+        values = rows.data if issparse(rows) else rows
+        checked.n_gaps += int(np.isnan(values).sum())
+        n_infinite += int(np.isinf(values).sum())
+        np.nan_to_num(values, copy=False, posinf=0, neginf=0)
+        spread.add(rows)
+        checked.n_rows += rows.shape[0]
+        names, codes = block.names.get(LABELS, ([], np.zeros(0, int)))
+        classes.update(dict(zip(map(str, names), np.bincount(codes, minlength=len(names)).tolist(), strict=True)))
+        progress(block.done, max(source.total, block.done))
+    checked.squares, checked.classes = spread.squares, classes
+    checked.refused += [f"{n_infinite:,} values are infinite: correct them."] if n_infinite else []
+    checked.notes += source.notes
+    return checked
+
+
+def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[ColumnLook | None, str]:
+    """Return the column of the labels and why it is this one; None where none seems to be."""
+    by_name = {column.name: column for column in columns}
+    if named is not None:
+        if named not in by_name:
+            raise InputError(f"There is no column {named!r} (--label).{did_you_mean(named, by_name)}")
+        return by_name[named], "as you say"
+    likely = [c for c in columns if c.is_names and 2 <= c.n_distinct <= min(MOST_CLASSES, c.n_known / 2)]
+    named_so = [c for c in columns if c.name in LABEL_NAMES or (c in likely and USUAL_LABEL.fullmatch(c.name))]
+    return next(iter(named_so or likely[::-1]), None), "a guess: name another with --label"
+
+
+def _uses_of(columns: Sequence[ColumnLook], label: ColumnLook | None) -> list[Use]:
+    """Return what each column is for."""
+    likely = [column for column in columns if column is not label and _makes_groups(column)]
+    groups = max(likely, key=lambda column: column.n_distinct, default=None)
+    seen: dict[str, str] = {}
+    uses = [
+        Use(column, LABEL) if column is label
+        else Use(column, GROUPS, f"{column.n_distinct:,} groups, which an evaluation holds out") if column is groups
+        else _use(column, seen.setdefault(column.digest.hexdigest(), column.name))
+        for column in columns
+    ]  # fmt: skip
+    while sum(sizes := [use.column.n_distinct * (use.what == INDICATORS) for use in uses]) > LIMITS.max_levels:
+        widest = int(np.argmax(sizes))
+        reason = f"{sizes[widest]:,} different texts, and indicators of all columns would be too many"
+        uses[widest] = Use(uses[widest].column, LEFT_OUT, reason, True)
+    return uses
+
+
+def _makes_groups(column: ColumnLook) -> bool:
+    many = FEWEST_GROUPS <= column.n_distinct <= column.n_known / 2
+    return many and column.is_names and not column.n_missing and bool(GROUP.search(column.name))
+
+
+def _use(column: ColumnLook, same: str) -> Use:
+    """Return what a column is for that is no label; ``same`` is the first one with its values."""
+    text, n = is_text(column.kind), column.n_known
+    refusals = {
+        f"it holds type {column.kind}": pa.types.is_nested(column.kind) or pa.types.is_binary(column.kind),
+        "a date: turn it into a number, such as days since one of them": pa.types.is_temporal(column.kind),
+        f"{column.n_infinite:,} values are infinite: correct them": column.n_infinite,
+        f"about {column.n_distinct:,} different texts": text and column.n_distinct > LIMITS.max_levels,
     }
+    # So many whole numbers of a narrow range, drawn at random, differ with a chance of less than exp(-10).
+    is_dense = column.largest - column.smallest < n**2 / 20 or IDENTIFIER.search(column.name)
+    differ = column.all_differ and n >= FEWEST_ROWS
+    faults = {
+        "no row has a value": not n,
+        "all rows have the same value": column.n_distinct == 1,
+        f"it equals {same!r}": same != column.name,
+        "an identifier: no two rows have the same": differ and (text or (column.is_names and is_dense)),
+        "text of dates": text and all(DATE.fullmatch(level) for level in column.levels),
+        "text that is new in most rows": text and column.n_distinct > max(MOSTLY * n, FEWEST_ROWS),
+        f"{column.n_missing / max(column.n_rows, 1):.0%} is missing": column.n_missing > MOSTLY * column.n_rows,
+        "it names groups of rows": _makes_groups(column) and (not text or column.n_distinct > MOST_CLASSES),
+    }
+    reason = next((reason for reason, holds in {**faults, **refusals}.items() if holds), "")
+    return Use(column, LEFT_OUT if reason else INDICATORS if text else NUMBER, reason, any(refusals.values()))

@@ -20,20 +20,6 @@ def comparison(output: str) -> CompareRecord:
     return finished(RunDirectory(storage.normalize(output)), COMPARE)
 
 
-def facts(output: str) -> dict[str, Any]:
-    """Return a finished evaluation as plain values, for programs: verdict, notes, errors in percent, and report."""
-    run, record = RunDirectory(storage.normalize(output)), comparison(output)
-    cells = _stored_cells(run)
-    return {
-        "purpose": "evaluation",
-        "output": run.uri,
-        "verdict": record["verdict"],
-        "errors": cells,
-        "notes": record.get("notes", []),
-        "report": record["html"],
-    }
-
-
 def error_rows(output: str) -> list[dict[str, str]]:
     """Return the errors of a finished evaluation as a table: a row for each method and number of components.
 

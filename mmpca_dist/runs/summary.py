@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -66,44 +65,23 @@ def legend(output: str) -> str:
 
 def components(output: str) -> list[dict[str, Any]]:
     """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
-    return [
-        {
-            "method": one["method"],
-            "components": str(one["components"]),
-            "share": f"{one['share']:.1%}" if np.isfinite(one["share"]) else "-",
-            "residual": f"{one['residual']:.0e}" if np.isfinite(one["residual"]) else "-",
-            "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in one["eigenvalues"][:3]),
-        }
-        for one in _numbers(output)
-    ]
-
-
-def _numbers(output: str) -> list[dict[str, Any]]:
-    """Return the numbers of ``components``, with all eigenvalues; NaN where there is none."""
-    run, rows = open_run(output), []
+    run = open_run(output)
+    rows = []
     for method in run.config.labels:
         model = load_model(run.uri, method)
         eigenvalues, total = model.eigenvalues_, model.total_
         share = eigenvalues.sum() / (total * _n_models(model)) if total > 0 else np.nan
         residual = np.max(model.residuals_) / abs(eigenvalues.max())
-        values = {"share": float(share), "residual": float(residual), "eigenvalues": eigenvalues.tolist()}
-        rows.append({"method": method, "components": model._n_used, **values})
+        rows.append(
+            {
+                "method": method,
+                "components": str(model._n_used),
+                "share": f"{share:.1%}" if np.isfinite(share) else "-",
+                "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
+                "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
+            }
+        )
     return rows
-
-
-def facts(output: str) -> dict[str, Any]:
-    """Return the summary of a run as plain values, for programs."""
-    run = open_run(output)
-    report: Mapping[str, Any] = report_of(output) or {}
-    count: Mapping[str, Any] = run.record(records.COUNT) or {}
-    return {
-        "purpose": "run",
-        "output": run.uri,
-        **{name: count.get(name) for name in ("n_rows", "n_features", "classes", "targets")},
-        "methods": _numbers(output),
-        "notes": report.get("notes", []),
-        "report": report.get("html"),
-    }
 
 
 def _n_models(model: MomentReducer) -> int:
