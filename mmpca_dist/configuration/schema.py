@@ -239,8 +239,9 @@ def load_config(
     ConfigError
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
+    file = _file_of(path) if content is None else None
     try:
-        settings = read_yaml(_file_of(path).read_text(encoding="utf-8") if content is None else content)
+        settings = read_yaml(str(content) if file is None else file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         hint = did_you_mean(os.fspath(path), bundled.run_names())
         raise ConfigError(

@@ -68,7 +68,8 @@ class ColumnLook:
             self.is_whole = self.is_whole and bool((finite == np.rint(finite)).all())
             self.smallest = min(self.smallest, float(finite.min()))
             self.largest = max(self.largest, float(finite.max()))
-            self._spread.add(finite[:, None])
+            with np.errstate(over="ignore", invalid="ignore"):  # of numbers near the largest
+                self._spread.add(finite[:, None])
 
     @property
     def is_number(self) -> bool:
