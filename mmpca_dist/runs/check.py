@@ -246,6 +246,7 @@ def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[Colu
             raise InputError(f"There is no column {named!r} (--label).{did_you_mean(named, by_name)}")
         return by_name[named], "as you say"
     likely = [c for c in columns if c.is_names and 2 <= c.n_distinct <= min(MOST_CLASSES, c.n_known / 2)]
+    likely = [c for c in likely if not GROUP.search(c.name)]
     usual = [by_name[name] for name in LABEL_NAMES if name in by_name]
     usual += [c for c in likely if USUAL_LABEL.fullmatch(c.name)]
     return next(iter(usual or likely[::-1]), None), "a guess: name another with --label"
