@@ -31,7 +31,6 @@ def check(table: str, label: str | None, output: str | None, overwrite: bool, as
     """
     if output is not None and Path(output).exists() and not overwrite:
         raise OutputError(f"{output} is there already: name another file, or --overwrite.")
-    console.quiet = as_json
     found = checked(table, label)
     print_check(console, found)
     if as_json:

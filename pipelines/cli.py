@@ -22,26 +22,8 @@ import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
 from .check import check
-from .console import (
-    ConsoleCallback,
-    console,
-    errors,
-    plan_table,
-    print_comparison,
-    print_json,
-    print_summary,
-    print_text,
-    runs_table,
-)  # fmt: skip
-from .options import (
-    config_options,
-    image_shape_of,
-    json_option,
-    load,
-    prefect_option,
-    quick_prefect_option,
-    verbosity,
-)  # fmt: skip
+from .console import console, errors, plan_table, print_comparison, print_json, print_summary, print_text, runs_table
+from .options import config_options, image_shape_of, json_option, load, prefect_option, quick_prefect_option, verbosity
 from .session import session
 
 GOES_ON = "The same command goes on from the stages that are done."
@@ -105,12 +87,12 @@ def plan(evaluation: bool, as_json: bool, **options: Any) -> None:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
       mmpca plan my.yaml --evaluation
     """
-    console.quiet = as_json
-    loaded = load(**options, defaults={"output": "."})
     from mmpca_dist.runs.evaluation_stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
-    costs = (preview_evaluation if evaluation else preview)(loaded, ConsoleCallback(console))
+    with session(console, errors, STARTS_AGAIN, prefect=False) as work:
+        loaded = load(**options, defaults={"output": "runs/plan"})
+        costs = (preview_evaluation if evaluation else preview)(loaded, work.callback)
     console.print(plan_table(costs.rows()))
     if as_json:
         print_json(costs.to_json())

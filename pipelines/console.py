@@ -207,11 +207,8 @@ def print_check(console: Console, checked: Check) -> None:
         print_text(console, line)
     if checked.uses:
         console.print(rows_table("Columns", [use.row() for use in checked.uses]))
-    if checked.mended:
-        print_text(
-            console,
-            "\n  ".join(["A run refuses these, unless its configuration says what becomes of them:", *checked.mended]),
-        )
+    for line in checked.mended:
+        print_text(console, f"A run refuses this, unless its configuration says what becomes of it: {line}")
 
 
 def plan_table(rows: list[Any]) -> Table:

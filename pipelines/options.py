@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from mmpca_dist.errors import ConfigError, InputError
 
@@ -21,14 +20,6 @@ if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of
     from mmpca_dist.runs.check import Check
 
 SIDE = re.compile("[0-9]{1,9}")
-
-
-def complete_config(_context: click.Context, _argument: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return what a shell offers: the names of bundled configurations, and files."""
-    from mmpca_dist.configuration import bundled
-
-    names = [CompletionItem(name) for name in bundled.run_names() if begun and name.startswith(begun)]
-    return [*names, CompletionItem(begun, type="file")]
 
 
 def config_options(command: Callable) -> Callable:
@@ -42,7 +33,7 @@ def config_options(command: Callable) -> Callable:
     command = click.option("--output", metavar="DIR", help=output)(command)
     command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
     command = click.option("--label", metavar="NAME", help=label)(command)
-    return click.argument("config", shell_complete=complete_config)(command)
+    return click.argument("config", type=click.Path())(command)
 
 
 prefect_option = click.option(
@@ -62,16 +53,19 @@ quick_prefect_option = click.option(
     envvar="MMPCA_PREFECT",
     help="Do the work in a Prefect flow, or without; by default in a flow where PREFECT_API_URL names a server.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _note(_context: click.Context, option: click.Parameter, value: bool) -> bool:
+    setattr(console, "verbose" if option.name == "verbose" else "quiet", value)
+    return value
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_note, help="Print JSON alone.")
 
 
 def verbosity(command: Callable) -> Callable:
     """Give a command the options -q and -v."""
-
-    def note(_context: click.Context, option: click.Parameter, value: bool) -> None:
-        setattr(console, str(option.name), value)
-
-    options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": note}
+    options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note}
     command = click.option("-v", "--verbose", help="Tell every pass.", **options)(command)
     return click.option("-q", "--quiet", help="Print errors alone.", **options)(command)
 
@@ -88,11 +82,7 @@ def _shown(key: str, text: str) -> str:
 
 
 def load(
-    config: str,
-    settings: tuple[str, ...],
-    output: str | None,
-    label: str | None,
-    defaults: dict[str, Any] | None = None,
+    config: str, settings: tuple[str, ...], output: str | None, label: str | None, defaults: Any = None
 ) -> RunConfig:
     """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
     from mmpca_dist.configuration.parsing import read_yaml

@@ -72,6 +72,9 @@ def test_a_csv_is_converted_once_and_again_where_it_changes(tmp_path):
         np.testing.assert_array_equal(open_dataset(table).read_rows(0, 150), rows)
     with pytest.raises(OutputError, match="its input has changed"):
         run(config_of(tmp_path, source))
+    dump_svmlight_file(X, Y, str(tmp_path / "iris.libsvm"), zero_based=False)
+    sparse = open_dataset(readable_rows(str(tmp_path / "iris.libsvm"), output, heard))
+    np.testing.assert_array_equal(sparse.read_labels(0, 150), Y)
 
 
 def _components(rows):
@@ -97,12 +100,6 @@ def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_p
     shutil.rmtree(table.parent)
     time.sleep(0.01)
     assert open_dataset(readable_rows(source, output, heard)).fingerprint() == before.fingerprint()
-
-
-def test_libsvm_text_is_converted_too(tmp_path):
-    dump_svmlight_file(X, Y, str(tmp_path / "iris.libsvm"), zero_based=False)
-    dataset = open_dataset(readable_rows(str(tmp_path / "iris.libsvm"), str(tmp_path / "one"), Callback()))
-    np.testing.assert_array_equal(dataset.read_labels(0, 150), Y)
 
 
 @pytest.mark.e2e
@@ -155,7 +152,7 @@ def test_shells_complete_configurations_and_options():
         shell = {"COMP_WORDS": " ".join(["mmpca", *words]), "COMP_CWORD": str(len(words))}
         return command(_MMPCA_COMPLETE="bash_complete", **shell).stdout.split()
 
-    assert "plain,quickstart" in offered("run", "quick")
+    assert "file,my" in offered("run", "my")
     assert {"plain,--label", "plain,--json"} <= set(offered("plan", "--"))
     assert "complete" in command(_MMPCA_COMPLETE="bash_source").stdout
 

@@ -77,27 +77,25 @@ class Use:
 
 @dataclass
 class Check:
-    """What a table holds, and what a run makes of it; ``refused`` is what no setting mends, and what to do."""
+    """What a table holds, and what a run makes of it.
+
+    ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``;
+    ``features`` is the list column that holds the rows; ``squares`` are squared deviations of the columns of an array;
+    ``refused`` is what no setting mends.
+    """
 
     uri: str
     layout: str
-    """How it is stored, in words."""
     n_rows: int = 0
     label: str | None = None
     why: str = ""
-    """Why this is the label."""
-    classes: Mapping[str, int] = field(default_factory=dict)
-    """Rows of each class; none where the label ``predicts`` numbers."""
     predicts: bool = False
+    classes: Mapping[str, int] = field(default_factory=dict)
     n_unlabelled: int = 0
-    uses: list[Use] = field(default_factory=list)
-    """What columns that have names are for."""
-    features: str | None = None
-    """The list column that holds rows of numbers."""
-    squares: NDArray[np.float64] | None = None
-    """Squared deviations of the columns of an array, or of lists."""
     n_gaps: int = 0
-    """Missing values of features."""
+    uses: list[Use] = field(default_factory=list)
+    features: str | None = None
+    squares: NDArray[np.float64] | None = None
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
