@@ -247,7 +247,9 @@ def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[Colu
     likely = [c for c in likely if not GROUP.search(c.name)]
     usual = [by_name[name] for name in LABEL_NAMES if name in by_name]
     usual += [c for c in likely if USUAL_LABEL.fullmatch(c.name)]
-    return next(iter(usual or likely[::-1]), None), "a guess: name another with --label"
+    return next(
+        iter(usual or likely[::-1]), None
+    ), f"{'by its name' if usual else 'a guess'}: name another with --label"
 
 
 def _uses_of(columns: Sequence[ColumnLook], label: ColumnLook | None) -> list[Use]:

@@ -61,7 +61,7 @@ def _standardize(checked: Check) -> tuple[bool, str]:
         return heavy, f"the scatter is in {'a few columns' if heavy else 'many columns'}"
     if checked.of_use(INDICATORS) and checked.of_use(NUMBER):
         return True, "indicators of text stand beside numbers"
-    deviations = [use.column.deviation for use in checked.of_use(NUMBER) if use.column.deviation > 0] or [1.0]
+    deviations = [use.column.deviation for use in checked.of_use(NUMBER) if use.column.n_distinct > 2] or [1.0]
     low, high = min(deviations), max(deviations)
     return high > UNLIKE * low, f"standard deviations of columns are {low:.3g} to {high:.3g}"
 

@@ -91,12 +91,9 @@ class ZarrGroupRows(Dataset):
     @property
     def layout(self) -> str:
         stored = zarr_stores.open_group(self.table)[self.features]
-        array = stored["data"] if isinstance(stored, zarr.Group) else stored
-        if isinstance(array, zarr.Group):
-            return super().layout
-        names = [str(getattr(codec, "cname", None) or type(codec).__name__) for codec in array.compressors]
-        chunks = "" if stored is array else f", values in chunks of {array.chunks[0]:,}"
-        return f"{super().layout}{chunks}, {', '.join(names) or 'not compressed'}"
+        array = stored["data"] if isinstance(stored, zarr.Group) and "data" in stored else stored
+        codecs = [type(codec).__name__ for codec in getattr(array, "compressors", ())]
+        return f"{super().layout}, {', '.join(codecs) or 'not compressed'}"
 
     @abstractmethod
     def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
