@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+import pydantic_core
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,6 +25,7 @@ from mmpca_dist.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+    from mmpca_dist.runs.check import Check
     from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
 
@@ -64,6 +67,9 @@ def visible(text: str) -> str:
 class Terminal(Console):
     """A console that shows the control characters of texts rather than sending them, and draws as its output can."""
 
+    verbose = False
+    """Whether every pass is told."""
+
     @property
     def encoding(self) -> str:
         """The encoding of the output, by which tables are drawn in ASCII; rich takes UTF-8 for standard output."""
@@ -71,6 +77,10 @@ class Terminal(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+console = Terminal()
+errors = Terminal(stderr=True)
 
 
 class ProgressBar:
@@ -125,6 +135,8 @@ class ConsoleCallback(Callback):
             self._progress = ProgressLines(self.console, stage)
 
     def on_pass(self, stage: str, name: str) -> None:
+        if getattr(self.console, "verbose", False):
+            print_text(self.console, f"  {stage}: {name}", style="dim")
         if self._progress is not None:
             self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
 
@@ -160,6 +172,11 @@ class ConsoleCallback(Callback):
             self._progress = None
 
 
+def print_json(value: Any) -> None:
+    """Print plain values as JSON on standard output, with null in the place of NaN."""
+    click.echo(pydantic_core.to_json(value, indent=2, inf_nan_mode="null", fallback=str))
+
+
 def print_text(console: Console, text: str, **options: Any) -> None:
     """Print text as it is: no markup, no highlights and, unless ``soft_wrap=False``, no broken lines."""
     console.print(text, **{"highlight": False, "markup": False, "soft_wrap": True, **options})
@@ -188,6 +205,16 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
         for run in runs
     ]
     return rows_table(f"Runs in {folder}", rows)
+
+
+def print_check(console: Console, checked: Check) -> None:
+    """Print what a table holds, and what a run would refuse."""
+    for line in checked.lines():
+        print_text(console, line)
+    if checked.uses:
+        console.print(rows_table("Columns", [use.row() for use in checked.uses]))
+    for line in checked.mended:
+        print_text(console, f"A run refuses this, unless its configuration says what becomes of it: {line}")
 
 
 def plan_table(rows: list[Any]) -> Table:

@@ -84,7 +84,7 @@ class Session:
         from mmpca_dist.jobs.open_job import claimable
 
         if self.server is not None:
-            claimable(Inputs.of(config, purpose))
+            claimable(Inputs.of(config, purpose, self.callback))
             self.server.check()
 
     def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:

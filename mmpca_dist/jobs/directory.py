@@ -199,6 +199,11 @@ class RunDirectory:
                 figure["png"] = self.path("report", f"{figure['name']}.png")
             return cast(R, record)
 
+    def records(self) -> dict[str, Any]:
+        """Return the records of all stages that are done, by name."""
+        stages = (name.removesuffix(".json") for name in storage.names_in(self.path("records")))
+        return {stage: record for stage in stages if (record := self.record(StageName(stage))) is not None}
+
     def record_path(self, stage: str) -> str:
         """Return the address of the record of a stage."""
         return self.path("records", f"{stage}.json")

@@ -29,7 +29,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", cl
 
     Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    with open_inputs(Inputs.of(config, purpose), callback, client) as job:
+    with open_inputs(Inputs.of(config, purpose, callback), callback, client) as job:
         yield job
 
 

@@ -50,10 +50,10 @@ def plan_of_evaluation(job: Job) -> Plan:
     return replace(plan, note=" ".join(filter(None, notes)))
 
 
-def preview_evaluation(config: RunConfig) -> Plan:
-    """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
+def preview_evaluation(config: RunConfig, callback: Callback | None = None) -> Plan:
+    """Return the plan of an evaluation that is not begun, from metadata and labels, as ``preview`` does of a run."""
     scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation"), "", scheduler, Callback())))
+    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation", callback), "", scheduler, Callback())))
 
 
 def _plan(job: Job) -> PlanRecord:
