@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import httpx
@@ -13,11 +14,12 @@ import pytest
 import yaml
 from helpers.operations import prefect_at_work, wait_for
 from helpers.proxy import proxy_of
+from prefect.artifacts import Artifact
 from prefect.exceptions import PrefectHTTPStatusError
 
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_pipelines import outbox as outboxes
-from mmpca_pipelines.artifacts import ArtifactCallback
+from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 from mmpca_pipelines.outbox import Outbox
 
 LOST = "The Prefect server did not receive all of this fit"
@@ -85,11 +87,10 @@ def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch
     """An hour of progress is not replayed."""
     waiting, told = [], []
     monkeypatch.setattr("mmpca_pipelines.artifacts.UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr("mmpca_pipelines.artifacts.create_progress_artifact", lambda **_: "bar")
-    monkeypatch.setattr(
-        "mmpca_pipelines.artifacts.update_progress_artifact", lambda _, progress, **__: told.append(progress)
-    )
-    callback = ArtifactCallback(SimpleNamespace(send=lambda *request: waiting.append(request)))
+    monkeypatch.setattr(Artifact, "create", lambda one, **_: told.append(one.progress) or SimpleNamespace(id=1))
+    client = SimpleNamespace(update_artifact=lambda _, update: told.append(update.data))
+    monkeypatch.setattr("mmpca_pipelines.artifacts.get_client", lambda **_: nullcontext(client))
+    callback = ArtifactCallback(Artifacts(SimpleNamespace(send=lambda *request: waiting.append(request)), "run"))
     for done in range(1, 51):
         callback.on_progress("reduce", done, 100)
     assert len(waiting) == 1
