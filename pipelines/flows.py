@@ -20,6 +20,7 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback, Callbacks
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
+from .credentials import in_environment
 from .hooks import on_cancellation, on_crashed, written_to
 from .logs import quieten
 from .names import DRAWN, slug
@@ -36,6 +37,15 @@ COMMON: dict[str, Any] = {
     "on_crashed": [on_crashed],
 }
 """Options of every flow. Whether results are kept is Prefect's setting, which deployments turn on."""
+
+PARAMETERS = """Run a flow.
+
+Args:
+    config: The settings, as in a file.
+    credentials: Name of a Secret block with variables of an object store, such as AWS_ACCESS_KEY_ID, as JSON; without
+        it, those of the environment.
+"""
+"""What forms say of the parameters; Prefect reads it from the flow's docstring."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -105,7 +115,7 @@ def flow_of(
 
     def decorate(work: Work[Model]) -> Flow[..., State]:
         @functools.wraps(work)
-        def run(config: Any) -> State:
+        def run(config: Any, credentials: str | None = None) -> State:
             quieten()
             end, outbox = _end.get() or FlowEnd(), Outbox()
             outbox.send(_tag, runtime.flow_run.id, name)
@@ -114,7 +124,8 @@ def flow_of(
             shown = ArtifactCallback(artifacts)
             try:
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
-                done = work(as_model(model, config), artifacts, callbacks)
+                with in_environment(credentials):
+                    done = work(as_model(model, config), artifacts, callbacks)
                 end.state = Completed(message=done.message, data=done.result)
             except MmpcaError as error:
                 end.state = refused(error)
@@ -136,7 +147,8 @@ def flow_of(
 
         # Prefect reads the parameters of a flow from its signature.
         del run.__wrapped__
-        run.__annotations__ = {"config": model, "return": State}
+        run.__doc__ = PARAMETERS
+        run.__annotations__ = {"config": model, "credentials": str | None, "return": State}
         return flow(name=name, description=description, flow_run_name=flow_run_name, **COMMON)(run)
 
     return decorate

@@ -15,6 +15,8 @@ from prefect.logging import get_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 RETRY_SECONDS = 5.0
+BUSY = "status 503"
+"""What a server on SQLite answers while it writes for others."""
 LAST_SECONDS, TURNS = 20.0, 6
 """How long the end of a flow waits for the server to receive another request, and how often it does."""
 
@@ -50,6 +52,11 @@ class Outbox:
         while (entry := self._requests.get()) is not None:
             context, request = entry
             while failure := context.run(_failure_of, request):
+                if failure == BUSY != self._failure:
+                    get_logger("mmpca").warning(
+                        "The Prefect server is too busy to answer (status 503). If its database is SQLite, which "
+                        "several runs share badly, give it PostgreSQL by PREFECT_SERVER_DATABASE_CONNECTION_URL."
+                    )
                 self._failure = failure
                 if self._closing.wait(RETRY_SECONDS):
                     return

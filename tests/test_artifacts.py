@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from helpers.faulty_s3 import KEYS
 from helpers.operations import artifacts_of, wait_for
 from helpers.runs import make_config
 
@@ -101,6 +103,28 @@ def test_a_refusal_is_one_line_of_the_log_and_an_error_of_ours_to_other_flows(pr
         flow(name="outer")(lambda: fit_flow(bad))()
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert errors and not any(record.exc_info for record in errors) and "Traceback" not in caplog.text
+
+
+@pytest.mark.e2e
+def test_credentials_come_from_a_block_and_stay_in_it(prefect_server, bucket, monkeypatch, caplog):
+    """Only the block leads to the store; other variables, and blocks that are not there, are refused."""
+    from prefect.blocks.system import Secret
+
+    from mmpca_pipelines.ingest import ingest_flow
+
+    secret = {**KEYS, "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
+    for name in secret:
+        monkeypatch.delenv(name)
+    Secret(value=secret).save("store", overwrite=True)
+    Secret(value={"PYTHONPATH": "hunter2"}).save("other", overwrite=True)
+    config = {"source": "bundled:iris", "destination": f"{bucket}/iris.zarr"}
+    with caplog.at_level("DEBUG"):
+        ends = [ingest_flow(config, name, return_state=True) for name in ("store", "other", "nowhere")]
+    assert [state.name for state in ends] == ["Completed", "Refused", "Refused"], ends
+    assert "must hold a JSON object" in ends[1].message and "no Secret block 'nowhere'" in ends[2].message
+    assert not set(secret) & set(os.environ)
+    shown = [caplog.text, str(artifacts_of(ends[0])), *(state.message for state in ends)]
+    assert not [text for text in shown if "hunter2" in text]
 
 
 def test_progress_is_told_once_a_second(monkeypatch):

@@ -43,7 +43,7 @@ class Server:
 
 
 @pytest.mark.e2e
-def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
+def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch, caplog):
     monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.01)
     server, outbox = Server(httpx.ConnectError("refused"), status_error(503), httpx.ReadTimeout("")), Outbox()
     for number in range(5):
@@ -52,6 +52,7 @@ def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
         time.sleep(0.01)
     assert outbox.close() == ""
     assert server.received == [0, 1, 2, 3, 4]
+    assert caplog.text.count("PREFECT_SERVER_DATABASE_CONNECTION_URL") == 1  # of the 503
 
 
 @pytest.mark.parametrize("error", [status_error(422), ValueError("not JSON")], ids=["refused", "not made"])
