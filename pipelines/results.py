@@ -49,9 +49,9 @@ def publish_run(
     following = [
         f"mmpca show {at}",
         f"mmpca transform {at} NEW_ROWS {shlex.quote(folder + '-new')}",
-        f"python -c 'from mmpca_dist import load_model; print(load_model({folder!r}, {spectra[0]['method']!r}))'",
     ]
-    _publish_page(artifacts, report, "Run finished", "\n".join(f"| {line} |" for line in lines), following)
+    python = f"from mmpca_dist import load_model\n\nmodel = load_model({folder!r}, {spectra[0]['method']!r})"
+    _publish_page(artifacts, report, "Run finished", "\n".join(f"| {line} |" for line in lines), following, python)
 
 
 def publish_evaluation(artifacts: Artifacts, folder: str, comparison: CompareRecord) -> None:
@@ -79,18 +79,19 @@ def _code(lines: Sequence[str]) -> str:
 
 
 def _publish_page(
-    artifacts: Artifacts, report: ReportRecord, heading: str, answer: str, following: Sequence[str]
+    artifacts: Artifacts, report: ReportRecord, heading: str, answer: str, following: Sequence[str], python: str = ""
 ) -> None:
     """Publish the pictures of a report; and its answer, how to open it, what to type next, its notes, one picture."""
     pictures = [(figure, _picture(figure)) for figure in report["figures"]]
     for figure, url in pictures:
         artifacts.image(f"figure-{figure['name']}", url, _plain(figure["title"]))
     notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
+    in_python = f"In Python:\n\n{_code(python.splitlines())}\n\n" if python else ""
     first = "".join(f"\n![{_plain(figure['title'])}]({url})\n" for figure, url in pictures[:1])
     artifacts.markdown(
         "result",
         f"# {heading}\n\n{answer}\n\n## Report\n\n{_opening(report['html'])}\n\n## Next\n\n{_code(following)}\n\n"
-        f"## Notes\n\n{notes}\n{first}",
+        f"{in_python}## Notes\n\n{notes}\n{first}",
         "The result: what came out, the report, and what to type next",
     )
 

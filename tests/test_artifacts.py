@@ -56,6 +56,9 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
     page = found["a-run-result"]
     assert f"\n{Path(output, 'report', 'index.html').as_uri()}\n" in page and "](file:" not in page
     assert f"mmpca show '{output}'" in page and "![" in page
+    scope: dict = {}
+    exec(page.partition("In Python:\n\n```\n")[2].partition("```")[0], scope)  # noqa: S102
+    assert scope["model"].components_.shape == (2, 4)
     assert all(key is None or key.startswith("a-run-") for key in found)
 
     again = json.loads(published(fit_flow, config)["a-run-stages"])
