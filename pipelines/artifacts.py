@@ -19,7 +19,7 @@ from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
 
 from .console import ProgressLines
-from .outbox import Outbox
+from .outbox import Outbox, repeatable
 
 UPDATE_SECONDS = 1.0
 """Between updates of progress, each of which is a request to the server."""
@@ -76,18 +76,21 @@ class Artifacts:
             self._flow.copy().run(self._outbox.send, self._show, key)
 
     def _show(self, key: str) -> None:
-        """Create an artifact, or update it."""
-        artifact = self._latest[key]
-        if key in self._ids:
-            data = artifact.format(_sync=True)  # type: ignore[call-arg]
-            with get_client(sync_client=True) as client:
-                client.update_artifact(self._ids[key], ArtifactUpdate(data=data, description=artifact.description))
-        else:
-            self._ids[key] = artifact.create(_sync=True).id  # type: ignore[call-arg, union-attr]
-        if self._latest[key] is artifact:
-            del self._latest[key]
-        else:
-            self._show(key)
+        """Create an artifact, or update it; nothing where a request before has sent the latest."""
+        artifact = self._latest.pop(key, None)
+        if artifact is None:
+            return
+        try:
+            if key in self._ids:
+                data = artifact.format(_sync=True)  # type: ignore[call-arg]
+                with get_client(sync_client=True) as client:
+                    client.update_artifact(self._ids[key], ArtifactUpdate(data=data, description=artifact.description))
+            else:
+                self._ids[key] = artifact.create(_sync=True).id  # type: ignore[call-arg, union-attr]
+        except Exception as error:
+            if repeatable(error):
+                self._latest.setdefault(key, artifact)
+            raise
 
 
 class ArtifactCallback(Callback):

@@ -68,12 +68,20 @@ def _failure_of(request: Callable[[], Any]) -> str:
     try:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             request()
-    except httpx.TransportError as error:
-        return str(error).rstrip(".") or type(error).__name__
-    except PrefectHTTPStatusError as error:
-        if error.response.is_server_error:
+    except Exception as error:
+        if isinstance(error, PrefectHTTPStatusError) and repeatable(error):
             return f"status {error.response.status_code}"
-        get_logger("mmpca").warning("Prefect did not take an artifact: %s", error)
-    except Exception:
-        get_logger("mmpca").warning("An artifact could not be made.", exc_info=True)
+        if repeatable(error):
+            return str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, PrefectHTTPStatusError):
+            get_logger("mmpca").warning("Prefect did not take an artifact: %s", error)
+        else:
+            get_logger("mmpca").warning("An artifact could not be made.", exc_info=True)
     return ""
+
+
+def repeatable(error: Exception) -> bool:
+    """Tell whether a request may succeed later: the server does not answer, or fails."""
+    if isinstance(error, PrefectHTTPStatusError):
+        return bool(error.response.is_server_error)
+    return isinstance(error, httpx.TransportError)

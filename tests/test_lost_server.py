@@ -103,6 +103,28 @@ def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch
     assert told == [50.0, 100.0]
 
 
+@pytest.mark.parametrize(("code", "expected"), [(503, [30.0]), (422, [])])
+def test_an_artifact_that_is_refused_is_not_sent_again_and_holds_up_none(code, expected, monkeypatch):
+    waiting, told, errors = [], [], [status_error(code)]
+
+    def create(artifact, **_):
+        if errors:
+            raise errors.pop()
+        told.append(artifact.progress)
+        return SimpleNamespace(id=1)
+
+    monkeypatch.setattr(Artifact, "create", create)
+    artifacts = Artifacts(SimpleNamespace(send=lambda *request: waiting.append(request)), "run")
+    artifacts.progress(30.0, "reduce")
+    ((show, key),) = waiting
+    with pytest.raises(PrefectHTTPStatusError):
+        show(key)
+    show(key)
+    assert told == expected
+    artifacts.progress(60.0, "reduce")
+    assert len(waiting) == 2
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with prefect_at_work(tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("runs")) as found:
