@@ -25,17 +25,15 @@ UPDATE_SECONDS = 1.0
 """Between updates of progress, each of which is a request to the server."""
 LOG_SECONDS = 60.0
 """Between log lines within a stage, which the server keeps."""
+KINDS: dict[str, type[Artifact]] = {
+    "table": TableArtifact, "markdown": MarkdownArtifact, "link": LinkArtifact, "image_url": ImageArtifact,
+    "progress": ProgressArtifact,
+}  # fmt: skip
+"""Kinds of artifacts by the name of their content."""
 
 
 class Artifacts:
-    """The artifacts of the present flow run: each is made once, and what is new in it replaces what was there.
-
-    Parameters
-    ----------
-    outbox : Outbox
-    run : str
-        Begins all keys, so that Prefect's page of artifacts keeps those of different runs apart.
-    """
+    """The artifacts of the present flow run; ``run`` begins their keys, since Prefect's page has those of all runs."""
 
     def __init__(self, outbox: Outbox, run: str) -> None:
         self._outbox, self._run = outbox, run
@@ -43,39 +41,16 @@ class Artifacts:
         self._ids: dict[str, UUID] = {}
         self._latest: dict[str, Artifact] = {}
 
-    def table(self, what: str, rows: list[dict[str, Any]], description: str) -> None:
-        """Show a table."""
-        self._put(TableArtifact(key=self.key(what), table=rows, description=description))
-
-    def markdown(self, what: str, text: str, description: str) -> None:
-        """Show text."""
-        self._put(MarkdownArtifact(key=self.key(what), markdown=text, description=description))
-
-    def link(self, what: str, url: str, text: str, description: str) -> None:
-        """Show a link that a browser follows."""
-        self._put(LinkArtifact(key=self.key(what), link=url, link_text=text, description=description))
-
-    def image(self, what: str, url: str, description: str) -> None:
-        """Show a picture."""
-        self._put(ImageArtifact(key=self.key(what), image_url=url, description=description))
-
-    def progress(self, percent: float, description: str) -> None:
-        """Show how far the run is."""
-        self._put(ProgressArtifact(key=self.key("progress"), progress=percent, description=description))
-
-    def key(self, what: str) -> str:
-        """Return the key of an artifact of this run."""
-        return f"{self._run}-{what}".lower()
-
-    def _put(self, artifact: Artifact) -> None:
-        """Have the latest of an artifact sent, without what was not sent before."""
-        key = str(artifact.key)
+    def show(self, what: str, description: str, **content: Any) -> None:
+        """Show content of one of `KINDS`, in place of what is there and of what was not sent before."""
+        key = f"{self._run}-{what}".lower()
         is_waiting = key in self._latest
-        self._latest[key] = artifact
+        kind = KINDS[next(iter(content))]
+        self._latest[key] = kind(key=key, description=description, **content)
         if not is_waiting:
-            self._flow.copy().run(self._outbox.send, self._show, key)
+            self._flow.copy().run(self._outbox.send, self._send, key)
 
-    def _show(self, key: str) -> None:
+    def _send(self, key: str) -> None:
         """Create an artifact, or update it; nothing where a request before has sent the latest."""
         artifact = self._latest.pop(key, None)
         if artifact is None:
@@ -97,18 +72,18 @@ class ArtifactCallback(Callback):
     """Turns the events of a run into artifacts and log lines of the present flow run."""
 
     def __init__(self, artifacts: Artifacts) -> None:
-        self._show = artifacts
+        self._artifacts = artifacts
         self._updated: dict[str, float] = {}
         self._stages: dict[str, dict[str, str]] = {}
         self._lines: ProgressLines | None = None
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
-        self._show.link("dask-dashboard", dashboard, "Dask dashboard", "The cluster at work, while it runs")
+        self._artifacts.show("dask-dashboard", "The cluster at work, while it runs", link=dashboard)
 
     def on_plan(self, plan: Any) -> None:
         rows = [{"what": name, "planned": value} for name, value in plan.rows()]
-        self._show.table("plan", rows, "What the run will cost")
+        self._artifacts.show("plan", "What the run will cost", table=rows)
 
     def on_stage_start(self, stage: str) -> None:
         self._lines = ProgressLines(_log, f"Stage {stage}", LOG_SECONDS)
@@ -124,7 +99,7 @@ class ArtifactCallback(Callback):
 
     def on_compile(self, stage: str) -> None:
         get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
-        self._show.progress(0.0, f"{stage}: compiling its inner loops, once per machine")
+        self._artifacts.show("progress", f"{stage}: compiling its inner loops, once per machine", progress=0.0)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         if self._lines is not None:
@@ -133,7 +108,7 @@ class ArtifactCallback(Callback):
         if done < total and now - self._updated.get(stage, 0.0) < UPDATE_SECONDS:
             return
         self._updated[stage] = now
-        self._show.progress(100.0 * done / total, f"{stage}: {done:,} of {total:,} spans done")
+        self._artifacts.show("progress", f"{stage}: {done:,} of {total:,} spans done", progress=100.0 * done / total)
 
     def on_expected(self, stage: str, seconds: float) -> None:
         get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
@@ -150,14 +125,13 @@ class ArtifactCallback(Callback):
 
     def close(self, end: str) -> None:
         """Say how the flow ended of the stage that it ended in."""
-        running = [name for name, row in self._stages.items() if row["state"] == "running"]
-        for name in running:
-            self._set_row(name, {"stage": name, "state": end})
+        for name, row in self._stages.items():
+            if row["state"] == "running":
+                self._set_row(name, {"stage": name, "state": end})
 
     def _set_row(self, stage: str, row: dict[str, str]) -> None:
-        columns = ("stage", "state", *COLUMNS)
-        self._stages[stage] = {name: row.get(name, "") for name in columns}
-        self._show.table("stages", list(self._stages.values()), "The stages so far, and what they took")
+        self._stages[stage] = {name: row.get(name, "") for name in ("stage", "state", *COLUMNS)}
+        self._artifacts.show("stages", "The stages so far, and what they took", table=list(self._stages.values()))
 
 
 def _log(line: str) -> None:
@@ -170,16 +144,15 @@ COLUMNS = ("seconds", "passes over the rows", "bytes", "peak memory a worker", "
 def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
     taken = {} if stage == "plan" else record  # the numbers of a plan are of what is to come
-    sizes = {name: format_bytes(taken[name]) for name in ("bytes", "memory", "written") if name in taken}
+    passes, bytes_read, memory, written, found = COLUMNS[1:]
+    sizes = {bytes_read: "bytes", memory: "memory", written: "written"}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
-        "seconds": f"{record.get('seconds', 0):.2f}",
-        "passes over the rows": ", ".join(taken.get("passes", [])),
-        "bytes": sizes.get("bytes", ""),
-        "peak memory a worker": sizes.get("memory", ""),
-        "written": sizes.get("written", ""),
-        "found": "; ".join(taken.get("found", [])),
+        COLUMNS[0]: f"{record.get('seconds', 0):.2f}",
+        passes: ", ".join(taken.get("passes", [])),
+        **{column: format_bytes(taken[name]) for column, name in sizes.items() if name in taken},
+        found: "; ".join(taken.get("found", [])),
     }
 
 

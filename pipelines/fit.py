@@ -15,14 +15,15 @@ from mmpca_dist.runs.stages import stages_of
 
 from .artifacts import Artifacts
 from .flows import Done, flow_of
-from .names import asset, counted, listed, short
+from .names import asset, listed, short
 from .results import publish_run, run_result
 from .tasks import TaskChain
 
 
 def title(config: RunConfig) -> str:
     """Return the rows and the methods of a run or an evaluation, in few words."""
-    return f"{short(config.dataset.uri)}: {counted(config.labels, 'method')}"
+    labels = config.labels
+    return f"{short(config.dataset.uri)}: {labels[0] if len(labels) == 1 else f'{len(labels)} methods'}"
 
 
 @flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.", title)

@@ -27,7 +27,7 @@ def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks
         manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)
     said = ingested(config, manifest)
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
-    artifacts.table("ingested", [{name: str(manifest[name]) for name in shown}], "What was written")
+    artifacts.show("ingested", "What was written", table=[{name: str(manifest[name]) for name in shown}])
     publish_result(artifacts, "Ingested", said, [f"mmpca run my.yaml --set dataset.uri={config.destination}"])
     facts = {name: manifest[name] for name in ("rows", "columns", "classes")}
     return Done(said, {"folder": config.destination, **facts})

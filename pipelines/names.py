@@ -38,15 +38,6 @@ def slug(address: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", short(address).lower()).strip("-") or "run"
 
 
-def counted(names: Sequence[str], noun: str) -> str:
-    """Return one name, or how many there are.
-
-    >>> counted(["pca"], "method"), counted(["pca", "lol"], "method")
-    ('pca', '2 methods')
-    """
-    return names[0] if len(names) == 1 else f"{len(names)} {noun}s"
-
-
 def listed(names: Sequence[str]) -> str:
     """Return up to three names, or two and how many more.
 

@@ -33,7 +33,7 @@ def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbac
             entries = manifest["taken"]
             rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in entries]
             if rows:
-                artifacts.table("taken-up", rows, "Data sets that were taken up, in order")
+                artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
             publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
     kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
     result = {**run_result(folder, manifest["report"], kept), "taken": [entry["name"] for entry in manifest["taken"]]}

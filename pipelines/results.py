@@ -33,15 +33,12 @@ def publish_run(
     """Publish plan versus measured, components, the certificate of a search, and the pictures of a finished run."""
     if plan:
         rows = [{"what": a, "planned": b, "measured": c} for a, b, c in plan]
-        artifacts.table("plan", rows, "The plan and what was used")
+        artifacts.show("plan", "The plan and what was used", table=rows)
     spectra = components(folder)
-    artifacts.table("components", spectra, legend(folder))
+    artifacts.show("components", legend(folder), table=spectra)
     if search:
-        artifacts.table(
-            "search",
-            [{"what": a, "found": b, "what it means": c} for a, b, c in search],
-            "The search for nearest rows of other classes: what it took, and how much is proved",
-        )
+        proved = "The search for nearest rows of other classes: what it took, and how much is proved"
+        artifacts.show("search", proved, table=[{"what": a, "found": b, "what it means": c} for a, b, c in search])
     at = shlex.quote(folder)
     columns = ("method", "components", "share", "leading eigenvalues")
     lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
@@ -57,14 +54,14 @@ def publish_run(
 def publish_evaluation(artifacts: Artifacts, folder: str, comparison: CompareRecord) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
     for key, (description, rows) in comparison["tables"].items():
-        artifacts.table(key, rows, _plain(description))
+        artifacts.show(key, _plain(description), table=rows)
     following = [f"mmpca show {shlex.quote(folder)}"]
     _publish_page(artifacts, comparison, "Evaluation finished", f"**{_plain(comparison['verdict'])}**", following)
 
 
 def publish_result(artifacts: Artifacts, heading: str, said: str, lines: Sequence[str]) -> None:
     """Publish what was written, and what to type or to open."""
-    artifacts.markdown("result", f"# {heading}\n\n{_plain(said)}\n\n{_code(lines)}\n", heading)
+    artifacts.show("result", heading, markdown=f"# {heading}\n\n{_plain(said)}\n\n{_code(lines)}\n")
 
 
 def _plain(text: str) -> str:
@@ -84,15 +81,15 @@ def _publish_page(
     """Publish the pictures of a report; and its answer, how to open it, what to type next, its notes, one picture."""
     pictures = [(figure, _picture(figure)) for figure in report["figures"]]
     for figure, url in pictures:
-        artifacts.image(f"figure-{figure['name']}", url, _plain(figure["title"]))
+        artifacts.show(f"figure-{figure['name']}", _plain(figure["title"]), image_url=url)
     notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
     in_python = f"In Python:\n\n{_code(python.splitlines())}\n\n" if python else ""
     first = "".join(f"\n![{_plain(figure['title'])}]({url})\n" for figure, url in pictures[:1])
-    artifacts.markdown(
+    artifacts.show(
         "result",
-        f"# {heading}\n\n{answer}\n\n## Report\n\n{_opening(report['html'])}\n\n## Next\n\n{_code(following)}\n\n"
-        f"{in_python}## Notes\n\n{notes}\n{first}",
         "The result: what came out, the report, and what to type next",
+        markdown=f"# {heading}\n\n{answer}\n\n## Report\n\n{_opening(report['html'])}\n\n## Next\n\n"
+        f"{_code(following)}\n\n{in_python}## Notes\n\n{notes}\n{first}",
     )
 
 

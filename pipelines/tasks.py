@@ -38,10 +38,8 @@ class TaskChain:
         def work() -> State:
             seconds = run_stage(job, stage).get("seconds", 0)
             reused = stage.name in job.reused
-            message = f"{stage.title}: {seconds:.2f} s"
-            return (
-                Completed(name="Cached", message=f"{message}, already done") if reused else Completed(message=message)
-            )
+            message = f"{stage.title}: {seconds:.2f} s" + ", already done" * reused
+            return Completed(message=message, name="Cached" if reused else "Completed")
 
         self.run(stage.name, title, work, makes, of)
         if stage.name not in job.results:
@@ -61,23 +59,16 @@ class TaskChain:
         def run_one() -> Any:
             try:
                 returned.append(work())
-            except MmpcaError as error:
+            except BaseException as error:
                 errors.append(error)
-                return refused(error)
-            except (KeyboardInterrupt, TerminationSignal) as error:
-                errors.append(error)
-                if isinstance(error, TerminationSignal) and not _is_being_cancelled():
-                    raise
-                return Cancelled(message="The flow run was cancelled.")
-            except Exception as error:
-                errors.append(error)
+                if isinstance(error, MmpcaError):
+                    return refused(error)
+                if isinstance(error, KeyboardInterrupt) or (isinstance(error, TerminationSignal) and _cancels()):
+                    return Cancelled(message="The flow run was cancelled.")
                 raise
-            state = returned[0]
-            return state if isinstance(state, State) else Completed(message=title)
+            return returned[0] if isinstance(returned[0], State) else Completed(message=title)
 
-        options: dict[str, Any] = {
-            "name": name, "task_run_name": lambda: title, "description": title, "persist_result": False,
-        }  # fmt: skip
+        options: dict[str, Any] = {"name": name, "task_run_name": lambda: title, "persist_result": False}
         decorate = materialize(*makes, by="mmpca", asset_deps=list(of), **options) if makes else task(**options)
         self._last = [decorate(run_one)(return_state=True, wait_for=self._last)]
         if errors:
@@ -85,13 +76,10 @@ class TaskChain:
         return returned[0] if returned else None
 
 
-def _is_being_cancelled() -> bool:
+def _cancels() -> bool:
     """Tell whether the server was asked to cancel this flow run; another signal, such as an eviction's, is a crash."""
-    with (
-        suppress(Exception),
-        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-        get_client(sync_client=True) as client,
-    ):
+    once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
+    with suppress(Exception), once, get_client(sync_client=True) as client:
         state = client.read_flow_run(runtime.flow_run.id).state
         return state is not None and (state.is_cancelling() or state.is_cancelled())
     return False

@@ -134,7 +134,7 @@ def test_progress_is_told_once_a_second(monkeypatch):
     """One of 100,000 spans in 50 seconds; the end always comes."""
     told, clock = [], [0.0]
     monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(artifacts.Artifacts, "progress", lambda _, percent, __: told.append((clock[0], percent)))
+    monkeypatch.setattr(Artifacts, "show", lambda *_, progress: told.append((clock[0], progress)))
     callback = ArtifactCallback(Artifacts(SimpleNamespace(), "run"))
     for done in range(1, 100_001):
         clock[0] += 0.0005

@@ -115,13 +115,13 @@ def test_an_artifact_that_is_refused_is_not_sent_again_and_holds_up_none(code, e
 
     monkeypatch.setattr(Artifact, "create", create)
     artifacts = Artifacts(SimpleNamespace(send=lambda *request: waiting.append(request)), "run")
-    artifacts.progress(30.0, "reduce")
+    artifacts.show("progress", "reduce", progress=30.0)
     ((show, key),) = waiting
     with pytest.raises(PrefectHTTPStatusError):
         show(key)
     show(key)
     assert told == expected
-    artifacts.progress(60.0, "reduce")
+    artifacts.show("progress", "reduce", progress=60.0)
     assert len(waiting) == 2
 
 

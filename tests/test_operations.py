@@ -121,7 +121,7 @@ def test_a_killed_run_is_crashed_and_keeps_what_it_goes_on_from(operations):
     family = [process, *process.children(recursive=True)]
     (output / "scratch" / "search").mkdir(parents=True)
     links = operations.artifacts(identifier)
-    assert links["killed-dask-dashboard"]["data"].startswith("[Dask dashboard](http://127.0.0.1:")
+    assert links["killed-dask-dashboard"]["data"].startswith("[http://127.0.0.1:")
     process.kill()
     run = operations.ended(identifier)
     assert run["state_type"] == "CRASHED"

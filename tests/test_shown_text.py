@@ -28,10 +28,7 @@ def test_a_terminal_obeys_no_text(content):
 
 def test_markdown_makes_nothing_of_texts(monkeypatch):
     published = []
-    shown = SimpleNamespace(
-        markdown=lambda what, text, description: published.append(text),
-        table=lambda what, rows, description: published.append(description),
-    )
+    shown = SimpleNamespace(show=lambda _, words, markdown=None, **__: published.append(markdown or words))
     hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n```\n# Title"
     record = {"verdict": hostile, "notes": [hostile], "html": hostile, "figures": []}
     row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)

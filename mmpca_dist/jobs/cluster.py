@@ -53,13 +53,11 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.adapt is for clusters that the run starts, and compute.cluster is {compute.cluster!r}. Leave it "
             "out, or use local or a class of clusters, without n_workers in compute.options."
         )
-    if compute.performance_report and compute.cluster == "threads":
+    if compute.performance_report and (compute.cluster == "threads" or find_spec("bokeh") is None):
         raise ConfigError(
-            "compute.performance_report is of a Dask cluster, and compute.cluster is threads. Use compute.cluster: "
-            "local, for example."
+            "compute.performance_report is of a Dask cluster, such as compute.cluster: local, and needs bokeh: pip "
+            "install 'mmpca-dist[dashboard]'."
         )
-    if compute.performance_report and find_spec("bokeh") is None:
-        raise ConfigError("compute.performance_report needs bokeh: pip install 'mmpca-dist[dashboard]'.")
     least_mib = math.ceil(WORKER_BASE / PAUSED / 2**20)
     if compute.cluster == "local" and compute.memory_bytes < least_mib << 20:
         raise ConfigError(
@@ -116,14 +114,17 @@ def performance_report(compute: ComputeConfig, scheduler: Scheduler, uri: str) -
 
 
 def _start_cluster(compute: ComputeConfig) -> Any:
-    return _start_local(compute) if compute.cluster == "local" else _start_class(compute)
+    cluster = _start_local(compute) if compute.cluster == "local" else _start_class(compute)
+    if compute.adapt is not None:
+        cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
+    return cluster
 
 
 def _start_local(compute: ComputeConfig) -> Any:
     from distributed import LocalCluster
 
     try:
-        cluster = LocalCluster(
+        return LocalCluster(
             n_workers=compute.first_workers,
             threads_per_worker=compute.threads_per_worker,
             memory_limit=compute.memory_bytes,
@@ -133,9 +134,6 @@ def _start_local(compute: ComputeConfig) -> Any:
             preload=[IGNORE_INTERRUPT],
             scheduler_kwargs={"worker_ttl": LIMITS.silent_seconds},
         )
-        if compute.adapt is not None:
-            cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
-        return cluster
     except RuntimeError as error:
         raise ClusterError(
             f"The worker processes did not start ({str(error).rstrip('.')}). A script must start them within "
@@ -148,10 +146,8 @@ def _start_class(compute: ComputeConfig) -> Any:
     cluster_class, cluster = _class_of(compute.cluster), None
     try:
         cluster = cluster_class(**compute.options)
-        if compute.adapt is not None:
-            cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
-        elif "n_workers" not in compute.options:
-            cluster.scale(compute.workers)
+        if "n_workers" not in compute.options:
+            cluster.scale(compute.first_workers)
     except Exception as error:  # the classes of clusters raise many kinds
         if cluster is not None:
             cluster.close()
