@@ -12,8 +12,8 @@ from prefect.assets.core import AssetProperties
 from mmpca_dist.stores import storage
 
 LONGEST = 60
-DRAWN = re.compile(r"[a-z]+(-[a-z]+)+")
-"""A name that Prefect has drawn, such as "meek-zebra": others are the user's own."""
+DRAWN = re.compile(r"[a-z]+-[a-z]+")
+"""A name that Prefect draws, such as "meek-zebra": others are the user's own."""
 RESTRICTED = re.compile(r"[^A-Za-z0-9/:._~@+=,*()-]")
 LONGEST_KEY = 500
 
