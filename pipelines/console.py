@@ -7,7 +7,7 @@ import shlex
 import tempfile
 import time
 import webbrowser
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 
 class ProgressLines:
-    """Prints the pass of a stage, units done, time passed and time left, at most every few seconds."""
+    """Says the pass of a stage, units done, time passed and time left, at most every few seconds."""
 
-    def __init__(self, console: Console, stage: str) -> None:
-        self._console, self._stage, self._name = console, stage, ""
+    def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
+        self._say, self._stage, self._name = say, stage, ""
+        self._every = LIMITS.progress_line_seconds if every is None else every
         self._begin = self._pass_begin = self._printed = time.monotonic()
 
     def begin_pass(self, name: str) -> None:
@@ -42,14 +43,14 @@ class ProgressLines:
 
     def update(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._printed < LIMITS.progress_line_seconds:
+        if now - self._printed < self._every:
             return
         self._printed = now
         parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
         parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
         if 0 < done < total:
             parts.append(time_left((now - self._pass_begin) * (total - done) / done))
-        print_text(self._console, f"  {', '.join(parts)}")
+        self._say(", ".join(parts))
 
     def close(self) -> None:
         pass
@@ -132,7 +133,7 @@ class ConsoleCallback(Callback):
         if self.console.is_terminal:
             self._progress = ProgressBar(self.console, stage)
         else:
-            self._progress = ProgressLines(self.console, stage)
+            self._progress = ProgressLines(lambda line: print_text(self.console, f"  {line}"), stage)
 
     def on_pass(self, stage: str, name: str) -> None:
         if getattr(self.console, "verbose", False):

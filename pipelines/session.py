@@ -167,7 +167,7 @@ def message_of(state: Any) -> str:
 
     from mmpca_dist.jobs.journal import UnforeseenError
 
-    from .flows import REFUSED
+    from .tasks import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)

@@ -168,17 +168,10 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
     state = evaluate_flow(config, return_state=True)
     assert state.is_completed() and state.message.endswith(f"Report: {tmp_path}/out/evaluation/report/index.html")
     found = artifacts_of(state)
-    assert {
-        "standings",
-        "costs",
-        "errors-1",
-        "margins-1",
-        "report-page",
-        "figure-errors-by-components",
-        "progress-score",
-    } <= set(found)
-    assert [row["stage"] for row in json.loads(found["stages"])] == STAGES
-    assert "The lowest mean error" in found["evaluation"]
+    shown = {"standings", "costs", "errors-1", "margins-1", "figure-errors-by-components", "progress", "result"}
+    assert {f"out-evaluation-{name}" for name in shown} <= set(found)
+    assert [row["stage"] for row in json.loads(found["out-evaluation-stages"])] == STAGES
+    assert "The lowest mean error" in found["out-evaluation-result"]
     with get_client(sync_client=True) as client:
         own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
         tasks = client.read_task_runs(flow_run_filter=own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,6 +71,12 @@ class RunDirectory:
 
     def path(self, *parts: str) -> str:
         return storage.join(self.uri, *parts)
+
+    @property
+    def label(self) -> str:
+        """What Dask's pages call the tasks of the run before their own names: the last part of the output."""
+        name = (self.within or self.uri).rstrip("/").rpartition("/")[2]
+        return f"{re.sub(r'[^A-Za-z0-9_]+', '_', name)}:"
 
     @property
     def exists(self) -> bool:

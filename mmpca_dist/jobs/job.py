@@ -57,6 +57,8 @@ class Job:
     census: Census | None = None
     splits: Splits | None = None
     results: Results = field(default_factory=Results)
+    reused: set[str] = field(default_factory=set)
+    """The stages whose results were there already."""
     current_checkpoint: Checkpoint | None = None
     """The checkpoint for the passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
