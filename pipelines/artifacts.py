@@ -1,64 +1,97 @@
-"""What Prefect and Prometheus hear of runs: artifacts with plan, progress, tables and pictures; counters."""
+"""What Prefect and Prometheus hear of runs: artifacts with plan, progress and stages; log lines; counters."""
 
 from __future__ import annotations
 
-import base64
-import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
 from dask.utils import format_bytes
-from prefect.artifacts import (
-    create_image_artifact,
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import get_client
+from prefect.artifacts import Artifact, ImageArtifact, LinkArtifact, MarkdownArtifact, ProgressArtifact, TableArtifact
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.logging import get_run_logger
 from prometheus_client import Counter, Gauge
 
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-from mmpca_dist.stores import storage
 
-from .outbox import Outbox
+from .console import ProgressLines
+from .outbox import Outbox, repeatable
 
-MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
 """Between updates of progress, each of which is a request to the server."""
+LOG_SECONDS = 60.0
+"""Between log lines within a stage, which the server keeps."""
+KINDS: dict[str, type[Artifact]] = {
+    "table": TableArtifact, "markdown": MarkdownArtifact, "link": LinkArtifact, "image_url": ImageArtifact,
+    "progress": ProgressArtifact,
+}  # fmt: skip
+"""Kinds of artifacts by the name of their content."""
+
+
+class Artifacts:
+    """The artifacts of the present flow run; ``run`` begins their keys, since Prefect's page has those of all runs."""
+
+    def __init__(self, outbox: Outbox, run: str) -> None:
+        self._outbox, self._run = outbox, run
+        self._flow = copy_context()  # so that artifacts are the flow run's, whichever task makes them
+        self._ids: dict[str, UUID] = {}
+        self._latest: dict[str, Artifact] = {}
+
+    def show(self, what: str, description: str, **content: Any) -> None:
+        """Show content of one of `KINDS`, in place of what is there and of what was not sent before."""
+        key = f"{self._run}-{what}".lower()
+        is_waiting = key in self._latest
+        kind = KINDS[next(iter(content))]
+        self._latest[key] = kind(key=key, description=description, **content)
+        if not is_waiting:
+            self._flow.copy().run(self._outbox.send, self._send, key)
+
+    def _send(self, key: str) -> None:
+        """Create an artifact, or update it; nothing where a request before has sent the latest."""
+        artifact = self._latest.pop(key, None)
+        if artifact is None:
+            return
+        try:
+            if key in self._ids:
+                data = artifact.format(_sync=True)  # type: ignore[call-arg]
+                with get_client(sync_client=True) as client:
+                    client.update_artifact(self._ids[key], ArtifactUpdate(data=data, description=artifact.description))
+            else:
+                self._ids[key] = artifact.create(_sync=True).id  # type: ignore[call-arg, union-attr]
+        except Exception as error:
+            if repeatable(error):
+                self._latest.setdefault(key, artifact)
+            raise
 
 
 class ArtifactCallback(Callback):
-    """Turns the events of a run into artifacts and log lines of the present flow or task run."""
+    """Turns the events of a run into artifacts and log lines of the present flow run."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._send = outbox.send
-        self._bars: dict[str, UUID] = {}
-        self._latest: dict[str, tuple[float, str]] = {}
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
         self._updated: dict[str, float] = {}
-        self._stages: list[dict[str, str]] = []
+        self._stages: dict[str, dict[str, str]] = {}
+        self._lines: ProgressLines | None = None
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
-        self._send(
-            create_link_artifact,
-            dashboard,
-            key="dask-dashboard",
-            link_text="Dask dashboard",
-            description="The cluster at work, while it runs",
-        )
+        self._artifacts.show("dask-dashboard", "The cluster at work, while it runs", link=dashboard)
 
     def on_plan(self, plan: Any) -> None:
         rows = [{"what": name, "planned": value} for name, value in plan.rows()]
-        self._send(create_table_artifact, rows, key="plan", description="What the run will cost")
+        self._artifacts.show("plan", "What the run will cost", table=rows)
+
+    def on_stage_start(self, stage: str) -> None:
+        self._lines = ProgressLines(_log, f"Stage {stage}", LOG_SECONDS)
+        self._set_row(stage, {"stage": stage, "state": "running"})
 
     def on_pass(self, stage: str, name: str) -> None:
+        if self._lines is not None:
+            self._lines.begin_pass(name)
         get_run_logger().info("Stage %s: %s", stage, name)
 
     def on_sweep(self, stage: str, words: str) -> None:
@@ -66,29 +99,16 @@ class ArtifactCallback(Callback):
 
     def on_compile(self, stage: str) -> None:
         get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
-        self._update(stage, 0.0, f"{stage}: compiling its inner loops, once per machine")
+        self._artifacts.show("progress", f"{stage}: compiling its inner loops, once per machine", progress=0.0)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
+        if self._lines is not None:
+            self._lines.update(done, total)
         now = time.monotonic()
         if done < total and now - self._updated.get(stage, 0.0) < UPDATE_SECONDS:
             return
         self._updated[stage] = now
-        self._update(stage, 100.0 * done / total, f"{stage}: spans done")
-
-    def _update(self, stage: str, progress: float, description: str) -> None:
-        """Have the latest progress sent, without what was not sent before."""
-        is_waiting = stage in self._latest
-        self._latest[stage] = (progress, description)
-        if not is_waiting:
-            self._send(self._show, stage)
-
-    def _show(self, stage: str) -> None:
-        """Create the bar of a stage, or update it."""
-        progress, description = self._latest.pop(stage)
-        if stage not in self._bars:
-            bar = create_progress_artifact(progress=0.0, key=f"progress-{stage}", description=description)
-            self._bars[stage] = bar  # type: ignore[assignment]
-        update_progress_artifact(self._bars[stage], progress=progress, description=description)
+        self._artifacts.show("progress", f"{stage}: {done:,} of {total:,} spans done", progress=100.0 * done / total)
 
     def on_expected(self, stage: str, seconds: float) -> None:
         get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
@@ -98,91 +118,42 @@ class ArtifactCallback(Callback):
         get_run_logger().info("Stage %s: %s", stage, note)
         for line in record.get("found", []):
             get_run_logger().info("%s", line)
-        self._stages.append(_stage_row(stage, record, reused))
-        description = "The stages so far, and what they took"
-        self._send(create_table_artifact, list(self._stages), key="stages", description=description)
+        self._set_row(stage, _stage_row(stage, record, reused))
 
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
+
+    def close(self, end: str) -> None:
+        """Say how the flow ended of the stage that it ended in."""
+        for name, row in self._stages.items():
+            if row["state"] == "running":
+                self._set_row(name, {"stage": name, "state": end})
+
+    def _set_row(self, stage: str, row: dict[str, str]) -> None:
+        self._stages[stage] = {name: row.get(name, "") for name in ("stage", "state", *COLUMNS)}
+        self._artifacts.show("stages", "The stages so far, and what they took", table=list(self._stages.values()))
+
+
+def _log(line: str) -> None:
+    get_run_logger().info("%s", line)
+
+
+COLUMNS = ("seconds", "passes over the rows", "bytes", "peak memory a worker", "written", "found")
 
 
 def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
     taken = {} if stage == "plan" else record  # the numbers of a plan are of what is to come
-    sizes = {name: format_bytes(taken[name]) for name in ("bytes", "memory", "written") if name in taken}
+    passes, bytes_read, memory, written, found = COLUMNS[1:]
+    sizes = {bytes_read: "bytes", memory: "memory", written: "written"}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
-        "seconds": f"{record.get('seconds', 0):.2f}",
-        "passes over the rows": ", ".join(taken.get("passes", [])),
-        "bytes": sizes.get("bytes", ""),
-        "peak memory a worker": sizes.get("memory", ""),
-        "written": sizes.get("written", ""),
-        "found": "; ".join(taken.get("found", [])),
+        COLUMNS[0]: f"{record.get('seconds', 0):.2f}",
+        passes: ", ".join(taken.get("passes", [])),
+        **{column: format_bytes(taken[name]) for column, name in sizes.items() if name in taken},
+        found: "; ".join(taken.get("found", [])),
     }
-
-
-def publish_report(
-    outbox: Outbox,
-    report: ReportRecord,
-    plan: list[tuple[str, str, str]],
-    spectra: list[dict[str, Any]],
-    meaning: str,
-    search: list[tuple[str, str, str]],
-) -> None:
-    """Publish plan versus measured, eigenvalues, the certificate of a search, and the pictures of a finished run."""
-    if plan:
-        outbox.send(
-            create_table_artifact,
-            [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
-            key="plan-and-measured",
-            description="The plan and what was used",
-        )
-    outbox.send(create_table_artifact, spectra, key="components", description=meaning)
-    if search:
-        outbox.send(
-            create_table_artifact,
-            [{"what": a, "found": b, "what it means": c} for a, b, c in search],
-            key="search",
-            description="The search for nearest rows of other classes: what it took, and how much is proved",
-        )
-    _publish_page(outbox, report, "report", "Report", "Run finished")
-
-
-def publish_evaluation(outbox: Outbox, comparison: CompareRecord) -> None:
-    """Publish the verdict, the tables and the pictures of a finished evaluation."""
-    for key, (description, rows) in comparison["tables"].items():
-        outbox.send(create_table_artifact, rows, key=key, description=_plain(description))
-    verdict = f"Evaluation finished\n\n{_plain(comparison['verdict'])}"
-    _publish_page(outbox, comparison, "evaluation", "What serves best", verdict)
-
-
-def _plain(text: str) -> str:
-    """Return text from data or settings as Markdown that shows it: no image, link or HTML of a stranger's."""
-    return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
-
-
-def _publish_page(outbox: Outbox, report: ReportRecord, key: str, description: str, heading: str) -> None:
-    """Publish the pictures of a report, its notes below a heading, and a link to its page."""
-    for figure in report["figures"]:
-        outbox.send(_publish_figure, figure)
-    page = report["html"]
-    notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
-    text = f"# {heading}\n\nReport: {_plain(page)}\n\n## Notes\n\n{notes}\n"
-    outbox.send(create_markdown_artifact, text, key=key, description=description)
-    outbox.send(
-        create_link_artifact,
-        Path(page).as_uri() if storage.is_local(page) else page,
-        key="report-page",
-        link_text="Report",
-        description="The report, one HTML page, on the disk or store where the run wrote it",
-    )
-
-
-def _publish_figure(figure: Mapping[str, Any]) -> None:
-    png = base64.b64encode(storage.read_bytes(figure["png"])).decode()
-    key = f"figure-{figure['name']}".lower()
-    create_image_artifact(f"data:image/png;base64,{png}", key=key, description=_plain(figure["title"]))
 
 
 SPANS = Gauge("mmpca_spans_done", "Spans done of the present pass", ["stage"])

@@ -21,14 +21,24 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .console import Terminal, open_report, plan_table, print_comparison, print_summary, print_text, runs_table
-from .options import config_options, image_shape_of, load, prefect_option
+from .check import check
+from .compare import compare
+from .console import (
+    console,
+    errors,
+    open_report,
+    plan_table,
+    print_comparison,
+    print_json,
+    print_summary,
+    print_text,
+    runs_table,
+)
+from .options import config_options, image_shape_of, json_option, load, prefect_option, quick_prefect_option, verbosity
 from .session import session
 
 GOES_ON = "The same command goes on from the stages that are done."
 STARTS_AGAIN = "The same command starts again."
-console = Terminal()
-errors = Terminal(stderr=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
@@ -38,33 +48,40 @@ def cli() -> None:
 
     \b
     Start with:
-      mmpca ingest table.csv table.zarr --label species
-      mmpca config > my.yaml                  write a configuration, and edit it
-      mmpca plan my.yaml                      see what a run would cost
+      mmpca check table.csv -o my.yaml        look at a table, and write a configuration for it
       mmpca run my.yaml                       run it
       mmpca evaluate my.yaml                  see which method and how many components serve best
       mmpca transform runs/mine new.parquet runs/mine-new
       mmpca refresh runs/mine inbox runs/live
+
+    Exit codes: 0 done, 1 an unforeseen error, 2 a mistake in options, settings or data, 130 stopped by Ctrl-C.
     """
+
+
+cli.add_command(check)
+cli.add_command(compare)
 
 
 @cli.command(short_help="Fit the methods of a configuration.")
 @prefect_option
+@verbosity
 @config_options
-def run(config: str, settings: tuple[str, ...], output: str | None, prefect: bool) -> None:
+def run(prefect: bool, **options: Any) -> None:
     """Fit every method of CONFIG; store models and projected rows, write the report.
 
-    CONFIG is a YAML file, or the name of a bundled configuration (see `mmpca config --list`).
+    CONFIG is a YAML file, the name of a bundled configuration (see `mmpca config --list`), or a table, for which
+    settings are chosen as by `mmpca check`, and printed.
 
     The same command again goes on from the stages that are done.
 
     \b
     Examples:
       mmpca run quickstart
+      mmpca run table.csv --label species
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
     with session(console, errors, GOES_ON, prefect) as work:
-        loaded = load(config, settings, output)
+        loaded = load(**options)
         work.callback.heading = f"Reading {loaded.dataset.uri} into {loaded.output}"
         work.fit(loaded)
     print_summary(console, loaded.output, work.callback.notes)
@@ -72,28 +89,33 @@ def run(config: str, settings: tuple[str, ...], output: str | None, prefect: boo
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
 @click.option("--evaluation", is_flag=True, help="What `mmpca evaluate` would cost, in place of `mmpca run`.")
+@json_option
 @config_options
-def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation: bool) -> None:
-    """Print what a run of CONFIG would cost: only metadata and labels are read, nothing is written.
+def plan(evaluation: bool, as_json: bool, **options: Any) -> None:
+    """Print what a run of CONFIG would cost: only metadata and labels are read, and nothing is run.
 
     \b
     Examples:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
       mmpca plan my.yaml --evaluation
     """
-    loaded = load(config, settings, output, {"output": "."})
     from mmpca_dist.runs.evaluation_stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
-    costs = preview_evaluation(loaded) if evaluation else preview(loaded)
+    with session(console, errors, STARTS_AGAIN, prefect=False) as work:
+        loaded = load(**options, defaults={"output": "runs/plan"})
+        costs = (preview_evaluation if evaluation else preview)(loaded, work.callback)
     console.print(plan_table(costs.rows()))
+    if as_json:
+        print_json(costs.to_json())
     costs.refuse_if_too_large()
 
 
 @cli.command(short_help="Compare methods and numbers of components on rows held out.")
 @prefect_option
+@verbosity
 @config_options
-def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect: bool) -> None:
+def evaluate(prefect: bool, **options: Any) -> None:
     """Fit every method of CONFIG to some of the rows and score it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
@@ -106,13 +128,13 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
     with session(console, errors, GOES_ON, prefect) as work:
-        loaded = load(config, settings, output)
+        loaded = load(**options)
         from mmpca_dist.jobs.directory import folder_of
 
         folder = folder_of(loaded, "evaluation").uri
         work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
         work.evaluate(loaded)
-    print_comparison(console, folder, work.callback.notes)
+    print_comparison(console, folder, work.callback.notes, options["config"])
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -134,7 +156,8 @@ def classifiers() -> None:
 @click.option("--list", "lists", is_flag=True, help="List the names of the bundled files instead.")
 @click.option("--path", "shows_path", is_flag=True, help="Print the path of the bundled file NAME instead.")
 @click.option("--markdown", is_flag=True, help="Print the page of all settings instead.")
-def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> None:
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of configurations instead.")
+def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool, schema: bool) -> None:
     """Print a configuration that holds every setting at its default, with explanations.
 
     With NAME, print this bundled file: a configuration that `mmpca run NAME` takes, or a file for Prefect.
@@ -146,7 +169,7 @@ def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> 
       prefect --no-prompt deploy --prefect-file "$(mmpca config prefect --path)" --all
     """
     from mmpca_dist.configuration import bundled
-    from mmpca_dist.configuration.reference import commented_yaml, page
+    from mmpca_dist.configuration.reference import commented_yaml, page, schema_text
 
     if lists:
         click.echo("\n".join(bundled.names()))
@@ -159,14 +182,18 @@ def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> 
     elif shows_path:
         raise ConfigError("--path needs the name of a bundled file; 'mmpca config --list' lists them.")
     else:
-        click.echo(page() if markdown else commented_yaml(), nl=False)
+        click.echo(schema_text() if schema else page() if markdown else commented_yaml(), nl=False)
 
 
 @cli.command(short_help="List the methods.")
-def methods() -> None:
+@json_option
+def methods(as_json: bool) -> None:
     """List the methods, what their components keep, and how many there are of n rows with d features."""
     from mmpca_dist.configuration.reference import methods_rows
 
+    if as_json:
+        print_json([{"name": name, "keeps": keeps, "limit": limit} for name, keeps, limit in methods_rows()])
+        return
     for name, keeps, limit in methods_rows():
         click.echo(f"{name:<23}{keeps}; at most {limit}")
 
@@ -174,7 +201,8 @@ def methods() -> None:
 @cli.command(short_help="Print the summary of a run.")
 @click.argument("output")
 @click.option("--open", "opens", is_flag=True, help="Open the report too; one in a bucket is downloaded first.")
-def show(output: str, opens: bool) -> None:
+@json_option
+def show(output: str, opens: bool, as_json: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
     from mmpca_dist.stores import storage
@@ -183,6 +211,9 @@ def show(output: str, opens: bool) -> None:
     below = RunDirectory(run.path(EVALUATION))
     if not run.exists and below.exists:
         run = below
+    if as_json:
+        print_json({"output": run.uri, "purpose": run.purpose, "records": run.records()})
+        return
     if run.purpose == "evaluation":
         print_comparison(console, run.uri)
     else:
@@ -195,13 +226,17 @@ def show(output: str, opens: bool) -> None:
 
 @cli.command(short_help="List runs and how far they are.")
 @click.argument("folder")
-def runs(folder: str) -> None:
+@json_option
+def runs(folder: str, as_json: bool) -> None:
     """List the runs in FOLDER and below it: what is finished, what is running, what has stopped and where."""
     from mmpca_dist.runs.listing import find_runs
 
     states = list(find_runs(folder))
     if not states:
         raise InputError(f"There is no run in {folder}, nor in the folders below it.")
+    if as_json:
+        print_json(states)
+        return
     console.print(runs_table(states, folder))
 
 
@@ -226,14 +261,15 @@ def clean(folder: str) -> None:
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
-@prefect_option
+@quick_prefect_option
+@verbosity
 def transform(prefect: bool, **options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
     from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 
     config = TransformConfig(**options)
-    check_transform(config)
     with session(console, errors, GOES_ON, prefect) as work:
+        check_transform(config, work.callback)
         summary = work.transform(config)
     print_text(console, summary)
 
@@ -245,6 +281,7 @@ def transform(prefect: bool, **options: Any) -> None:
 @click.option("--features", help="Array or column of the new rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
 @prefect_option
+@verbosity
 def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
@@ -307,7 +344,8 @@ def refresh(prefect: bool, **options: Any) -> None:
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
 @click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
 @click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
-@prefect_option
+@quick_prefect_option
+@verbosity
 def ingest(
     prefect: bool,
     image_shape: str | None,

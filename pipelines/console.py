@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 import time
 import webbrowser
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+import pydantic_core
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,14 +25,17 @@ from mmpca_dist.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+    from mmpca_dist.runs.check import Check
+    from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
 
 
 class ProgressLines:
-    """Prints the pass of a stage, units done, time passed and time left, at most every few seconds."""
+    """Says the pass of a stage, units done, time passed and time left, at most every few seconds."""
 
-    def __init__(self, console: Console, stage: str) -> None:
-        self._console, self._stage, self._name = console, stage, ""
+    def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
+        self._say, self._stage, self._name = say, stage, ""
+        self._every = LIMITS.progress_line_seconds if every is None else every
         self._begin = self._pass_begin = self._printed = time.monotonic()
 
     def begin_pass(self, name: str) -> None:
@@ -37,14 +43,14 @@ class ProgressLines:
 
     def update(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._printed < LIMITS.progress_line_seconds:
+        if now - self._printed < self._every:
             return
         self._printed = now
         parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
         parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
         if 0 < done < total:
             parts.append(time_left((now - self._pass_begin) * (total - done) / done))
-        print_text(self._console, f"  {', '.join(parts)}")
+        self._say(", ".join(parts))
 
     def close(self) -> None:
         pass
@@ -62,6 +68,9 @@ def visible(text: str) -> str:
 class Terminal(Console):
     """A console that shows the control characters of texts rather than sending them, and draws as its output can."""
 
+    verbose = False
+    """Whether every pass is told."""
+
     @property
     def encoding(self) -> str:
         """The encoding of the output, by which tables are drawn in ASCII; rich takes UTF-8 for standard output."""
@@ -69,6 +78,10 @@ class Terminal(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+console = Terminal()
+errors = Terminal(stderr=True)
 
 
 class ProgressBar:
@@ -120,9 +133,11 @@ class ConsoleCallback(Callback):
         if self.console.is_terminal:
             self._progress = ProgressBar(self.console, stage)
         else:
-            self._progress = ProgressLines(self.console, stage)
+            self._progress = ProgressLines(lambda line: print_text(self.console, f"  {line}"), stage)
 
     def on_pass(self, stage: str, name: str) -> None:
+        if getattr(self.console, "verbose", False):
+            print_text(self.console, f"  {stage}: {name}", style="dim")
         if self._progress is not None:
             self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
 
@@ -158,6 +173,11 @@ class ConsoleCallback(Callback):
             self._progress = None
 
 
+def print_json(value: Any) -> None:
+    """Print plain values as JSON on standard output, with null in the place of NaN."""
+    click.echo(pydantic_core.to_json(value, indent=2, inf_nan_mode="null", fallback=str))
+
+
 def print_text(console: Console, text: str, **options: Any) -> None:
     """Print text as it is: no markup, no highlights and, unless ``soft_wrap=False``, no broken lines."""
     console.print(text, **{"highlight": False, "markup": False, "soft_wrap": True, **options})
@@ -186,6 +206,16 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
         for run in runs
     ]
     return rows_table(f"Runs in {folder}", rows)
+
+
+def print_check(console: Console, checked: Check) -> None:
+    """Print what a table holds, and what a run would refuse."""
+    for line in checked.lines():
+        print_text(console, line)
+    if checked.uses:
+        console.print(rows_table("Columns", [use.row() for use in checked.uses]))
+    for line in checked.mended:
+        print_text(console, f"A run refuses this, unless its configuration says what becomes of it: {line}")
 
 
 def plan_table(rows: list[Any]) -> Table:
@@ -224,14 +254,47 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
         _print_end(console, report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
-    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
+def print_comparison(console: Console, output: str, printed: Collection[str] = (), config: str | None = None) -> None:
+    """Print the summary of an evaluation, with the notes that were not printed while it ran.
+
+    The commands that come next name the file ``config``.
+    """
+    from mmpca_dist.jobs.records import CONFIG
     from mmpca_dist.runs.evaluation_summary import comparison, error_rows
 
     record = comparison(output)
-    print_text(console, record["verdict"])
+    first, *others = record["answer"]
+    print_text(console, first, style="bold")
+    print_text(console, " ".join(others))
+    for command in record["next"]:
+        print_text(console, f"  {command.replace(CONFIG, shlex.quote(config or CONFIG), 1)}")
+    print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     _print_end(console, record, printed)
+
+
+def print_differences(console: Console, comparison: Comparison) -> None:
+    """Print what differs between runs as two tables, and its notes."""
+    print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
+    titles = {"run": "Methods", "evaluation": "Errors in percent"}
+    for title, rows in (
+        ("Settings that differ", comparison.settings),
+        (titles[comparison.content], comparison.results),
+    ):
+        shown = [{name: _number(value) for name, value in row.items()} for row in rows]
+        if shown:
+            console.print(rows_table(title, shown))
+        else:
+            print_text(console, f"{title}: none")
+    for note in comparison.notes:
+        print_text(console, note, style="dim", soft_wrap=False)
+
+
+def _number(value: Any) -> str:
+    """Return a number with four digits, or a list of such; a dash for what there is not."""
+    if isinstance(value, list):
+        return ", ".join(map(_number, value))
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def open_report(console: Console, output: str) -> None:

@@ -7,28 +7,37 @@ from mmpca_dist.jobs.directory import folder_of
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.records import COMPARE
+from mmpca_dist.jobs.records import COMPARE, SCORE
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import forgetting
 
-from .artifacts import publish_evaluation
-from .fit import execute
-from .flows import flow_of
-from .outbox import Outbox
+from .artifacts import Artifacts
+from .fit import title
+from .flows import Done, flow_of
+from .names import listed
+from .results import publish_evaluation
+from .tasks import TaskChain
 
 
 @flow_of(
-    RunConfig, "evaluate", "Errors of every method and number of components on rows held out, by several classifiers."
+    RunConfig,
+    "evaluate",
+    "Errors of every method and number of components on rows held out, by several classifiers.",
+    title,
 )
-def evaluate_flow(config: RunConfig, outbox: Outbox, callbacks: Callbacks) -> str:
+def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Run every stage of an evaluation as a Prefect task."""
     with (
         traceback_kept(folder_of(config, "evaluation").uri),
         open_job(config, callbacks, "evaluation") as job,
         forgetting(job),
     ):
+        chain = TaskChain()
         for stage in evaluation_stages(config):
-            execute(job, stage)
+            methods = f": {listed(config.labels)}" if stage.name == SCORE else ""
+            chain.stage(job, stage, f"{stage.title}{methods}")
         comparison = job.results.of(COMPARE)
-        publish_evaluation(outbox, comparison)
-        return f"{comparison['verdict']} Report: {comparison['html']}"
+        publish_evaluation(artifacts, job.run.uri, comparison)
+        answer = " ".join(comparison["answer"])
+        result = {"folder": job.run.uri, "report": comparison["html"], "answer": answer}
+        return Done(f"{answer} Report: {comparison['html']}", result)

@@ -1,4 +1,4 @@
-"""What all flows share: options, parameters, and the state of a refused run."""
+"""What all flows share: options, parameters, names, and the states in which runs end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from prefect import Flow, flow
+from prefect import Flow, flow, get_client, runtime
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Completed, Failed, State
+from prefect.states import Cancelled, Completed, State
 from pydantic import BaseModel
 
 import mmpca_dist
@@ -18,27 +19,46 @@ from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback, Callbacks
 
-from .artifacts import ArtifactCallback, MetricsCallback
-from .hooks import on_cancellation, on_crashed
+from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
+from .credentials import in_environment
+from .hooks import on_cancellation, on_crashed, written_to
+from .logs import quieten
+from .names import DRAWN, slug
 from .outbox import Outbox
-
-REFUSED = "Refused"
-"""Name of the state of a run that ended by the user's mistake, in data or settings."""
+from .tasks import STOPPED, refused
 
 WHERE = "The parameters of this run"
 
 COMMON: dict[str, Any] = {
     "version": mmpca_dist.__version__,
-    "persist_result": False,
     # Our flows validate parameters themselves: Prefect would log a traceback for a mistake, and end as "Failed".
     "validate_parameters": False,
     "on_cancellation": [on_cancellation],
     "on_crashed": [on_crashed],
 }
-"""Options of every flow."""
+"""Options of every flow. Whether results are kept is Prefect's setting, which deployments turn on."""
+
+PARAMETERS = """Run a flow.
+
+Args:
+    config: The settings, as in a file.
+    credentials: Name of a Secret block with variables of an object store, such as AWS_ACCESS_KEY_ID, as JSON; without
+        it, those of the environment.
+"""
+"""What forms say of the parameters; Prefect reads it from the flow's docstring."""
 
 Model = TypeVar("Model", bound=BaseModel)
-Work = Callable[[Model, Outbox, Callbacks], str]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a flow has done, in words, and the small value that it returns to other flows."""
+
+    message: str
+    result: dict[str, Any]
+
+
+Work = Callable[[Model, Artifacts, Callbacks], Done]
 
 
 class FlowEnd:
@@ -77,36 +97,68 @@ def ended(flow: Flow[..., State], config: Any, *callbacks: Callback) -> FlowEnd:
             if end.state is None:
                 raise
             end.failure = end.failure or str(error)
+    if end.state.is_cancelled():
+        raise KeyboardInterrupt
     return end
 
 
-def flow_of(model: type[Model], name: str, description: str) -> Callable[[Work[Model]], Flow[..., State]]:
-    """Return a decorator that makes a flow of a function of one model, which returns the message of the end.
+def flow_of(
+    model: type[Model], name: str, description: str, title: Callable[[Model], str]
+) -> Callable[[Work[Model]], Flow[..., State]]:
+    """Return a decorator that makes a flow of a function of one model.
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
-    flow in the failed state ``Refused``, whose message says what to do. The function sends what it tells Prefect by
+    flow in the failed state ``Refused``, whose message says what to do. The function shows Prefect its results by
     its second argument, for which the flow waits at its end, but not for long. It tells its third of its events.
+    The run is named after ``title`` of the model.
     """
 
     def decorate(work: Work[Model]) -> Flow[..., State]:
         @functools.wraps(work)
-        def run(config: Any) -> State:
+        def run(config: Any, credentials: str | None = None) -> State:
+            quieten()
             end, outbox = _end.get() or FlowEnd(), Outbox()
+            outbox.send(_tag, runtime.flow_run.id, name)
+            prefix = slug(written_to(name, config) or name)
+            artifacts = Artifacts(outbox, f"{prefix}-evaluation" if name == "evaluate" else prefix)
+            shown = ArtifactCallback(artifacts)
             try:
-                callbacks = Callbacks([ArtifactCallback(outbox), MetricsCallback(), *end.callbacks])
-                end.state = Completed(message=work(as_model(model, config), outbox, callbacks))
+                callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
+                with in_environment(credentials):
+                    done = work(as_model(model, config), artifacts, callbacks)
+                end.state = Completed(message=done.message, data=done.result)
             except MmpcaError as error:
                 end.state = refused(error)
+            except KeyboardInterrupt:
+                end.state = Cancelled(message=STOPPED)
             finally:
+                shown.close("stopped" if end.state is None else (end.state.name or "").lower())
                 end.wait(outbox)
             return end.state
 
+        def flow_run_name() -> str:
+            given = runtime.flow_run.name
+            if given and not DRAWN.fullmatch(given):
+                return str(given)
+            try:
+                return f"{name} {title(as_model(model, runtime.flow_run.parameters.get('config')))}"
+            except MmpcaError:
+                return f"{name}: refused parameters"
+
         # Prefect reads the parameters of a flow from its signature.
         del run.__wrapped__
-        run.__annotations__ = {"config": model, "return": State}
-        return flow(name=name, description=description, **COMMON)(run)
+        run.__doc__ = PARAMETERS
+        run.__annotations__ = {"config": model, "credentials": str | None, "return": State}
+        return flow(name=name, description=description, flow_run_name=flow_run_name, **COMMON)(run)
 
     return decorate
+
+
+def _tag(flow_run: str, name: str) -> None:
+    """Give a flow run the tags that those of deployments have, next to its own."""
+    with get_client(sync_client=True) as client:
+        tags = client.read_flow_run(flow_run).tags  # type: ignore[arg-type]
+        client.update_flow_run(flow_run, tags=sorted({*tags, "mmpca", name}))  # type: ignore[arg-type]
 
 
 def as_model(model: type[Model], parameters: Any) -> Model:
@@ -116,8 +168,3 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     if issubclass(model, RunConfig):
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
-
-
-def refused(error: MmpcaError) -> State:
-    """Return the state of a run that ended by the user's mistake; a raised exception would log a traceback."""
-    return Failed(message=str(error), name=REFUSED)

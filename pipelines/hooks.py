@@ -1,9 +1,8 @@
 """Clean up after cancelled and crashed flow runs.
 
-A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled run, which may be
-as large as the data. They keep everything of a crashed one: the next run with the same parameters goes on from it. They
-remove half an ingested table in either case. Others may work in the same folder by now, so a hook removes only what it
-holds the lease of.
+A worker runs these hooks once the process of the flow is gone. They keep everything of a run, scratch included: Retry,
+or the next run with the same parameters, goes on from it. They remove half an ingested table. Others may work in the
+same folder by now, so a hook removes only what it holds the lease of.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from prefect.logging.loggers import flow_run_logger
 from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -26,16 +24,16 @@ WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkey
 
 
 def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
-    """Remove scratch and what is half-written; what finished stages left stays."""
-    _after(flow, flow_run, crashed=False)
+    """Remove what nothing can go on from, and say how to go on or to free the disk."""
+    _after(flow, flow_run, "was cancelled")
 
 
 def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
     """Remove what nothing can go on from, and say how to go on."""
-    _after(flow, flow_run, crashed=True)
+    _after(flow, flow_run, "crashed")
 
 
-def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
+def _after(flow: Any, flow_run: Any, end: str) -> None:
     logger, uri = flow_run_logger(flow_run, flow), _uri(flow.name, flow_run)
     if uri is None:
         return
@@ -43,19 +41,25 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
         with suppress(OutputError):  # another ingest works there
             if Destination.of(uri).recover():
                 logger.info("Removed what was half-written for %s; what was there before is there.", uri)
-    elif crashed:
-        logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
-    else:
-        if RunDirectory(uri).exists:
-            logger.info("The run was cancelled. %s", clear_idle(uri))
-        logger.info("Finished stages in %s are kept; the same parameters go on from there.", uri)
+    elif RunDirectory(uri).exists:
+        logger.warning(
+            "The run %s. Retry it, or start it again with the same parameters: it goes on in %s. To give up its "
+            "unfinished stage and free the disk: mmpca clean %s",
+            end, uri, uri,
+        )  # fmt: skip
+
+
+def written_to(flow: str, config: Any) -> str | None:
+    """Return where a flow writes, if its parameters, which may be mistaken, say that."""
+    name = WRITTEN[flow]
+    value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
+    return value if isinstance(value, str) and value else None
 
 
 def _uri(flow: str, flow_run: Any) -> str | None:
     """Return the folder that a flow run wrote to, if its parameters name one."""
-    config = (flow_run.parameters or {}).get("config")
-    value = config.get(WRITTEN[flow]) if isinstance(config, dict) and flow in WRITTEN else None
-    if not isinstance(value, str) or not value:
+    value = written_to(flow, (flow_run.parameters or {}).get("config")) if flow in WRITTEN else None
+    if value is None:
         return None
     uri = storage.normalize(value)
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from prefect.artifacts import create_table_artifact
-
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
 
-from .flows import flow_of
+from .artifacts import Artifacts
+from .flows import Done, flow_of
 from .ingest_table import IngestConfig, ingest_table, ingested
-from .outbox import Outbox
+from .names import asset, short
+from .results import publish_result
+from .tasks import TaskChain
 
 
-@flow_of(IngestConfig, "ingest", "Turn a labelled table of any format into chunked, checksummed Zarr.")
-def ingest_flow(config: IngestConfig, outbox: Outbox, callbacks: Callbacks) -> str:
+@flow_of(
+    IngestConfig,
+    "ingest",
+    "Turn a labelled table of any format into chunked, checksummed Zarr.",
+    lambda config: f"{short(config.source)} into {short(config.destination)}",
+)
+def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
+    makes, of = [asset(config.destination)], [asset(config.source)]
+    words = f"Ingest {short(config.source)}"
     with traceback_kept():
-        manifest = ingest_table(config, callbacks)
+        manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)
+    said = ingested(config, manifest)
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
-    row = {name: str(manifest[name]) for name in shown}
-    outbox.send(create_table_artifact, [row], key="ingested", description="What was written")
-    return ingested(config, manifest)
+    artifacts.show("ingested", "What was written", table=[{name: str(manifest[name]) for name in shown}])
+    publish_result(artifacts, "Ingested", said, [f"mmpca run my.yaml --set dataset.uri={config.destination}"])
+    facts = {name: manifest[name] for name in ("rows", "columns", "classes")}
+    return Done(said, {"folder": config.destination, **facts})

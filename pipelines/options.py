@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mmpca_dist.errors import ConfigError, InputError
 
+from .console import ConsoleCallback, console, print_text
+
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
     from mmpca_dist.configuration.schema import RunConfig
+    from mmpca_dist.runs.check import Check
 
 SIDE = re.compile("[0-9]{1,9}")
 
 
 def config_options(command: Callable) -> Callable:
-    """Give a command the argument and the options of all that take a configuration."""
+    """Give a command the argument and the options of all that take a configuration, or a table in its place."""
+    label = "The column or array of the labels, in place of dataset.label; guessed where CONFIG is a table."
     output = "Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
     settings = (
         "Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. For "
@@ -25,7 +32,8 @@ def config_options(command: Callable) -> Callable:
     )
     command = click.option("--output", metavar="DIR", help=output)(command)
     command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
-    return click.argument("config")(command)
+    command = click.option("--label", metavar="NAME", help=label)(command)
+    return click.argument("config", type=click.Path())(command)
 
 
 prefect_option = click.option(
@@ -36,6 +44,30 @@ prefect_option = click.option(
     help="Do the work in a Prefect flow, which starts a temporary server where there is none, or without Prefect. "
     "MMPCA_PREFECT=off in the environment stands for the latter.",
 )
+
+
+quick_prefect_option = click.option(
+    "--prefect/--no-prefect",
+    default=lambda: bool(os.environ.get("PREFECT_API_URL")),
+    show_default=False,
+    envvar="MMPCA_PREFECT",
+    help="Do the work in a Prefect flow, or without; by default in a flow where PREFECT_API_URL names a server.",
+)
+
+
+def _note(_context: click.Context, option: click.Parameter, value: bool) -> bool:
+    setattr(console, "verbose" if option.name == "verbose" else "quiet", value)
+    return value
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_note, help="Print JSON alone.")
+
+
+def verbosity(command: Callable) -> Callable:
+    """Give a command the options -q and -v."""
+    options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note}
+    command = click.option("-v", "--verbose", help="Tell every pass.", **options)(command)
+    return click.option("-q", "--quiet", help="Print errors alone.", **options)(command)
 
 
 def _shown(key: str, text: str) -> str:
@@ -50,11 +82,12 @@ def _shown(key: str, text: str) -> str:
 
 
 def load(
-    config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
+    config: str, settings: tuple[str, ...], output: str | None, label: str | None, defaults: Any = None
 ) -> RunConfig:
-    """Read a configuration with the options of the command line; values are YAML."""
+    """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
     from mmpca_dist.configuration.parsing import read_yaml
     from mmpca_dist.configuration.schema import load_config
+    from mmpca_dist.tables.readers.formats import is_table
 
     changes: dict[str, Any] = {}
     places: dict[str, str] = {}
@@ -69,7 +102,34 @@ def load(
         places[key] = f"--set {_shown(key, text)}"
     if output is not None:
         changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
+    if is_table(config):
+        chosen = chosen_yaml(checked(config, label))
+        print_text(console, f"{chosen}# mmpca check {shlex.quote(config)} -o my.yaml writes these settings to a file.")
+        return load_config(config, changes, places=places, content=chosen)
+    if label is not None:
+        changes["dataset.label"], places["dataset.label"] = label, f"--label {label}"
     return load_config(config, changes, places=places, defaults=defaults)
+
+
+def checked(table: str, label: str | None) -> Check:
+    """Check a table, and show how far it is read."""
+    from mmpca_dist.runs.check import check
+
+    callback = ConsoleCallback(console)
+    callback.on_stage_start("check")
+    try:
+        return check(table, label, partial(callback.on_progress, "check"))
+    finally:
+        callback.close()
+
+
+def chosen_yaml(checked: Check) -> str:
+    """Return a configuration for a table; raise InputError where no settings make it one for a run."""
+    from mmpca_dist.runs.suggested_config import suggested_yaml
+
+    if checked.refused:
+        raise InputError(f"{checked.uri} cannot be run as it is. {' '.join(checked.refused)}")
+    return suggested_yaml(checked)
 
 
 def image_shape_of(text: str | None) -> tuple[int, int] | None:

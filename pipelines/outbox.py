@@ -15,6 +15,8 @@ from prefect.logging import get_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 RETRY_SECONDS = 5.0
+BUSY = "status 503"
+"""What a server on SQLite answers while it writes for others."""
 LAST_SECONDS, TURNS = 20.0, 6
 """How long the end of a flow waits for the server to receive another request, and how often it does."""
 
@@ -50,6 +52,11 @@ class Outbox:
         while (entry := self._requests.get()) is not None:
             context, request = entry
             while failure := context.run(_failure_of, request):
+                if failure == BUSY != self._failure:
+                    get_logger("mmpca").warning(
+                        "The Prefect server is too busy to answer (status 503). If its database is SQLite, which "
+                        "several runs share badly, give it PostgreSQL by PREFECT_SERVER_DATABASE_CONNECTION_URL."
+                    )
                 self._failure = failure
                 if self._closing.wait(RETRY_SECONDS):
                     return
@@ -61,12 +68,20 @@ def _failure_of(request: Callable[[], Any]) -> str:
     try:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             request()
-    except httpx.TransportError as error:
-        return str(error).rstrip(".") or type(error).__name__
-    except PrefectHTTPStatusError as error:
-        if error.response.is_server_error:
+    except Exception as error:
+        if isinstance(error, PrefectHTTPStatusError) and repeatable(error):
             return f"status {error.response.status_code}"
-        get_logger("mmpca").warning("Prefect did not take an artifact: %s", error)
-    except Exception:
-        get_logger("mmpca").warning("An artifact could not be made.", exc_info=True)
+        if repeatable(error):
+            return str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, PrefectHTTPStatusError):
+            get_logger("mmpca").warning("Prefect did not take an artifact: %s", error)
+        else:
+            get_logger("mmpca").warning("An artifact could not be made.", exc_info=True)
     return ""
+
+
+def repeatable(error: Exception) -> bool:
+    """Tell whether a request may succeed later: the server does not answer, or fails."""
+    if isinstance(error, PrefectHTTPStatusError):
+        return bool(error.response.is_server_error)
+    return isinstance(error, httpx.TransportError)

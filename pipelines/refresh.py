@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from prefect.artifacts import create_table_artifact
-
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
-from mmpca_dist.runs.summary import components, legend
 
-from .artifacts import publish_report
-from .flows import flow_of
-from .outbox import Outbox
+from .artifacts import Artifacts
+from .flows import Done, flow_of
+from .names import asset, short
+from .results import publish_run, run_result
+from .tasks import TaskChain
 
 
 @flow_of(
     RefreshConfig,
     "refresh",
     "Extend the class moments of a finished run by new rows, exactly, and solve its methods again.",
+    lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
 )
-def refresh_flow(config: RefreshConfig, outbox: Outbox, callbacks: Callbacks) -> str:
+def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Add new data sets to a run; publish them, the components and the report."""
+    makes = [asset(config.output, "model")]
+    of = [asset(config.new), asset(config.run, "model")]
+    words = f"Take up {short(config.new)} and solve again"
     with traceback_kept(config.output):
-        manifest = refresh(config, [callbacks])
+        manifest = TaskChain().run("refresh", words, lambda: refresh(config, [callbacks]), makes, of)
+        folder = manifest["folder"]
         if manifest["solved"]:
-            entries, folder = manifest["taken"], manifest["folder"]
+            entries = manifest["taken"]
             rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in entries]
             if rows:
-                description = "Data sets that were taken up, in order"
-                outbox.send(create_table_artifact, rows, key="taken-up", description=description)
-            publish_report(outbox, finished(open_run(folder), REPORT), [], components(folder), legend(folder), [])
-    return in_words(config, manifest)
+                artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
+            publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
+    kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
+    result = {**run_result(folder, manifest["report"], kept), "taken": [entry["name"] for entry in manifest["taken"]]}
+    return Done(in_words(config, manifest), result)

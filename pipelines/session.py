@@ -84,7 +84,7 @@ class Session:
         from mmpca_dist.jobs.open_job import claimable
 
         if self.server is not None:
-            claimable(Inputs.of(config, purpose))
+            claimable(Inputs.of(config, purpose, self.callback))
             self.server.check()
 
     def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
@@ -167,7 +167,7 @@ def message_of(state: Any) -> str:
 
     from mmpca_dist.jobs.journal import UnforeseenError
 
-    from .flows import REFUSED
+    from .tasks import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)

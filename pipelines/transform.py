@@ -6,12 +6,26 @@ from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
-from .flows import flow_of
-from .outbox import Outbox
+from .artifacts import Artifacts
+from .flows import Done, flow_of
+from .names import asset, listed, short
+from .results import publish_result
+from .tasks import TaskChain
 
 
-@flow_of(TransformConfig, "transform", "Project new rows with the methods of a finished run, out of core.")
-def transform_flow(config: TransformConfig, outbox: Outbox, callbacks: Callbacks) -> str:
+@flow_of(
+    TransformConfig,
+    "transform",
+    "Project new rows with the methods of a finished run, out of core.",
+    lambda config: f"{short(config.dataset)} with {short(config.output)}",
+)
+def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Project the rows of a data set with the methods of a run."""
+    makes = [asset(config.destination, "projected")]
+    of = [asset(config.dataset), asset(config.output, "model")]
+    words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")
     with traceback_kept(config.destination):
-        return transformed(transform(config, [callbacks]))
+        manifest = TaskChain().run("project", words, lambda: transform(config, [callbacks]), makes, of)
+    said = transformed(manifest)
+    publish_result(artifacts, "Projected rows", said, manifest["outputs"])
+    return Done(said, {"folder": manifest["destination"], "projected": manifest["outputs"], "rows": manifest["rows"]})

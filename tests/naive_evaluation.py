@@ -48,6 +48,8 @@ def directions(section, X, y, size):
         return W @ naive.eigenpairs(W.T @ centred.T @ centred @ W)[1][:, : min(size, n_classes - 1)]
     if method == "lasso":
         return np.eye(d)[:, lasso_columns(X, y, size)]
+    if method == "all-columns":
+        return np.eye(d)
     if method == "fisher-score":
         scores = [naive.fisher_score(column, y.tolist()) for column in X.T]
         return np.eye(d)[:, sorted(range(d), key=lambda j: -scores[j])[:size]]

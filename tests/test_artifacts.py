@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers.operations import artifacts_of
+from helpers.faulty_s3 import KEYS
+from helpers.operations import artifacts_of, wait_for
 from helpers.runs import make_config
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines import artifacts
-from mmpca_pipelines.artifacts import ArtifactCallback
+from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 
 
 def published(flow, config):
@@ -21,6 +24,18 @@ def published(flow, config):
     state = flow(config, return_state=True)
     assert state.is_completed(), state.message
     return artifacts_of(state)
+
+
+def of_flow_run(state):
+    """Return a flow run, and its task runs in order."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    with get_client(sync_client=True) as client:
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+        wait_for(lambda: len(client.read_task_runs(flow_run_filter=own)) >= 7, 30)  # the server gets them as events
+        tasks = client.read_task_runs(flow_run_filter=own)
+        return client.read_flow_run(state.state_details.flow_run_id), sorted(tasks, key=lambda one: one.start_time)
 
 
 @pytest.mark.e2e
@@ -31,34 +46,96 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
     output = tmp_path / "a run"
     config = make_config(output, "bundled:iris", methods=["pca", "m-pca2"], n_components=2)
     found = published(fit_flow, config)
-    stages = json.loads(found["stages"])
+    stages = json.loads(found["a-run-stages"])
     names = ["count", "plan", "reduce", "search", "solve", "project", "report"]
     assert [row["stage"] for row in stages] == names
     assert all(row["state"] == "done" and float(row["seconds"]) >= 0 for row in stages)
     by_name = {row["stage"]: row for row in stages}
     assert by_name["reduce"]["passes over the rows"] == "moments" and by_name["reduce"]["bytes"] == "4.69 kiB"
     assert by_name["solve"]["passes over the rows"] == by_name["solve"]["bytes"] == ""
-    assert found["report-page"] == f"[Report]({Path(output, 'report', 'index.html').as_uri()})"
-    assert "%20" in found["report-page"]
+    page = found["a-run-result"]
+    assert f"\n{Path(output, 'report', 'index.html').as_uri()}\n" in page and "](file:" not in page
+    assert f"mmpca show '{output}'" in page and "![" in page
+    scope: dict = {}
+    exec(page.partition("In Python:\n\n```\n")[2].partition("```")[0], scope)  # noqa: S102
+    assert scope["model"].components_.shape == (2, 4)
+    assert all(key is None or key.startswith("a-run-") for key in found)
 
-    again = json.loads(published(fit_flow, config)["stages"])
+    again = json.loads(published(fit_flow, config)["a-run-stages"])
     assert [row["state"] for row in again] == ["done" if name == "plan" else "already done, reused" for name in names]
 
     new = {"output": str(output), "dataset": "bundled:iris", "destination": str(tmp_path / "new")}
-    _, row = json.loads(published(transform_flow, TransformConfig(**new))["stages"])
+    _, row = json.loads(published(transform_flow, TransformConfig(**new))["new-stages"])
     assert (row["stage"], row["state"], row["written"]) == ("project", "done", "4.69 kiB")
+
+
+@pytest.mark.e2e
+def test_a_flow_run_is_named_tagged_and_returns_what_other_flows_use(prefect_server, tmp_path):
+    from mmpca_pipelines.fit import fit_flow
+
+    made, emitted = str(tmp_path / "one"), []
+    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca2"], "n_components": 2, "output": made}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prefect.events.emit_event", lambda **event: emitted.append(event))
+        state = fit_flow(content, return_state=True)
+        again = fit_flow(content, return_state=True)
+    assert state.result() == {"folder": made, "report": f"{made}/report/index.html", "models": ["pca", "m-pca2"]}
+    run, tasks = of_flow_run(state)
+    assert run.name == "fit iris: 2 methods" and {"mmpca", "fit"} <= set(run.tags)
+    assert [one.name for one in tasks][-3:] == [
+        "Solve for components: pca, m-pca2", "Project rows: pca, m-pca2", "Write the report",
+    ]  # fmt: skip
+    for before, after in pairwise(tasks):
+        assert [one.id for one in after.task_inputs["wait_for"]] == [before.id]
+    done = [event for event in emitted if event["event"] == "prefect.asset.materialization.succeeded"]
+    lineage = {e["resource"]["prefect.resource.id"]: {one["prefect.resource.id"] for one in e["related"]} for e in done}
+    model, rows = f"file://{made}/model", "bundled://iris"
+    assert lineage == {model: {rows, "mmpca"}, f"file://{made}/projected": {rows, model, "mmpca"}}
+    assert len(done) == 2  # the second run made nothing
+    assert [one.state_name for one in of_flow_run(again)[1]].count("Cached") == len(tasks) - 1  # all but the plan
+
+
+@pytest.mark.e2e
+def test_a_refusal_is_one_line_of_the_log_and_an_error_of_ours_to_other_flows(prefect_server, tmp_path, caplog):
+    from prefect import flow
+
+    from mmpca_pipelines.fit import fit_flow
+
+    bad = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 9, "output": str(tmp_path / "bad")}
+    with caplog.at_level("INFO"), pytest.raises(InputError, match="more than the 4 features"):
+        flow(name="outer")(lambda: fit_flow(bad))()
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert errors and not any(record.exc_info for record in errors) and "Traceback" not in caplog.text
+
+
+@pytest.mark.e2e
+def test_credentials_come_from_a_block_and_stay_in_it(prefect_server, bucket, monkeypatch, caplog):
+    """Only the block leads to the store; other variables, and blocks that are not there, are refused."""
+    from prefect.blocks.system import Secret
+
+    from mmpca_pipelines.ingest import ingest_flow
+
+    secret = {**KEYS, "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
+    for name in secret:
+        monkeypatch.delenv(name)
+    Secret(value=secret).save("store", overwrite=True)
+    Secret(value={"PYTHONPATH": "hunter2"}).save("other", overwrite=True)
+    config = {"source": "bundled:iris", "destination": f"{bucket}/iris.zarr"}
+    with caplog.at_level("DEBUG"):
+        ends = [ingest_flow(config, name, return_state=True) for name in ("store", "other", "nowhere")]
+    assert [state.name for state in ends] == ["Completed", "Refused", "Refused"], ends
+    assert "must hold a JSON object" in ends[1].message and "no Secret block 'nowhere'" in ends[2].message
+    assert not set(secret) & set(os.environ)
+    shown = [caplog.text, str(artifacts_of(ends[0])), *(state.message for state in ends)]
+    assert not [text for text in shown if "hunter2" in text]
 
 
 def test_progress_is_told_once_a_second(monkeypatch):
     """One of 100,000 spans in 50 seconds; the end always comes."""
     told, clock = [], [0.0]
     monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: "bar")
-    monkeypatch.setattr(
-        artifacts, "update_progress_artifact", lambda _, progress, **__: told.append((clock[0], progress))
-    )
-    now = SimpleNamespace(send=lambda request, *arguments, **keywords: request(*arguments, **keywords))
-    callback = ArtifactCallback(now)
+    monkeypatch.setattr(Artifacts, "show", lambda *_, progress: told.append((clock[0], progress)))
+    callback = ArtifactCallback(Artifacts(SimpleNamespace(), "run"))
     for done in range(1, 100_001):
         clock[0] += 0.0005
         callback.on_progress("reduce", done, 100_000)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, SpecCluster
 from helpers.operations import ROOT
 from helpers.resuming import no_report
 from helpers.runs import Recorder, make_config, model_hash
@@ -43,6 +43,28 @@ def test_a_cluster_by_its_class(tmp_path, monkeypatch, allowed):
     assert model_hash(tmp_path / "class", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
 
 
+@pytest.mark.e2e
+def test_workers_that_come_and_go_leave_the_same_bits_and_dasks_report(tmp_path, monkeypatch, limits):
+    """An adaptive cluster; groups of its tasks say which run they are of."""
+    no_report(monkeypatch)
+    limits.unit_bytes = limits.smallest_unit_bytes = 64 << 10
+    rows, adapt, bounds = "synthetic:gaussian?n=200000&d=16", SpecCluster.adapt, []
+    compute = {"cluster": "local", "adapt": {"minimum": 1, "maximum": 2}, "performance_report": True}
+    adaptive = make_config(tmp_path / "my run", rows, compute=compute, **PCA)
+
+    def adapted(cluster, **given):
+        bounds.append(given)
+        return adapt(cluster, **given)
+
+    monkeypatch.setattr(SpecCluster, "adapt", adapted)
+    run(adaptive)
+    run(make_config(tmp_path / "threads", rows, **PCA))
+    assert bounds == [{"minimum": 1, "maximum": 2}]
+    assert model_hash(tmp_path / "my run", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
+    page = (tmp_path / "my run" / "report" / "dask-performance.html").read_text()
+    assert "my_run:moments" in page and "<script src" not in page
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
@@ -75,6 +97,10 @@ def test_classes_that_are_none_are_refused(name, options, words, tmp_path, allow
         ),
         # Its workers would be paused at once, and the run would wait for them for ever.
         ({"cluster": "local", "memory_limit": "400MiB"}, "400MiB, and a worker holds .* Give 425MiB at least"),
+        ({"cluster": "threads", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
+        ({"cluster": "tcp://h:1", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
+        ({"cluster": "local", "adapt": {"minimum": 3, "maximum": 2}}, "minimum is 3, and maximum is 2"),
+        ({"cluster": "threads", "performance_report": True}, "performance_report is of a Dask cluster"),
         ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
     ],
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.evaluating import config_of, scored, store, timeless
+from helpers.evaluating import config_of, scored, store, timeless, with_all_columns
 from helpers.resuming import write_rows
 from helpers.samples import labelled
 
@@ -72,7 +72,7 @@ def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)
     records, splits, results = scored(config)
     assert [one["name"] for one in results["plan"]["passes"]] == results["score"]["passes"]
-    expected = naive_evaluation.evaluate(X, Y, splits, config)
+    expected = naive_evaluation.evaluate(X, Y, splits, with_all_columns(config))
     found = {(record["split"], line["method"], line["n_components"], line["classifier"]): line["errors"]
              for record in records for line in record["errors"]}  # fmt: skip
     assert found.keys() == expected.keys()
@@ -183,7 +183,7 @@ def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monke
     evaluation = {**KINDS["shares of groups"], "count": 1, "margins": False, "classifiers": classifiers}
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)
     records, *_ = scored(config)
-    assert len(records[0]["errors"]) == 4
+    assert len(records[0]["errors"]) == 2 * 3
     assert {module.__name__.rsplit(".")[-1] for module in dealt} == {"fits", "folds"}
 
 

@@ -131,7 +131,7 @@ def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_
     assert printed.count(line) == 1 and printed.index(line) < printed.index("✓ search")
     events = [json.loads(one) for one in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert [event["stage"] for event in events if event["event"] == "compile"] == ["search"]
-    assert "progress-search" in artifacts_of(state)
+    assert "out-progress" in artifacts_of(state)
 
 
 def test_a_watcher_that_fails_does_not_end_the_work(compiles, tmp_path):

@@ -13,6 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from mmpca_dist import (
     PLS,
+    AllColumns,
     BayesianMarginPCA,
     LogisticDiscriminant,
     MarginPCA,
@@ -265,7 +266,9 @@ def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
         V = X - (Z - Z[train].mean(axis=0)) @ slopes
         for line in record["errors"]:
             if line["classifier"] == "lda":
-                reducer = MarginPCA(2, variant=line["method"], precision="double").fit(V[train], y[train])
+                is_whole, variant = line["method"] == "all-columns", line["method"]
+                reducer = AllColumns() if is_whole else MarginPCA(2, variant=variant, precision="double")
+                reducer.fit(V[train], y[train])
                 model = LinearDiscriminantAnalysis().fit(reducer.transform(V[train]), y[train])
                 assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(V[~train])) != y[~train])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 from helpers.operations import ROOT, wait_for
@@ -46,8 +48,8 @@ def test_deployments_are_sound(name):
 
 def test_the_page_on_operations_names_all_deployments():
     page = (ROOT / "docs" / "operations.md").read_text()
-    flows = {load_flow_from_entrypoint(entrypoint).name for entrypoint in deployments("prefect.yaml")}
-    assert [name for name in flows if f"| `{name}/local` |" not in page] == []
+    names = {f"{load_flow_from_entrypoint(where).name}/{d['name']}" for where, d in deployments("prefect.yaml").items()}
+    assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
 def test_the_scheduled_fit_is_the_quickstart():
@@ -62,7 +64,8 @@ def test_all_work_pools_get_the_same_deployments():
         text = yaml.safe_dump(conf(name)["deployments"]).replace("{{ $MMPCA_STORE }}/", "")
         found = {d["entrypoint"]: d for d in yaml.safe_load(text)}
         for deployment in found.values():
-            assert deployment.pop("name") == deployment.pop("work_pool")["name"]
+            pool = deployment.pop("work_pool")["name"]
+            deployment["name"] = deployment["name"].removesuffix(f"-{pool}")
         return found
 
     assert common(FILES[0]) == common(FILES[1]) == common(FILES[2])
@@ -106,7 +109,7 @@ def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expecte
 @pytest.mark.server
 def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
     """Prefect with SQLAlchemy 2.1 looks healthy, and never creates a scheduled run."""
-    deployment = operations.api("/deployments/name/fit/local")["id"]
+    deployment = operations.api("/deployments/name/fit/daily-quickstart")["id"]
     config = {**SMALL, "methods": ["pca", "m-pca2"], "output": str(operations.folder / "scheduled")}
     schedule = {"active": True, "schedule": {"interval": 5}, "parameters": {"config": config}}
     scheduled = operations.api(f"/deployments/{deployment}/schedules", [schedule])[0]["id"]
@@ -126,10 +129,11 @@ def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
     found = operations.artifacts(first)
     stages = [stage.name for stage in stages_of(parse_config(config, "the test"))]
     assert "search" in stages
-    assert {"plan", "plan-and-measured", "components", "search", "stages"} <= set(found)
-    assert {"report", "report-page", "figure-projection"} <= set(found)
-    assert {"progress-count", "progress-reduce", "progress-search", "progress-project"} <= set(found)
-    assert found["progress-reduce"]["data"] == 100
+    shown = {"plan", "components", "search", "stages", "progress", "result", "figure-projection"}
+    assert {f"scheduled-{name}" for name in shown} <= set(found)
+    assert found["scheduled-progress"]["data"] == 100
+    assert [row["stage"] for row in json.loads(found["scheduled-stages"]["data"])] == stages
     tasks = operations.api("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [first]}}})
-    assert [task["name"].rsplit("-", 1)[0] for task in sorted(tasks, key=lambda t: t["start_time"])] == stages
+    titles = [stage.title for stage in stages_of(parse_config(config, "the test"))]
+    assert [task["name"].split(": ")[0] for task in sorted(tasks, key=lambda t: t["start_time"])] == titles
     assert len(tasks) <= 50

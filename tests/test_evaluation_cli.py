@@ -145,7 +145,8 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("evaluated again"))
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(STAGES) - 1  # all but the plan
-    assert again[again.index("The lowest") :] == mmpca("show", "out")[1] == first[first.index("The lowest") :]
+    assert again[again.index("Use ") :] == first[first.index("Use ") :]
+    assert mmpca("show", "out")[1] == first[first.index("Use ") :].replace("my.yaml", "CONFIG")
 
     code, _, errors = mmpca("evaluate", "my.yaml", "--set", "evaluation.folds=4")
     assert code == 2 and "already holds a different run: its evaluation.folds is 3, here it is 4. Choose" in errors
@@ -167,17 +168,10 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
     state = evaluate_flow(config, return_state=True)
     assert state.is_completed() and state.message.endswith(f"Report: {tmp_path}/out/evaluation/report/index.html")
     found = artifacts_of(state)
-    assert {
-        "standings",
-        "costs",
-        "errors-1",
-        "margins-1",
-        "report-page",
-        "figure-errors-by-components",
-        "progress-score",
-    } <= set(found)
-    assert [row["stage"] for row in json.loads(found["stages"])] == STAGES
-    assert "The lowest mean error" in found["evaluation"]
+    shown = {"standings", "costs", "errors-1", "margins-1", "figure-errors-by-components", "progress", "result"}
+    assert {f"out-evaluation-{name}" for name in shown} <= set(found)
+    assert [row["stage"] for row in json.loads(found["out-evaluation-stages"])] == STAGES
+    assert "The lowest mean error" in found["out-evaluation-result"]
     with get_client(sync_client=True) as client:
         own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
         tasks = client.read_task_runs(flow_run_filter=own)

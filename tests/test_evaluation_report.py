@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from helpers.evaluations import CLASSIFIERS, evaluation, margin
 from helpers.reports import NASTY, beyond, check_page, check_picture
 
@@ -34,7 +35,8 @@ def with_nasty_names() -> Evaluation:
     made = evaluation(methods=("pca", NASTY), classifiers={"$x^2": NASTY, NASTY: "$x^2"}, notes=[NASTY])
     made.dataset.update(uri="file:///x/<b>'\"y", classes=[NASTY, "a & b"])
     return dataclasses.replace(
-        made, splits=NASTY, seconds={NASTY: 1.0}, config_yaml=NASTY, versions={NASTY: NASTY}, margin_rows=NASTY,
+        made, splits=NASTY, seconds={NASTY: 1.0},
+        config_yaml=yaml.safe_dump({"methods": ["pca", NASTY]}), versions={NASTY: NASTY}, margin_rows=NASTY,
         stages={NASTY: 1.0},
     )  # fmt: skip
 

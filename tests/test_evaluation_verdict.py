@@ -120,12 +120,6 @@ def test_the_page_says_what_is_tested_and_how_often() -> None:
     assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])
 
 
-def test_the_verdict_tells_of_fewer_components_that_do() -> None:
-    extra = {2: 10, 4: 0, 8: 0}
-    made = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
-    assert "By the one-standard-error rule fewer components do: PCA with 4 components" in " ".join(words(made))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
 from test_gaps import filled, rows
 
-from mmpca_dist import MarginPCA, load_model, load_moments, open_dataset, run
+from mmpca_dist import AllColumns, MarginPCA, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.finished_runs import finished, open_run
@@ -111,7 +111,9 @@ def test_an_evaluation_fills_by_the_rows_that_train(direct, standardize, tmp_pat
         A, B = imputer.transform(X[train]), imputer.transform(X[~train])
         for line in record["errors"]:
             if line["classifier"] == "lda":
-                reducer = MarginPCA(2, variant=line["method"], precision="double", standardize=standardize)
+                shared = {"precision": "double", "standardize": standardize}
+                is_whole, variant = line["method"] == "all-columns", line["method"]
+                reducer = AllColumns(**shared) if is_whole else MarginPCA(2, variant=variant, **shared)
                 model = LinearDiscriminantAnalysis().fit(reducer.fit(A, y[train]).transform(A), y[train])
                 assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(B)) != y[~train])
     imputer = SimpleImputer().fit(X[parts != 0])

@@ -103,7 +103,7 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     assert names_in(str(tmp_path)) == []
 
 
-def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(told, tmp_path):
+def test_a_cancelled_evaluation_keeps_what_its_retry_goes_on_from(told, tmp_path):
     folder = tmp_path / "evaluation"
     for name in ("scratch/score/cells", "splits", "records"):
         (folder / name).mkdir(parents=True)
@@ -113,12 +113,9 @@ def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(told
         json.dumps({"key": "k", "config": {}, "fingerprint": "f", "purpose": "evaluation"})
     )
     evaluate, run = SimpleNamespace(name="evaluate"), flow_run(output=str(tmp_path))
-    with held(str(folder)):
-        hooks.on_cancellation(evaluate, run, None)
-    hooks.on_crashed(evaluate, run, None)
-    assert (folder / "scratch/score/cells/rows").exists()
-    hooks.on_cancellation(evaluate, run, None)
-    assert not (folder / "scratch").exists() and (folder / "splits/00000.json").exists()
-    assert told[-1] == f"Finished stages in {folder} are kept; the same parameters go on from there."
+    for hook in HOOKS:
+        hook(evaluate, run, None)
+        assert (folder / "scratch/score/cells/rows").exists() and (folder / "splits/00000.json").exists()
+        assert f"it goes on in {folder}." in told[-1] and told[-1].endswith(f"mmpca clean {folder}")
     hooks.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
-    assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "none").exists() and len(told) == 2

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import httpx
@@ -13,11 +14,12 @@ import pytest
 import yaml
 from helpers.operations import prefect_at_work, wait_for
 from helpers.proxy import proxy_of
+from prefect.artifacts import Artifact
 from prefect.exceptions import PrefectHTTPStatusError
 
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_pipelines import outbox as outboxes
-from mmpca_pipelines.artifacts import ArtifactCallback
+from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 from mmpca_pipelines.outbox import Outbox
 
 LOST = "The Prefect server did not receive all of this fit"
@@ -41,7 +43,7 @@ class Server:
 
 
 @pytest.mark.e2e
-def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
+def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch, caplog):
     monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.01)
     server, outbox = Server(httpx.ConnectError("refused"), status_error(503), httpx.ReadTimeout("")), Outbox()
     for number in range(5):
@@ -50,6 +52,7 @@ def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
         time.sleep(0.01)
     assert outbox.close() == ""
     assert server.received == [0, 1, 2, 3, 4]
+    assert caplog.text.count("PREFECT_SERVER_DATABASE_CONNECTION_URL") == 1  # of the 503
 
 
 @pytest.mark.parametrize("error", [status_error(422), ValueError("not JSON")], ids=["refused", "not made"])
@@ -85,11 +88,10 @@ def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch
     """An hour of progress is not replayed."""
     waiting, told = [], []
     monkeypatch.setattr("mmpca_pipelines.artifacts.UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr("mmpca_pipelines.artifacts.create_progress_artifact", lambda **_: "bar")
-    monkeypatch.setattr(
-        "mmpca_pipelines.artifacts.update_progress_artifact", lambda _, progress, **__: told.append(progress)
-    )
-    callback = ArtifactCallback(SimpleNamespace(send=lambda *request: waiting.append(request)))
+    monkeypatch.setattr(Artifact, "create", lambda one, **_: told.append(one.progress) or SimpleNamespace(id=1))
+    client = SimpleNamespace(update_artifact=lambda _, update: told.append(update.data))
+    monkeypatch.setattr("mmpca_pipelines.artifacts.get_client", lambda **_: nullcontext(client))
+    callback = ArtifactCallback(Artifacts(SimpleNamespace(send=lambda *request: waiting.append(request)), "run"))
     for done in range(1, 51):
         callback.on_progress("reduce", done, 100)
     assert len(waiting) == 1
@@ -99,6 +101,28 @@ def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch
     request, *arguments = waiting.pop()
     request(*arguments)
     assert told == [50.0, 100.0]
+
+
+@pytest.mark.parametrize(("code", "expected"), [(503, [30.0]), (422, [])])
+def test_an_artifact_that_is_refused_is_not_sent_again_and_holds_up_none(code, expected, monkeypatch):
+    waiting, told, errors = [], [], [status_error(code)]
+
+    def create(artifact, **_):
+        if errors:
+            raise errors.pop()
+        told.append(artifact.progress)
+        return SimpleNamespace(id=1)
+
+    monkeypatch.setattr(Artifact, "create", create)
+    artifacts = Artifacts(SimpleNamespace(send=lambda *request: waiting.append(request)), "run")
+    artifacts.show("progress", "reduce", progress=30.0)
+    ((show, key),) = waiting
+    with pytest.raises(PrefectHTTPStatusError):
+        show(key)
+    show(key)
+    assert told == expected
+    artifacts.show("progress", "reduce", progress=60.0)
+    assert len(waiting) == 2
 
 
 @pytest.fixture(scope="module")

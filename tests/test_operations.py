@@ -42,7 +42,8 @@ def begun(operations, identifier, output):
     ],
 )
 def test_a_mistake_ends_a_run_as_refused_with_one_sentence(operations, change, expected):
-    run = operations.ended(operations.start("fit/local", {**SMALL, "output": str(operations.folder / "bad"), **change}))
+    bad = {**SMALL, "output": str(operations.folder / "bad"), **change}
+    run = operations.ended(operations.start("fit/daily-quickstart", bad))
     assert (run["state_type"], run["state_name"]) == ("FAILED", "Refused")
     assert expected in run["state"]["message"]
     assert "Traceback" not in operations.log_of(run["id"])
@@ -51,7 +52,7 @@ def test_a_mistake_ends_a_run_as_refused_with_one_sentence(operations, change, e
 
 def test_the_form_refuses_what_its_schema_excludes(operations):
     with pytest.raises(OSError, match=r"409|422"):
-        operations.start("fit/local", {**SMALL, "output": "bad", "methods": ["m-pca"]})
+        operations.start("fit/daily-quickstart", {**SMALL, "output": "bad", "methods": ["m-pca"]})
 
 
 def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
@@ -60,14 +61,18 @@ def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
     np.savez(tmp_path / "more.npz", X=np.random.default_rng(0).standard_normal((10, 2)), y=np.arange(10) % 2)
     more = {"run": output, "new": str(tmp_path / "more.npz"), "output": str(tmp_path / "live")}
     steps = [
-        ("ingest/local", {"source": str(tmp_path / "table.csv"), "destination": table, "label": "2"}, "30 rows of 2"),
         (
-            "fit/local",
+            "ingest/nightly-table",
+            {"source": str(tmp_path / "table.csv"), "destination": table, "label": "2"},
+            "30 rows of 2",
+        ),
+        (
+            "fit/daily-quickstart",
             {"dataset": {"uri": table}, "methods": ["pca"], "n_components": [1], "output": output},
             "Report: ",
         ),
-        ("refresh/local", more, "10 rows taken up from more.npz"),
-        ("transform/local", {"output": output, "dataset": table, "destination": new}, "30 rows, with their labels"),
+        ("refresh/hourly-inbox", more, "10 rows taken up from more.npz"),
+        ("transform/new-rows", {"output": output, "dataset": table, "destination": new}, "30 rows, with their labels"),
     ]
     for deployment, config, message in steps:
         run = operations.ended(operations.start(deployment, config))
@@ -75,38 +80,53 @@ def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
         assert run["state_type"] == "COMPLETED"
 
 
-def test_a_cancelled_run_gives_back_its_scratch(operations):
+def test_a_cancelled_run_is_cancelled_in_all_its_parts_and_its_retry_goes_on_inside_the_stage(operations):
     output = operations.folder / "cancelled"
     identifier = operations.start(
-        "fit/local", {**LONG, "output": str(output), "compute": {"cluster": "local", "workers": 1}}
+        "fit/daily-quickstart", {**LONG, "output": str(output), "compute": {"cluster": "local", "workers": 1}}
     )
     process = begun(operations, identifier, output)
     family = [process, *process.children(recursive=True)]
-    (output / "scratch" / "search").mkdir(parents=True)
+    groups = output / "scratch" / "reduce" / "passes" / "001-moments"
+    wait_for(lambda: groups.exists() and sum(1 for _ in groups.iterdir()) >= 6, 180)
     operations.prefect("flow-run", "cancel", identifier)
     assert operations.ended(identifier)["state_type"] == "CANCELLED"
-    operations.tells(identifier, "of scratch removed; what is finished stays")
-    assert "An error was encountered while running hook" not in operations.log_of(identifier)
-    assert not (output / "scratch").exists()
-    assert (output / "records" / "plan.json").exists()
+    operations.tells(identifier, f"it goes on in {output}")
+    log = operations.log_of(identifier)
+    assert not [word for word in ("running hook", "Crash", "Traceback", "Finished in state Running") if word in log]
+    tasks = operations.api("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [identifier]}}})
+    assert sorted(task["state_name"] for task in tasks) == ["Cancelled", "Completed", "Completed"]
     _, alive = psutil.wait_procs(family, timeout=20)
     assert not alive
+
+    operations.prefect("flow-run", "retry", identifier)
+    journal = output / "events.jsonl"
+
+    def resumed():
+        events = [json.loads(line) for line in journal.read_text().splitlines()]
+        again = [event for event in events if event["attempt"] != events[0]["attempt"]]
+        return [event for event in again if event["event"] == "progress" and event["stage"] == "reduce"]
+
+    first = wait_for(resumed, 180, lambda: operations.log_of(identifier))[0]
+    assert first["done"] > 2  # from the start it would be 1
+    operations.prefect("flow-run", "cancel", identifier)
+    operations.ended(identifier)
 
 
 def test_a_killed_run_is_crashed_and_keeps_what_it_goes_on_from(operations):
     output = operations.folder / "killed"
     config = {**LONG, "output": str(output), "compute": {"cluster": "local", "workers": 1}}
-    identifier = operations.start("fit/local", config)
+    identifier = operations.start("fit/daily-quickstart", config)
     process = begun(operations, identifier, output)
     family = [process, *process.children(recursive=True)]
     (output / "scratch" / "search").mkdir(parents=True)
     links = operations.artifacts(identifier)
-    assert links["dask-dashboard"]["data"].startswith("[Dask dashboard](http://127.0.0.1:")
+    assert links["killed-dask-dashboard"]["data"].startswith("[http://127.0.0.1:")
     process.kill()
     run = operations.ended(identifier)
     assert run["state_type"] == "CRASHED"
     assert "-9" in run["state"]["message"]
-    operations.tells(identifier, "Start it again with the same parameters")
+    operations.tells(identifier, "start it again with the same parameters")
     assert "An error was encountered while running hook" not in operations.log_of(identifier)
     assert (output / "scratch" / "search").exists()
     _, alive = psutil.wait_procs(family, timeout=20)
@@ -118,7 +138,7 @@ def test_a_scheduled_run_killed_at_half_goes_on_to_the_same_bits(operations):
     output, rows = operations.folder / "nightly", "synthetic:gaussian?n=8000000&d=64"
     config = {"dataset": {"uri": rows}, "methods": ["pca", "m-pca0"], "n_components": [2], "output": str(output)}
     config["project"] = {"methods": []}
-    deployment = operations.api("/deployments/name/fit/local")["id"]
+    deployment = operations.api("/deployments/name/fit/daily-quickstart")["id"]
     schedule = {"active": True, "schedule": {"interval": 5}, "parameters": {"config": config}}
     scheduled = operations.api(f"/deployments/{deployment}/schedules", [schedule])[0]["id"]
     groups = output / "scratch" / "reduce" / "passes" / "001-moments"
@@ -132,7 +152,7 @@ def test_a_scheduled_run_killed_at_half_goes_on_to_the_same_bits(operations):
     assert not (output / "records" / "reduce.json").exists()
     found = sum(1 for _ in groups.iterdir())
 
-    again = operations.ended(operations.start("fit/local", config))
+    again = operations.ended(operations.start("fit/daily-quickstart", config))
     assert again["state_type"] == "COMPLETED", operations.log_of(again["id"])
     events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
     attempts = list(dict.fromkeys(event["attempt"] for event in events))
@@ -199,7 +219,7 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
     with operations.process("mmpca_pipelines", "run", str(tmp_path / "long.yaml"), **often) as process:
         (identifier,) = wait_for(in_a_stage, 90, lambda: process.poll())
         os.kill(process.pid, signal.SIGKILL)
-    operations.start("fit/local", {**SMALL, "output": str(tmp_path / "bad"), "n_components": [9]})
+    operations.start("fit/daily-quickstart", {**SMALL, "output": str(tmp_path / "bad"), "n_components": [9]})
     run = operations.ended(identifier, 180)
     assert run["state_type"] == "CRASHED"
     assert run["state"]["message"].startswith("No heartbeat")
@@ -213,8 +233,9 @@ def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     file = str(bundled.path_of(f"prefect-{kind}"))
     operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
-    for flow in ("ingest", "fit", "transform", "refresh"):
-        deployment = operations.api(f"/deployments/name/{flow}/{kind}")
+    deployed = {one["name"]: one for one in operations.api("/deployments/filter", {})}
+    for name in ("nightly-table", "daily-quickstart", "new-rows", "hourly-inbox"):
+        deployment = deployed[f"{name}-{kind}"]
         assert set(deployment["job_variables"]) <= set(template)
         text = json.dumps([deployment["parameters"], deployment["schedules"]])
         assert "MMPCA_STORE" not in text

@@ -265,8 +265,8 @@ def test_in_memory_storage(tmp_path):
 
 @pytest.mark.e2e
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
-    from mmpca_pipelines.flows import REFUSED as NAME
     from mmpca_pipelines.refresh import refresh_flow
+    from mmpca_pipelines.tasks import REFUSED as NAME
 
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     config = {"run": base, "new": inbox, "output": str(tmp_path / "live")}
@@ -274,8 +274,8 @@ def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, b
     assert state.is_completed()
     assert state.message.startswith("170 rows taken up from a.npz, b.npz: 3 data sets with 330 rows are in. Report: ")
     found = artifacts_of(state)
-    assert '"data set": "b.npz"' in found["taken-up"] and '"rows": 70' in found["taken-up"]
-    assert all(method in found["components"] for method in FOLLOW)
+    assert '"data set": "b.npz"' in found["live-taken-up"] and '"rows": 70' in found["live-taken-up"]
+    assert all(method in found["live-components"] for method in FOLLOW)
     again = refresh_flow(config, return_state=True)
     assert again.is_completed() and again.message.startswith("Nothing new in ")
     nan_rows(tmp_path)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 from types import SimpleNamespace
 
 import pytest
 
-from mmpca_pipelines import artifacts
+from mmpca_pipelines import results
 from mmpca_pipelines.console import Terminal, plan_table, rows_table
 
 HOSTILE = "[/x] \x1b]0;title\x07\x1b[31m \u202egnp.exe"
@@ -27,23 +28,17 @@ def test_a_terminal_obeys_no_text(content):
 
 def test_markdown_makes_nothing_of_texts(monkeypatch):
     published = []
-    monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda text, **_: published.append(text))
-    monkeypatch.setattr(
-        artifacts, "create_table_artifact", lambda rows, key, description: published.append(description)
-    )
-    monkeypatch.setattr(artifacts, "create_link_artifact", lambda *_, **__: None)
-    hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n# Title"
-    found = {
-        "verdict": hostile,
-        "notes": [hostile],
-        "html": hostile,
-        "figures": [],
-        "tables": {"errors": (hostile, [])},
-    }
-    now = SimpleNamespace(send=lambda request, *arguments, **keywords: request(*arguments, **keywords))
-    artifacts.publish_evaluation(now, found)
-    artifacts.publish_report(now, {"html": hostile, "notes": [hostile], "figures": []}, [], [], "", [])
-    plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) # Title"
+    shown = SimpleNamespace(show=lambda _, words, markdown=None, **__: published.append(markdown or words))
+    hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n```\n# Title"
+    record = {"verdict": hostile, "notes": [hostile], "html": hostile, "figures": []}
+    row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)
+    monkeypatch.setattr(results, "components", lambda _: [row])
+    monkeypatch.setattr(results, "legend", lambda _: "")
+    results.publish_evaluation(shown, hostile, {**record, "tables": {"errors": (hostile, [])}})
+    results.publish_run(shown, hostile, record, [], [])
+    plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) \`\`\` # Title"
     evaluation, report = (text for text in published if text.startswith("# "))
-    assert evaluation.count(plain) == 3 and report.count(plain) == 2 and plain in published
-    assert not any("](" in text.replace(r"\](", "") or "<img" in text.replace(r"\<", "") for text in published)
+    assert evaluation.count(plain) == 2 and report.count(plain) == 5 and plain in published
+    code = re.compile(r"^```\n(?:.*\n)*?```$", re.M)
+    for text in (code.sub("", text) for text in published):
+        assert "](" not in text.replace(r"\](", "") and "<img" not in text.replace(r"\<", "") and "```" not in text

@@ -66,9 +66,9 @@ def done(stack, table):
     rows, output = f"{BUCKET}/table.zarr", f"{BUCKET}/runs/first"
     fit = on_the_cluster(stack, {**SETTINGS, "dataset": {"uri": rows}}, output)
     steps = {
-        "ingest/local": {"source": f"{BUCKET}/table.csv", "destination": rows, "label": "label"},
-        "fit/local": fit,
-        "transform/local": {"output": output, "dataset": rows, "destination": f"{BUCKET}/new"},
+        "ingest/nightly-table": {"source": f"{BUCKET}/table.csv", "destination": rows, "label": "label"},
+        "fit/daily-quickstart": fit,
+        "transform/new-rows": {"output": output, "dataset": rows, "destination": f"{BUCKET}/new"},
     }
     return {name: stack.operations.ended(stack.operations.start(name, config), 400) for name, config in steps.items()}
 
@@ -99,20 +99,20 @@ def test_deployments_run_through_the_whole_stack(stack, done):
         assert flow_run["state_type"] == "COMPLETED", (name, operations.log_of(flow_run["id"]))
         tasks = operations.api("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [flow_run["id"]]}}})
         assert len(tasks) <= 50
-    assert done["ingest/local"]["state"]["message"].startswith("4000 rows of 12")
-    assert done["fit/local"]["state"]["message"] == f"Report: {BUCKET}/runs/first/report/index.html"
-    assert done["transform/local"]["state"]["message"].startswith("4000 rows, with their labels")
+    assert done["ingest/nightly-table"]["state"]["message"].startswith("4000 rows of 12")
+    assert done["fit/daily-quickstart"]["state"]["message"] == f"Report: {BUCKET}/runs/first/report/index.html"
+    assert done["transform/new-rows"]["state"]["message"].startswith("4000 rows, with their labels")
 
-    found = operations.artifacts(done["fit/local"]["id"])
-    assert {"plan", "plan-and-measured", "components", "search", "report", "figure-projection"} <= set(found)
-    assert found["progress-reduce"]["data"] == found["progress-search"]["data"] == 100
-    dashboard = re.search(r"\((http://127\.0\.0\.1:\d+/status)\)", found["dask-dashboard"]["data"])[1]
+    found = operations.artifacts(done["fit/daily-quickstart"]["id"])
+    assert {f"first-{name}" for name in ("plan", "components", "search", "result", "figure-projection")} <= set(found)
+    assert found["first-progress"]["data"] == 100
+    dashboard = re.search(r"\((http://127\.0\.0\.1:\d+/status)\)", found["first-dask-dashboard"]["data"])[1]
     assert answers(dashboard)
 
 
 def test_results_are_those_of_the_library_alone(done, plain, tmp_path):
     """The same bits: statistics, models and projected rows, by two processes and object storage as by threads."""
-    assert done["transform/local"]["state_type"] == "COMPLETED"
+    assert done["transform/new-rows"]["state_type"] == "COMPLETED"
     assert results_hash(downloaded(f"{BUCKET}/runs/first", tmp_path / "run")) == results_hash(plain)
     for method in SETTINGS["methods"]:
         stored, expected = (load_model(folder, method, 2) for folder in (f"{BUCKET}/runs/first", str(plain)))
@@ -129,7 +129,7 @@ def test_no_password_is_written_anywhere(stack, done):
     kept |= {name: fs.cat_file(name) for name in fs.find(path)}
     kept |= {str(file): file.read_bytes() for file in stack.folder.rglob("*") if file.is_file()}
     kept["command lines"] = "\n".join(" ".join(process.cmdline()) for process in stack.processes()).encode()
-    for word in (b"runs/first", b"dask-dashboard", b"Beginning flow run", done["fit/local"]["id"].encode()):
+    for word in (b"runs/first", b"dask-dashboard", b"Beginning flow run", done["fit/daily-quickstart"]["id"].encode()):
         assert word in kept["the database"]
     assert "mmpca/runs/first/run.json" in kept
     assert b"dask worker" in kept["command lines"]
@@ -158,7 +158,7 @@ def test_nobody_answers_strangers(stack):
 @pytest.fixture(scope="module")
 def long_run(stack):
     """Start a run of many spans, and return its id; it is not waited for."""
-    return stack.operations.start("fit/local", on_the_cluster(stack, LONG, f"{BUCKET}/runs/long"))
+    return stack.operations.start("fit/daily-quickstart", on_the_cluster(stack, LONG, f"{BUCKET}/runs/long"))
 
 
 @pytest.fixture
@@ -186,12 +186,12 @@ def test_a_browser_sees_a_run_its_progress_and_its_pictures(stack, browser, tmp_
     page = f"{operations.url}/runs/flow-run/{identifier}"
 
     def progress():
-        found = operations.artifacts(identifier).get("progress-reduce")
+        found = operations.artifacts(identifier).get("long-progress")
         return found if found and 0 < found["data"] < 100 else None
 
     def progress_is_shown():
         browser.open(f"{operations.url}/artifacts/artifact/{bar['id']}")
-        browser.shows("reduce: spans done")
+        browser.shows("spans done")
         told = float(re.search(r"Progress: ([\d.]+)%", browser.text)[1])
         return 0 < told < 100 and told == pytest.approx(progress()["data"], abs=1)  # shown in whole numbers
 
@@ -206,11 +206,11 @@ def test_a_browser_sees_a_run_its_progress_and_its_pictures(stack, browser, tmp_
     browser.shows("\nCompleted\n", 300)  # the page follows by itself
     browser.open(page)  # its list of artifacts does not
     browser.press("Artifacts")
-    for words in ("figure-spectrum", "plan-and-measured", "dask-dashboard"):
+    for words in ("long-figure-spectrum", "long-plan", "long-dask-dashboard"):
         browser.shows(words)
     browser.picture(tmp_path / "run.png")
 
-    figure = operations.artifacts(identifier)["figure-spectrum"]
+    figure = operations.artifacts(identifier)["long-figure-spectrum"]
     browser.open(f"{operations.url}/artifacts/artifact/{figure['id']}")
     browser.find("img[src^='data:image/png']")
     width = "return document.querySelector(\"img[src^='data:image/png']\").naturalWidth"

@@ -79,7 +79,7 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
 @pytest.mark.parametrize(
     ("words", "target"),
     [
-        (("transform", "out", "bundled:iris", "projected"), "mmpca_pipelines.transform.transform"),
+        (("transform", "out", "bundled:iris", "projected", "--prefect"), "mmpca_pipelines.transform.transform"),
         (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest_table.ingest"),
         (("plan", "my.yaml"), "mmpca_dist.runs.stages.preview"),
     ],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
 from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.settings import as_list
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS
 
 WIDTH = 80
@@ -35,6 +40,20 @@ def commented_yaml() -> str:
         lines += [f"{indent}# {line}" for line in textwrap.wrap(_comment(setting), WIDTH - len(indent) - 2)]
         lines.append(f"{indent}{name}: {as_yaml(setting.example if setting.required else setting.default)}")
     return "\n".join(lines) + "\n"
+
+
+class _ConfigSchema(GenerateJsonSchema):
+    """Lets a single value stand for a list of one, as configurations do; forms always make lists."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        inner = super().function_before_schema(schema)
+        return {"anyOf": [inner["items"], inner]} if schema["function"]["function"] is as_list else inner
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of configurations, for editors and other programs."""
+    schema = RunConfig.model_json_schema(schema_generator=_ConfigSchema)
+    return json.dumps({"$schema": GenerateJsonSchema.schema_dialect, **schema}, indent=2) + "\n"
 
 
 def page() -> str:

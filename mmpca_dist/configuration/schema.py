@@ -216,6 +216,7 @@ def load_config(
     *,
     places: dict[str, str] | None = None,
     defaults: dict[str, Any] | None = None,
+    content: str | None = None,
 ) -> RunConfig:
     """Read a YAML file, or a configuration that comes with the package.
 
@@ -230,25 +231,29 @@ def load_config(
         Where each of the changes comes from, for messages: ``{"n_components": "--set n_components=x"}``.
     defaults : dict, optional
         Values for keys of the first level that the file may lack.
+    content : str, optional
+        YAML in the place of that of the file; ``path`` then only names it in messages.
 
     Raises
     ------
     ConfigError
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
-    file = _file_of(path)
+    file = _file_of(path) if content is None else None
     try:
-        content = read_yaml(file.read_text(encoding="utf-8"))
+        settings = read_yaml(str(content) if file is None else file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         hint = did_you_mean(os.fspath(path), bundled.run_names())
         raise ConfigError(
             f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
         ) from error
     except (ConfigError, ValueError, OSError) as error:
-        raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
-    if not isinstance(content, dict):
+        more = "" if os.fspath(path).endswith((".yaml", ".yml")) else " Names of tables end with .csv or the like."
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"{path} is not readable as YAML: {reason}.{more}") from error
+    if not isinstance(settings, dict):
         raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
-    if "table" in content:
+    if "table" in settings:
         raise ConfigError(
             f"{path} is the configuration of a table, not of a run. Compute it with "
             f"'python -m mmpca_paper.zhang_schneider {path}'."
@@ -256,7 +261,7 @@ def load_config(
     from_environment, variables = _settings_from_environment()
     changes = changes or {}
     sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})
-    changed = _replaced({**(defaults or {}), **content}, from_environment | changes, sources)
+    changed = _replaced({**(defaults or {}), **settings}, from_environment | changes, sources)
     return parse_config(changed, os.fspath(path), sources)
 
 

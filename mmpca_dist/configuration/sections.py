@@ -219,6 +219,19 @@ class EvaluationConfig(Section):
         return self
 
 
+class AdaptConfig(Section):
+    """Between how many workers a cluster has, as there is work."""
+
+    minimum: int = setting(1, ge=1, le=10_000, example=1, description="Workers that stay, and that a run waits for")
+    maximum: int = setting(ge=1, le=10_000, example=16, description="Workers at most, which the plan counts on")
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.minimum > self.maximum:
+            raise ValueError(f"minimum is {self.minimum}, and maximum is {self.maximum}, which is less.")
+        return self
+
+
 class ComputeConfig(Section):
     """Where the work runs; results do not depend on it."""
 
@@ -254,6 +267,17 @@ class ComputeConfig(Section):
     tls_key: str | None = setting(None, example="/etc/dask/client.key", description="The file of our private key")
     workers: int = setting(
         2, ge=1, le=10_000, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
+    )
+    adapt: AdaptConfig | None = setting(
+        None,
+        values="the numbers minimum and maximum",
+        example={"minimum": 1, "maximum": 16},
+        description="For local and a class of clusters: start and end workers as there is work, in place of workers",
+    )
+    performance_report: bool = setting(
+        False,
+        example=True,
+        description="Keep Dask's performance report of a cluster in report/dask-performance.html of the run",
     )
     threads_per_worker: int = setting(1, ge=1, le=1_000, example=2, description="Tasks that a worker runs at a time")
     memory_limit: str | int = setting(
@@ -306,5 +330,15 @@ class ComputeConfig(Section):
         return int(dask.utils.parse_bytes(self.memory_limit))
 
     @property
+    def most_workers(self) -> int:
+        """How many workers there may be at a time."""
+        return self.workers if self.adapt is None else self.adapt.maximum
+
+    @property
+    def first_workers(self) -> int:
+        """How many workers are there from the beginning."""
+        return self.workers if self.adapt is None else self.adapt.minimum
+
+    @property
     def n_threads(self) -> int:
-        return self.workers * self.threads_per_worker
+        return self.most_workers * self.threads_per_worker

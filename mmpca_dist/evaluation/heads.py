@@ -17,7 +17,7 @@ from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
 from mmpca_dist.evaluation.scores import counted, error_line
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.base.transform import centred, projected
+from mmpca_dist.methods.base.transform import centred
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_units
@@ -90,7 +90,7 @@ class Head:
             if self.product is not None:
                 errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
             if self.of_reduced:
-                Z = projected(rows, self.reductions.matrix, self.reductions.mean, np.dtype(np.float64))
+                Z = self.reductions.products(rows)
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
                     errors[each.number] += counted(named != self.classes[true], own)
@@ -111,11 +111,11 @@ def make_head(
     """Combine all classifiers from moments, of every method and size."""
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
-    n_decisions = len(scored) * (1 if len(classes) == 2 else len(classes))
+    n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
     numbers, weights, offsets, of_reduced = [], [], [], []
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
-        if parts is None or n_decisions > MOST_DECISIONS:
+        if parts is None or item.sizes or n_decisions > MOST_DECISIONS:
             of_reduced.append(OfReduced(number, item.columns, rule))
             continue
         coef, intercept = parts

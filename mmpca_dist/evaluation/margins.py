@@ -215,6 +215,8 @@ def records_of_rows(
             continue
         records.append(margin_record(original, original, method="", n_components=X.shape[1], classifier=label))
         for position, item in enumerate(items):
+            if item.sizes:  # what reduces nothing has the margins of the original columns
+                continue
             reduced = signed_distances(after[position, label], Z[:, item.columns], y)
             if reduced is not None:
                 size = item.n_components

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.request import EvaluatedMethod, EvaluationRequest
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
@@ -31,7 +31,8 @@ class Reduction:
     n_components: int
     """Asked for."""
     columns: NDArray[np.intp]
-    """Shape (K,): where its components are in the matrix of all; fewer than asked for where the method has no more."""
+    """Shape (K,): where its components are among the reduced rows of all; fewer than asked for where the method has no
+    more."""
     moments: Callable[[], ReducedMoments] | None
     """Returns the moments of the rows that train, reduced by it; None where only the rows tell them."""
     used: int
@@ -42,6 +43,8 @@ class Reduction:
     """Whether its passes ended within the tolerance of the method."""
     at_edge: bool = False
     """Whether a choice among values ended on an edge of what was tried."""
+    sizes: tuple[int, ...] = ()
+    """All numbers asked for, of a method that reduces nothing: it is scored once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,20 @@ class Reductions:
     """Shape (M,); None for zeros."""
     adjustment: Adjustment | None = None
     """How widened rows come to the columns."""
+    unreduced: Reductions | None = None
+    """What reduces nothing, whose columns come behind the M. Its products are apart: BLAS rounds those of other shapes
+    differently, and the bits of other methods must not depend on it."""
+
+    def directions(self, item: Reduction) -> NDArray[np.float64]:
+        """Return the columns of A that are an item's, shape (d, K)."""
+        if item.sizes and self.unreduced is not None:
+            return self.unreduced.matrix
+        return self.matrix[:, item.columns]
+
+    def products(self, X: NDArray) -> NDArray[np.float64]:
+        """Return dense rows in the columns, reduced by all methods but for their offsets, shape (n, M)."""
+        Z = projected(X, self.matrix, self.mean, np.dtype(np.float64))
+        return Z if self.unreduced is None else np.hstack([Z, self.unreduced.products(X)])
 
     def in_columns(self, X: Any) -> Any:
         """Return rows, widened or not, in the columns, shape (n, d)."""
@@ -67,6 +84,8 @@ class Reductions:
 
     def reduced(self, X: Any) -> NDArray[np.float64]:
         """Return rows, dense or CSR, reduced by all methods, shape (n, M)."""
+        if self.unreduced is not None:
+            return np.hstack([replace(self, unreduced=None).reduced(X), self.unreduced.reduced(X)])
         if self.adjustment is None or not issparse(X):
             return projected(self.in_columns(X), self.matrix, self.mean, np.dtype(np.float64), self.offset)
         d = len(self.matrix)  # sparse rows stay so
@@ -76,8 +95,11 @@ class Reductions:
 
     def only(self, columns: NDArray[np.intp]) -> Reductions:
         """Return the reduction to some of the columns alone, whatever methods they are of."""
-        offset = None if self.offset is None else self.offset[columns]
-        return replace(self, matrix=self.matrix[:, columns], items=[], offset=offset)
+        width = self.matrix.shape[1]
+        own, behind = columns[columns < width], columns[columns >= width] - width
+        offset = None if self.offset is None else self.offset[own]
+        unreduced = self.unreduced.only(behind) if self.unreduced is not None and len(behind) else None
+        return replace(self, matrix=self.matrix[:, own], items=[], offset=offset, unreduced=unreduced)
 
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
@@ -124,19 +146,39 @@ def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Me
     ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
     that finds no component at all.
     """
+    unreduced = [method for method in request.methods if not method.method.reduces]
+    reducing = [method for method in request.methods if method.method.reduces]
+    first = _fitted(reducing or unreduced, statistics, request, meter)
+    if not reducing or not unreduced:
+        return first
+    behind = _fitted(unreduced, statistics, request, meter)
+    width = first.matrix.shape[1]
+    items = first.items + [replace(item, columns=item.columns + width) for item in behind.items]
+    labels = [method.label for method in request.methods]
+    items.sort(key=lambda item: labels.index(item.method))
+    return replace(first, items=items, unreduced=replace(behind, items=[]))
+
+
+def _fitted(
+    methods: Sequence[EvaluatedMethod], statistics: Statistics, request: EvaluationRequest, meter: Meter
+) -> Reductions:
+    """Return methods that share their products; one that reduces nothing is fitted for the largest size alone."""
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     exact = statistics.approximation is None
-    for method in request.methods:
+    for method in methods:
+        wanted, sizes = (request.sizes, ()) if method.method.reduces else (request.sizes[-1:], tuple(request.sizes))
         with meter.charging(method.label):
-            for size, reducer in _sizes(partial(request.reducer, method), statistics, request.sizes):
+            for size, reducer in _sizes(partial(request.reducer, method), statistics, wanted):
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = (
                     partial(_reduced_moments, statistics.unweighted, reducer) if exact and offset is None else None
                 )
                 own, converged, at_edge = _own_rule(reducer), not reducer._unconverged(), bool(reducer._edges())
-                items.append(Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge))
+                items.append(
+                    Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge, sizes)
+                )
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(

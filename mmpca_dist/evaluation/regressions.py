@@ -46,7 +46,7 @@ def evaluate_regressions(
             lines = []
             for item in reductions.items:
                 with meter.charging(item.method):
-                    left, rmse = _errors(fitted, held_out, reductions.matrix[:, item.columns])
+                    left, rmse = _errors(fitted, held_out, reductions.directions(item))
                     lines.append(_line(item, left, rmse, rows_held_out[part]))
         meter.turn(MOMENTS)
         left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))

@@ -12,6 +12,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.fits import FittedRows, choose_C, fit_rows
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -23,6 +24,10 @@ class EvaluatedMethod(Protocol):
     @property
     def label(self) -> str:
         """What results call it."""
+
+    @property
+    def method(self) -> Method:
+        """Its specification."""
 
     @property
     def needs(self) -> Needs:
@@ -136,8 +141,8 @@ class EvaluationRequest:
 
     @property
     def n_models(self) -> int:
-        """Methods and sizes."""
-        return len(self.methods) * len(self.sizes)
+        """Methods and sizes; what reduces nothing is scored once."""
+        return sum(len(self.sizes) if each.method.reduces else 1 for each in self.methods)
 
     @property
     def nested(self) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
-from mmpca_dist.evaluation.component_rule import alike, lowest, near_lowest
+from mmpca_dist.evaluation.component_rule import alike, lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key, holm_by_models, p_values
 
@@ -59,8 +59,27 @@ class Evaluation:
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:
-        """The cells of the table by method, number of components and classifier."""
-        return {cell.key: cell for cell in self.table.cells(self.reference)}
+        """The cells of the table by method, number of components and classifier.
+
+        All columns are not tested against another reference, so that no correction is for tests that nobody asked for.
+        """
+        untested = self.unreduced - {self.reference}
+        return {cell.key: cell for cell in self.table.cells(self.reference, untested)}
+
+    @property
+    def reducing(self) -> list[str]:
+        """The methods that reduce."""
+        return [method for method in self.methods if method not in self.unreduced]
+
+    @property
+    def all_columns(self) -> str | None:
+        """The method that reduces nothing, the first of several; None without one."""
+        return next((method for method in self.methods if method in self.unreduced), None)
+
+    @cached_property
+    def against_all_columns(self) -> dict[Key, Cell]:
+        """The cells with tests against all columns under the same classifier, and Holm's correction for these."""
+        return {cell.key: cell for cell in self.table.cells(self.all_columns or "", self.unreduced)}
 
     @property
     def n_splits(self) -> int:
@@ -99,9 +118,6 @@ class Verdict:
     """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
     """The others with the same mean."""
-    smallest: Cell
-    """By the one-standard-error rule: the fewest components whose mean is at most one corrected standard error above
-    that of the best, and the lowest mean of those. The best itself where no deviation is known."""
     rival: Cell | None
     """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
@@ -121,19 +137,22 @@ def verdict(evaluation: Evaluation) -> Verdict:
     return Verdict(
         best=best,
         tied=[cell for cell in cells if cell is not best and alike(cell, best)],
-        smallest=min(near_lowest(cells), key=lambda cell: (cell.used, cell.summary.mean)),
         rival=rival,
         test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
-        t_test=_difference(evaluation, best, rival) if rival else None,
+        t_test=difference_of(evaluation, best, rival) if rival else None,
     )
 
 
-def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTest:
-    """Return the test of two cells, one of them the reference's, corrected for all tests against the reference."""
+def difference_of(evaluation: Evaluation, best: Cell, rival: Cell, reference: str | None = None) -> CorrectedTest:
+    """Return the test of two cells, one of them the reference's, corrected for all tests against the reference.
+
+    ``reference`` is that of the evaluation by default, or all columns.
+    """
     test = evaluation.table.t_test(best.key, rival.key)
     if test.p_value is None:
         return test
-    tested, reference = (rival, best) if best.method == evaluation.reference else (best, rival)
-    models = tested.models, reference.models  # may be those of a test of the table
-    adjusted = holm_by_models({**p_values(evaluation.cells, evaluation.reference), models: test.p_value})
+    cells = evaluation.against_all_columns if reference else evaluation.cells
+    reference = reference or evaluation.reference
+    models = (rival.models, best.models) if best.method == reference else (best.models, rival.models)
+    adjusted = holm_by_models({**p_values(cells, reference), models: test.p_value})  # may be a test of the table
     return replace(test, adjusted=adjusted[models], tests=len(adjusted))

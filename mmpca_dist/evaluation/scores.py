@@ -85,11 +85,24 @@ def split_record(
         "rows": totals[part].item(),
         "training": (totals @ splits.trains(part)).item(),
         "guessed": splits.baseline_errors(part),
-        "errors": lines,
+        "errors": _for_all_sizes(lines, reductions),
         "unconverged": reductions.unconverged,
         "edges": reductions.at_edges,
         **others,
     }
+
+
+def _for_all_sizes(lines: list[dict[str, Any]], reductions: Reductions) -> list[dict[str, Any]]:
+    """Return lines of errors, with those of a method that reduces nothing for every size asked for."""
+    sizes = {item.method: item.sizes for item in reductions.items if item.sizes}
+    repeated = [
+        {**line, "n_components": size}
+        for method in sizes
+        for size in sizes[method]
+        for line in lines
+        if line["method"] == method
+    ]
+    return [line for line in lines if line["method"] not in sizes] + repeated
 
 
 def fit_notes(fitted: Fitted) -> list[str]:

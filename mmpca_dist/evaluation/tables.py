@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -150,15 +150,16 @@ class ErrorTable:
             for key, lines in grouped.items()
         }
 
-    def cells(self, reference: str = "pca") -> list[Cell]:
+    def cells(self, reference: str = "pca", untested: Collection[str] = ()) -> list[Cell]:
         """Return means, deviations and tests over splits, by method, number of components and classifier.
 
         Holm's correction is for all tests of the table; one that repeats another, as both methods gave the same numbers
-        of components, counts once. With no method of the name ``reference`` there are no tests.
+        of components, counts once. With no method of the name ``reference`` there are no tests, nor any of methods that
+        are ``untested``.
         """
         methods = list(dict.fromkeys(method for method, _, _ in self.counts))
         keys = sorted(self.counts, key=lambda key: (methods.index(key[0]), key[1]))
-        cells = {key: self._cell(key, reference) for key in keys}
+        cells = {key: self._cell(key, key[0] if key[0] in untested else reference) for key in keys}
         adjusted = holm_by_models(p_values(cells, reference))
         for key, cell in cells.items():
             if cell.t_test is not None:

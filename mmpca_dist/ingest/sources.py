@@ -116,7 +116,7 @@ class DatasetRows(RowSource):
 
     def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
         self._dataset = dataset
-        self._columns: dict[str, Dataset] = {LABELS: dataset, **(keep or {})}
+        self._columns: dict[str, Dataset] = {**({LABELS: dataset} if dataset.has_labels else {}), **(keep or {})}
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
         self.n_rows = self.total = dataset.n_rows

@@ -67,7 +67,7 @@ def csv_to_parquet(
         note(line)
     kinds = [pa.null()] * rows.n_features
     for table, done in rows.tables({}):
-        kinds = [_both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
+        kinds = [both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
         if progress is not None:
             progress(done, 2 * max(rows.total, done))
     if pa.binary() in kinds:  # text that is not UTF-8
@@ -123,7 +123,7 @@ def check_typed(source: str, destination: str, overwrite: bool) -> None:
         raise OutputError(f"{destination} is there already: name another destination, or --overwrite.")
 
 
-def _both(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+def both(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the narrowest type that holds the values of two, which is text for most."""
     if pa.binary() in (left, right):
         return pa.binary()

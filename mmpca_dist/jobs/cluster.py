@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -47,6 +50,16 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.options are for a class of clusters, and compute.cluster is {compute.cluster!r}. Leave them out, "
             "or name the class."
         )
+    if compute.adapt is not None and (is_address or compute.cluster == "threads" or "n_workers" in compute.options):
+        raise ConfigError(
+            f"compute.adapt is for clusters that the run starts, and compute.cluster is {compute.cluster!r}. Leave it "
+            "out, or use local or a class of clusters, without n_workers in compute.options."
+        )
+    if compute.performance_report and (compute.cluster == "threads" or find_spec("bokeh") is None):
+        raise ConfigError(
+            "compute.performance_report is of a Dask cluster, such as compute.cluster: local, and needs bokeh: pip "
+            "install 'mmpca-dist[dashboard]'."
+        )
     least_mib = math.ceil(WORKER_BASE / PAUSED / 2**20)
     if compute.cluster == "local" and compute.memory_bytes < least_mib << 20:
         raise ConfigError(
@@ -78,10 +91,13 @@ def compute_on(client: Any, compute: ComputeConfig) -> ComputeConfig:
 
 
 @contextmanager
-def open_scheduler(compute: ComputeConfig, callback: Callback, client: Any = None) -> Iterator[Scheduler]:
+def open_scheduler(
+    compute: ComputeConfig, callback: Callback, label: str = "", client: Any = None
+) -> Iterator[Scheduler]:
     """Yield the scheduler that tasks go to; call back with the dashboard, and with notes while workers start.
 
-    A Dask ``client`` takes the place of the settings. A cluster that is started here lives as long as the context.
+    The names of a cluster's tasks begin with ``label``. A Dask ``client`` takes the place of the settings. A cluster
+    that is started here lives as long as the context.
     Raises InputError where there is no such class of clusters, it does not start, nothing answers, or no worker comes
     in ``compute.wait`` seconds.
     """
@@ -96,14 +112,36 @@ def open_scheduler(compute: ComputeConfig, callback: Callback, client: Any = Non
         return
     with (
         nullcontext(compute.cluster) if "://" in compute.cluster else _start_cluster(compute) as cluster,
-        _connect(compute, cluster, callback.on_note) as scheduler,
+        _connect(compute, cluster, callback.on_note, label) as scheduler,
     ):
         callback.on_cluster(scheduler.client.dashboard_link)
         yield scheduler
 
 
+@contextmanager
+def performance_report(compute: ComputeConfig, scheduler: Scheduler, uri: str) -> Iterator[None]:
+    """Write Dask's report of what a cluster does meanwhile, one HTML page with its scripts, if it is asked for."""
+    if not compute.performance_report or not isinstance(scheduler, Cluster):
+        yield
+        return
+    from distributed import performance_report as dask_report
+
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "report.html")
+        report = dask_report(filename=str(page), mode="inline")
+        with scheduler.client.as_current():  # not longer, or else Dask would compute elsewhere what is meant for here
+            report.__enter__()
+        yield
+        with scheduler.client.as_current():
+            report.__exit__(None, None, None)
+        storage.write_bytes(uri, page.read_bytes())
+
+
 def _start_cluster(compute: ComputeConfig) -> Any:
-    return _start_local(compute) if compute.cluster == "local" else _start_class(compute)
+    cluster = _start_local(compute) if compute.cluster == "local" else _start_class(compute)
+    if compute.adapt is not None:
+        cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
+    return cluster
 
 
 def _start_local(compute: ComputeConfig) -> Any:
@@ -111,7 +149,7 @@ def _start_local(compute: ComputeConfig) -> Any:
 
     try:
         return LocalCluster(
-            n_workers=compute.workers,
+            n_workers=compute.first_workers,
             threads_per_worker=compute.threads_per_worker,
             memory_limit=compute.memory_bytes,
             host="127.0.0.1",
@@ -133,7 +171,7 @@ def _start_class(compute: ComputeConfig) -> Any:
     try:
         cluster = cluster_class(**compute.options)
         if "n_workers" not in compute.options:
-            cluster.scale(compute.workers)
+            cluster.scale(compute.first_workers)
     except Exception as error:  # the classes of clusters raise many kinds
         if cluster is not None:
             cluster.close()
@@ -164,7 +202,7 @@ def _class_of(name: str) -> Any:
 
 
 @contextmanager
-def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]) -> Iterator[Cluster]:
+def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None], label: str) -> Iterator[Cluster]:
     """Yield the scheduler of a cluster that was started here, once all workers are there; or at an address, with one.
 
     Notes say how many workers there are, if some are late or missing.
@@ -192,9 +230,9 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
     with _closing(client):
         client.subscribe_topic("scheduler", partial(_tell_of_silent_workers, on_note))
         with telling_of_lost_connections():
-            _await_workers(client, where, 1 if is_address else compute.workers, compute.wait, on_note)
+            _await_workers(client, where, 1 if is_address else compute.first_workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
-        yield Cluster(client, n_threads)
+        yield Cluster(client, n_threads, label=label)
 
 
 def _tell_of_silent_workers(on_note: Callable[[str], None], event: tuple[float, Any]) -> None:

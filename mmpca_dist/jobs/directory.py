@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,6 +71,12 @@ class RunDirectory:
 
     def path(self, *parts: str) -> str:
         return storage.join(self.uri, *parts)
+
+    @property
+    def label(self) -> str:
+        """What Dask's pages call the tasks of the run before their own names: the last part of the output."""
+        name = (self.within or self.uri).rstrip("/").rpartition("/")[2]
+        return f"{re.sub(r'[^A-Za-z0-9_]+', '_', name)}:"
 
     @property
     def exists(self) -> bool:
@@ -198,6 +205,11 @@ class RunDirectory:
             for figure in record.get("figures", []):
                 figure["png"] = self.path("report", f"{figure['name']}.png")
             return cast(R, record)
+
+    def records(self) -> dict[str, Any]:
+        """Return the records of all stages that are done, by name."""
+        stages = (name.removesuffix(".json") for name in storage.names_in(self.path("records")))
+        return {stage: record for stage in stages if (record := self.record(StageName(stage))) is not None}
 
     def record_path(self, stage: str) -> str:
         """Return the address of the record of a stage."""

@@ -154,7 +154,7 @@ def resources_of(config: RunConfig, output: str) -> Resources:
     return Resources(
         precision=config.precision,
         output=output,
-        workers=compute.workers,
+        workers=compute.most_workers,
         threads_per_worker=compute.threads_per_worker,
         in_process=compute.cluster == "threads",
         memory_limit=compute.memory_bytes,

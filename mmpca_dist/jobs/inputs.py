@@ -9,7 +9,9 @@ from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
+from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.schedulers import Threads
@@ -43,8 +45,10 @@ class Inputs:
     """The run whose models a transform applies."""
 
     @classmethod
-    def of(cls, config: RunConfig, purpose: Purpose = "run") -> Inputs:
-        """Open the data set of a job, and check what can be checked without reading rows; write nothing.
+    def of(cls, config: RunConfig, purpose: Purpose = "run", callback: Callback | None = None) -> Inputs:
+        """Open the data set of a job, and check what can be checked without reading rows.
+
+        Nothing is written, but that a table in text is converted beside the output, of which ``callback`` is told.
 
         The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
         """
@@ -52,7 +56,7 @@ class Inputs:
         if config.dataset.columns is not None:  # a file may change, or not be there when rows are transformed
             columns = {"columns": listed(config.dataset.columns)}
             config = config.model_copy(update={"dataset": config.dataset.model_copy(update=columns)})
-        dataset = _opened(config, purpose)
+        dataset = _opened(config, purpose, callback or Callback())
         of_text = sum(len(levels.names) for levels in dataset.stored.levels)
         mixed = 0 < of_text < dataset.stored.n_features
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
@@ -106,7 +110,7 @@ def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
             )
 
 
-def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
+def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
     section, compute = config.dataset, config.compute
     named = {"dataset.weight": section.weight, "dataset.balance": section.balance}
     targets = [] if section.target is None else section.target.column
@@ -119,7 +123,8 @@ def _opened(config: RunConfig, purpose: Purpose) -> Dataset:
     refuse_private(compute, [section.uri, *columns, config.output])
     given = {"features", "missing_chunks", "missing", "unlabelled", "unlabelled_value", "columns"}
     label = targets[0] if targets else section.label
-    uri, options = located(section), {**section.model_dump(include=given), "label": label}
+    uri = readable_rows(located(section), config.output, callback)
+    options = {**section.model_dump(include=given), "label": label}
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
         rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
         refuse_gaps(rows, dropped=section.drop)

@@ -57,9 +57,13 @@ class Job:
     census: Census | None = None
     splits: Splits | None = None
     results: Results = field(default_factory=Results)
+    reused: set[str] = field(default_factory=set)
+    """The stages whose results were there already."""
     current_checkpoint: Checkpoint | None = None
     """The checkpoint for the passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
+    left_out: str = ""
+    """Why an evaluation does not compare with all columns; empty where it does."""
     held: int = 0
     """Memory of this process that is no part of the work."""
 

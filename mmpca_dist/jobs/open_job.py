@@ -11,7 +11,7 @@ import psutil
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, MmpcaError
-from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
+from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
@@ -29,7 +29,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", cl
 
     Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    with open_inputs(Inputs.of(config, purpose), callback, client) as job:
+    with open_inputs(Inputs.of(config, purpose, callback), callback, client) as job:
         yield job
 
 
@@ -59,7 +59,12 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         try:
             journal = Journal(run.uri, key)
             callbacks = Callbacks([callback, journal])
-            with journal.kept(), open_scheduler(inputs.config.compute, callbacks, client) as scheduler:
+            compute, page = inputs.config.compute, run.path("report", "dask-performance.html")
+            with (
+                journal.kept(),
+                open_scheduler(compute, callbacks, run.label, client) as scheduler,
+                performance_report(compute, scheduler, page),
+            ):
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
                 job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.resident_bytes)

@@ -172,9 +172,10 @@ class ReportRecord(StageRecord):
 
 
 class TuneRecord(StageRecord):
-    """Penalties by classifier, the same for all methods and splits."""
+    """Penalties by classifier, the same for all methods and splits; and why all columns are left out, if they are."""
 
     penalties: dict[str, float]
+    left_out: str
 
 
 class ScoreRecord(StageRecord):
@@ -185,9 +186,15 @@ class ScoreRecord(StageRecord):
     bytes: int
 
 
-class CompareRecord(ReportRecord):
-    """The verdict of an evaluation in words, and the addresses of its tables."""
+CONFIG = "CONFIG"
+"""What stands for the configuration's file in the commands that come next."""
 
+
+class CompareRecord(ReportRecord):
+    """The answer of an evaluation, the commands that come next, its verdict in words, and its tables."""
+
+    answer: list[str]
+    next: list[str]
     verdict: str
     tables: Any
 

@@ -81,6 +81,8 @@ def run_stage(job: Job, stage: Stage) -> StageRecord:
     job.callback.on_stage_start(stage.name)
     record = _whole_record(job, stage)
     reused = record is not None
+    if reused:
+        job.reused.add(stage.name)
     if record is None:
         begin = time.perf_counter()
         try:

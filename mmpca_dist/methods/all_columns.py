@@ -34,7 +34,7 @@ class AllColumns(MomentReducer):
     """
 
     def _needs(self) -> Needs:
-        return Needs(full_scatter=("all-columns",))
+        return Needs(frozenset(), full_scatter=("all-columns",))
 
     def _solve(self, statistics: Statistics) -> Solution:
         if statistics.basis is None:

@@ -36,6 +36,9 @@ class SpanDone:
 class Scheduler(ABC):
     """Where tasks run; by default tasks that read their rows themselves."""
 
+    label: str = ""
+    """Begins the names of tasks, which Dask's pages show."""
+
     @property
     @abstractmethod
     def n_threads(self) -> int:
@@ -114,6 +117,7 @@ class Cluster(Scheduler):
     client: Any
     n_threads: int = 0
     retries: int = 2
+    label: str = ""
     in_process = False
 
     def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:

@@ -150,6 +150,7 @@ class _Tree(Generic[T]):
 
     def __post_init__(self) -> None:
         self._token = uuid.uuid4().hex[:8]
+        self.name = f"{self.scheduler.label}{self.name}"
         shared = DataNode(f"{self.name}_task-{self._token}", self.task)  # once in the graph, however large it is
         self._shared = shared.ref()
         self.graph: Graph = {**self.scheduler.inputs(), shared.key: shared}

@@ -136,6 +136,7 @@ FISHER = Classifier(
     rule=fisher_linear,
     check_options=_check_fisher,
     check_classes=lambda options, n_classes: check_threshold(options.get("threshold", THRESHOLDS[0]), n_classes),
+    rotatable=True,
     summed_scores=True,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +11,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure
-from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, probability, styles
+from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -50,7 +52,17 @@ def error_curves(evaluation: Evaluation) -> Figure:
     drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    return drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
+    figure = drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
+    return replace(figure, alt=_curves_in_words(evaluation))
+
+
+def _curves_in_words(evaluation: Evaluation) -> str:
+    """Return what the curves show: the lowest mean of every method."""
+    cells = evaluation.cells.values()
+    best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.methods]
+    best.sort(key=lambda cell: cell.summary.mean)
+    means = "; ".join(f"{named(evaluation, cell)} {cell.summary.mean:.1f}%" for cell in best)
+    return f"The lowest mean error of every method: {means}."
 
 
 def _curves_caption(evaluation: Evaluation) -> str:
@@ -58,9 +70,11 @@ def _curves_caption(evaluation: Evaluation) -> str:
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
+    all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.reference} else ""
     caption += (
-        f"The reference, {title_of(evaluation.reference)}, is black. Points are moved apart sideways where they would "
-        f"cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. "
+        f"The reference, {title_of(evaluation.reference)}, is black{all_grey}. Points are moved apart sideways where "
+        f"they would cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), "
+        f"{evaluation.baseline:.1f}%. "
     )
     if any(cell.used < cell.n_components for cell in cells):
         caption += "Hollow: the method gave fewer components than asked for. "
@@ -155,7 +169,10 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
+    figure = drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
+    keys = [(method, size, classifier) for method in methods for size in sizes]
+    seen = "; ".join(f"{title_of(key[0])}, {_test_words(evaluation, key, True)}" for key in keys)
+    return replace(figure, alt=f"Splits that the method wins and loses against {title_of(reference)}. {seen}.")
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

@@ -12,11 +12,11 @@ from dask.utils import format_bytes, format_time
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell as Shown
 from mmpca_dist.pictures.frame import Column, Table
-from mmpca_dist.report.evaluation_words import PLUS_MINUS, components, digits, label, probability, spread
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, PLUS_MINUS, components, digits, label, probability, spread
 from mmpca_dist.report.pages import DASH
 
 WIDEST = 8
@@ -95,27 +95,34 @@ def regression_table(evaluation: Evaluation) -> Table:
 def standings(evaluation: Evaluation) -> Table:
     """Return a row for each method: its lowest mean error, and how often it differs from the reference significantly.
 
-    It is compared with the reference's mean with as many components under the same classifier, by the corrected t-test
-    after Holm's correction.
+    It is compared with the reference's mean with as many components under the same classifier, and with that of all
+    columns, by the corrected t-test after Holm's correction.
     """
-    decimals, rows, reference = digits(evaluation), [], title_of(evaluation.reference)
+    decimals, rows, compared_with = digits(evaluation), [], [(title_of(evaluation.reference), evaluation.cells)]
+    if evaluation.all_columns not in (None, evaluation.reference):
+        compared_with.append((ALL_COLUMNS, evaluation.against_all_columns))
+    sides = [f"{side} {other}" for other, _ in compared_with for side in ("below", "above")]
     for method in evaluation.methods:
-        cells = [cell for cell in evaluation.cells.values() if cell.method == method]
-        tests = [cell.t_test for cell in cells if cell.t_test is not None]
-        counts = [sum(test.is_significant and sign * test.difference > 0 for test in tests) for sign in (-1, 1)]
-        best = lowest(cells)
+        best = lowest([cell for cell in evaluation.cells.values() if cell.method == method])
         with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
-        compared = [f"{count} of {len(tests)}" if tests else DASH for count in counts]
+        compared = [count for _, cells in compared_with for count in _significant(cells, method)]
         rows.append([title_of(method), f"{spread(best.summary, decimals)}%", with_what, *compared])
     return Table(
         [
             Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
-            *(Column(f"significantly {side} {reference}", "number") for side in ("below", "above")),
+            *(Column(f"significantly {each}", "number") for each in sides),
         ],
         rows,
         key="standings",
         about="Every method's lowest mean error, and how it compares with the reference",
     )  # fmt: skip
+
+
+def _significant(cells: Mapping[Key, Cell], method: str) -> list[str]:
+    """Return how many tests of a method find fewer errors, and how many find more."""
+    tests = [cell.t_test for cell in cells.values() if cell.method == method and cell.t_test is not None]
+    counts = [sum(test.is_significant and sign * test.difference > 0 for test in tests) for sign in (-1, 1)]
+    return [f"{count} of {len(tests)}" if tests else DASH for count in counts]
 
 
 def costs(evaluation: Evaluation) -> Table:

@@ -14,7 +14,8 @@ from mmpca_dist.evaluation.tables import cells_table
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.frame import Part
+from mmpca_dist.pictures.frame import Command, Part
+from mmpca_dist.report.advice import advise
 from mmpca_dist.report.error_curves import error_curves, split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
@@ -33,6 +34,7 @@ def parts(evaluation: Evaluation) -> list[Part]:
     """Return the parts of the page, in reading order; those without content are left out."""
     cost_table, splits = costs(evaluation), split_errors(evaluation)
     return [
+        _answer(evaluation),
         _verdict(evaluation),
         _errors(evaluation),
         Part.of(error_curves(evaluation)),
@@ -43,6 +45,12 @@ def parts(evaluation: Evaluation) -> list[Part]:
     ]
 
 
+def _answer(evaluation: Evaluation) -> Part:
+    answer, commands = advise(evaluation)
+    what = "Type next; CONFIG stands for the file of the configuration:"
+    return Part("answer", "Answer", lead=answer, commands=[Command(what, "\n".join(commands))] if commands else [])
+
+
 def _verdict(evaluation: Evaluation) -> Part:
     reference, tests = title_of(evaluation.reference), counted(evaluation.n_tests, "test")
     about = [
@@ -50,7 +58,8 @@ def _verdict(evaluation: Evaluation) -> Part:
         f"{'; '.join(evaluation.classifiers.values())}.",
         f"Mean and standard deviation over the splits, and for how many numbers of components and classifiers the mean "
         f"is significantly below or above that of {reference}: p is at most 0.05 by the corrected resampled t-test "
-        f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}.",
+        f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}."
+        + (" Likewise against all columns, with a correction for those tests." if evaluation.all_columns else ""),
     ]
     return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
 
@@ -91,9 +100,12 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
     verdict = [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]
+    answer, commands = advise(evaluation)
     return {
         **record,
         "notes": evaluation.notes,
+        "answer": answer,
+        "next": commands,
         "verdict": " ".join(verdict),
         "tables": evaluation_tables(shown),
         "outputs": outputs,

@@ -9,7 +9,7 @@ from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
 ALL_COLUMNS = "all columns"
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
@@ -31,13 +31,19 @@ class Style:
 
 
 def styles(evaluation: Evaluation) -> dict[str, Style]:
-    """Return how every method is drawn: the reference in black, the others by their place."""
-    others = [method for method in evaluation.methods if method != evaluation.reference]
+    """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
+    grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
+    others = [method for method in evaluation.methods if method not in {evaluation.reference, *grey}]
     colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    return {evaluation.reference: Style(INK, "o", False)} | {
-        method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
-        for i, method in enumerate(others)
-    }
+    unreduced = {method: Style(FAINT, "None", True) for method in grey}
+    return (
+        {evaluation.reference: Style(INK, "o", False)}
+        | unreduced
+        | {
+            method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
+            for i, method in enumerate(others)
+        }
+    )
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
@@ -106,11 +112,6 @@ def words(evaluation: Evaluation) -> list[str]:
     if outcome.rival is not None:
         sentences.append(_against(evaluation, outcome, outcome.rival, decimals))
         sentences += _tested(evaluation, outcome, outcome.rival)
-    if outcome.smallest.used < outcome.best.used:
-        sentences.append(
-            f"By the one-standard-error rule fewer components do: {named(evaluation, outcome.smallest)} has a mean of "
-            f"{outcome.smallest.summary.mean:.{decimals}f}%, at most one corrected standard error above the lowest."
-        )
     sentences.append(_baseline(evaluation, best.mean, decimals))
     if best.count > 1 and len(evaluation.distinct) > 1:
         sentences.append(
@@ -150,15 +151,15 @@ def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, decimals: in
         opening = "The reference at its best is"
     comparison = "the same"
     if not math.isclose(difference, 0, abs_tol=1e-9):
-        comparison = f"{_small(difference, decimals)} percentage points more"
+        comparison = f"{small(difference, decimals)} percentage points more"
         error = outcome.t_test.standard_error if outcome.t_test is not None else math.nan
         comparison += (
-            f", {_small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
+            f", {small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
         )
     return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{decimals}f}%, {comparison}."
 
 
-def _small(value: float, decimals: int) -> str:
+def small(value: float, decimals: int) -> str:
     """Return a positive number, never as zero."""
     finest = 10.0**-decimals
     return f"{value:.{decimals}f}" if round(value, decimals) >= finest else f"less than {finest:.{decimals}f}"
@@ -175,7 +176,7 @@ def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
         ]
     test = outcome.test
     return [
-        f"{_corrected(outcome.t_test)} Of these {splits} splits, {title} errs less in {test.wins}, more in "
+        f"{corrected(outcome.t_test)} Of these {splits} splits, {title} errs less in {test.wins}, more in "
         f"{test.untied - test.wins} and as often in {splits - test.untied} (sign test of these splits: "
         f"{probability(test.p_value)}).",
         *_limits(evaluation, outcome.t_test, outcome.best.summary.overlap),
@@ -197,7 +198,8 @@ def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list
     return []
 
 
-def _corrected(test: CorrectedTest) -> str:
+def corrected(test: CorrectedTest) -> str:
+    """Return whether two means differ significantly, and by which tests."""
     if test.p_value is None or test.adjusted is None:
         return (
             "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classif
         for (method, _, name), before in margins_of.items()
         if not method and name == classifier
     ]
-    for method in evaluation.methods:
+    for method in evaluation.reducing:
         margins = [margins_of.get((method, size, classifier)) for size in sizes]
         if any(margins):
             cells = [Cell(f"{m.minimum:.3g}", [f"{m.wasserstein:.3g}"]) if m else Cell(DASH) for m in margins]
@@ -126,7 +126,7 @@ def _picture(
     sizes, own_units = drawn_sizes(evaluation, classifier), evaluation.own_units
     before = next(margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier)
     after: dict[str, list[SignedMargins]] = {}
-    for method in evaluation.methods:
+    for method in evaluation.reducing:
         keys = [(method, size, classifier) for size in sizes]
         if margins := [margins_of[key] for key in keys if key in margins_of]:
             after[method] = margins
@@ -155,7 +155,9 @@ def _picture(
     drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
-    return drawing.figure(f"signed-margins-{number}", title, caption, sheet)
+    medians = ", ".join(f"{title_of(method)} {margins[-1].median:.3g}" for method, margins in after.items())
+    seen = f"Median signed distances: original columns {before.median:.3g}, {medians}, with {sizes[-1]} components."
+    return replace(drawing.figure(f"signed-margins-{number}", title, caption, sheet), alt=seen)
 
 
 def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
@@ -203,5 +205,5 @@ def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> st
 
 def _left_out(evaluation: Evaluation, shown: list[str]) -> str:
     """Return a sentence on the methods, other than the reference, without margins; empty if there are none."""
-    missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
+    missing = [title_of(m) for m in evaluation.reducing if m not in (*shown, evaluation.reference)]
     return f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else ""

@@ -28,13 +28,13 @@ from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.outcomes import FinishedEvaluation
-from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting
+from mmpca_dist.runs.score_stage import SplitRecords, forgetting
+from mmpca_dist.runs.unreduced_baseline import planned_with_all_columns
 from mmpca_dist.statistics.widened_rows import adjusted_rows
 
 
@@ -44,19 +44,16 @@ def plan_of_evaluation(job: Job) -> Plan:
     Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
     """
     splits, dataset = job.drawn_splits(), job.dataset
-    merged = score_stage.merges(dataset, splits, job.config)
-    evaluation = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
-    request = request_of(job)
-    plan = plan_evaluation(dataset, job.spans, request, evaluation)
-    plan = with_row_maps(plan, dataset, job.spans, request.resources)
-    notes = [job.inputs.held_out.note_on_many(splits), note_ahead(job.config, dataset)]
+    plan, job.left_out = planned_with_all_columns(job)
+    plan = with_row_maps(plan, dataset, job.spans, request_of(job).resources)
+    notes = [job.inputs.held_out.note_on_many(splits), note_ahead(job.config, dataset), job.left_out]
     return replace(plan, note=" ".join(filter(None, notes)))
 
 
-def preview_evaluation(config: RunConfig) -> Plan:
-    """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
+def preview_evaluation(config: RunConfig, callback: Callback | None = None) -> Plan:
+    """Return the plan of an evaluation that is not begun, from metadata and labels, as ``preview`` does of a run."""
     scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation"), "", scheduler, Callback())))
+    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation", callback), "", scheduler, Callback())))
 
 
 def _plan(job: Job) -> PlanRecord:
@@ -71,7 +68,7 @@ def _tune(job: Job) -> TuneRecord:
     config = job.config
     specs = [] if config.dataset.predicts else [s for s in config.evaluation.classifiers if s.C == "auto"]
     if not specs:
-        return {"penalties": {}}
+        return {"penalties": {}, "left_out": job.left_out}
     if job.dataset.n_bytes > LIMITS.direct_bytes:
         raise InputError(
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
@@ -88,7 +85,7 @@ def _tune(job: Job) -> TuneRecord:
         standardize=config.standardizes,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),
     )
-    return {"penalties": penalties}
+    return {"penalties": penalties, "left_out": job.left_out}
 
 
 def _score(job: Job) -> ScoreRecord:
@@ -113,6 +110,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     notes = [
         *count["notes"],
         *job.inputs.held_out.notes(classes, count["counts"]),
+        *filter(None, [job.left_out]),
         *(maps["notes"] if maps else []),
         *([_unexplained(count["targets"])] if "targets" in count else []),
         *([WEIGHTED] if config.dataset.weighted and "targets" not in count else []),

@@ -27,7 +27,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
     """
     rows: dict[tuple[str, int], dict[str, str]] = {}
     used: dict[tuple[str, int], int] = {}
-    for cell in stored_cells(output).to_pylist():
+    for cell in stored_table(RunDirectory(storage.normalize(output)), "cells").to_pylist():
         method, size = key = cell["method"], cell["n_components"]
         used[key] = cell["used"]
         components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
@@ -41,9 +41,9 @@ def error_rows(output: str) -> list[dict[str, str]]:
     return list(distinct.values())
 
 
-def stored_cells(output: str) -> pa.Table:
-    """Return the table of a finished evaluation that has a row for each mean error."""
-    run, path = RunDirectory(storage.normalize(output)), "tables/cells.parquet"
+def stored_table(run: RunDirectory, name: str) -> pa.Table:
+    """Return a table of a finished evaluation: ``errors``, or ``cells`` of mean errors."""
+    path = f"tables/{name}.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
     source = pa.BufferReader(read_recorded(run.uri, finished(run, COMPARE), path))

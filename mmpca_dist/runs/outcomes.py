@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.evaluation_summary import comparison, stored_cells
+from mmpca_dist.runs.evaluation_summary import comparison, stored_table
 from mmpca_dist.runs.summary import components, lines
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.readers.formats import open_rows
@@ -94,7 +95,7 @@ class FinishedEvaluation(Reported):
     @property
     def errors(self) -> pd.DataFrame:
         """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
-        cells = stored_cells(self.folder).to_pandas()
+        cells = stored_table(RunDirectory(self.folder), "cells").to_pandas()
         return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
 
     @property

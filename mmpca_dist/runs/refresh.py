@@ -223,7 +223,7 @@ class _RefreshJob:
         watches = [Watch.of(dataset.addresses) for dataset in datasets]
         for method, reason in self.inputs.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_scheduler(compute, self.callback, client) as scheduler:
+        with open_scheduler(compute, self.callback, self.output.top.label, client) as scheduler:
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
             key = self.output.begin(self.config, self.inputs.origin, self.base.uri)

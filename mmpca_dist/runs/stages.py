@@ -167,9 +167,10 @@ def plan_of(job: Job) -> Plan:
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 
-def preview(config: RunConfig) -> Plan:
-    """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
-    return plan_of(look_ahead(Job(Inputs.of(config), "", Threads(config.compute.n_threads), Callback())))
+def preview(config: RunConfig, callback: Callback | None = None) -> Plan:
+    """Return the plan of a run that is not begun: it reads metadata and labels; ``callback`` hears of a conversion."""
+    scheduler = Threads(config.compute.n_threads)
+    return plan_of(look_ahead(Job(Inputs.of(config, "run", callback), "", scheduler, Callback())))
 
 
 def run(

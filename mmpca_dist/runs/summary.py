@@ -69,8 +69,7 @@ def components(output: str) -> list[dict[str, Any]]:
     rows = []
     for method in run.config.labels:
         model = load_model(run.uri, method)
-        eigenvalues, total = model.eigenvalues_, model.total_
-        share = eigenvalues.sum() / (total * _n_models(model)) if total > 0 else np.nan
+        eigenvalues, share = model.eigenvalues_, share_of(model)
         residual = np.max(model.residuals_) / abs(eigenvalues.max())
         rows.append(
             {
@@ -82,6 +81,11 @@ def components(output: str) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def share_of(model: MomentReducer) -> float:
+    """Return the share of the scatter that the components hold; NaN where the method has none."""
+    return float(model.eigenvalues_.sum() / (model.total_ * _n_models(model))) if model.total_ > 0 else np.nan
 
 
 def _n_models(model: MomentReducer) -> int:

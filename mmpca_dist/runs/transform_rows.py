@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
+from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import finished, open_rows_for, open_run, require_method
@@ -35,7 +36,7 @@ class TransformConfig(Section):
     """Which rows go through which methods of which run, and where to."""
 
     output: str = setting(example="runs/mine", description="Folder of the finished run")
-    dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; they may do without labels")
+    dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; labels may be absent")
     destination: str = setting(
         example="runs/mine-new",
         description="New folder, for projected/METHOD.zarr, METHOD.parquet or both, as project.format of the run says",
@@ -86,7 +87,8 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     PlanError
         Where memory or disk do not suffice.
     """
-    with open_inputs(_inputs(config), Callbacks(callbacks or []), client) as job:
+    told = Callbacks(callbacks or [])
+    with open_inputs(_inputs(config, told), told, client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)
@@ -119,9 +121,9 @@ def transformed(manifest: dict[str, Any]) -> str:
     return f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {names}"
 
 
-def check_transform(config: TransformConfig) -> None:
+def check_transform(config: TransformConfig, callback: Callback | None = None) -> None:
     """Make the checks of ``transform`` that need no rows; raise its errors."""
-    claimable(_inputs(config))
+    claimable(_inputs(config, callback or Callback()))
 
 
 def _plan(job: Job) -> PlanRecord:
@@ -139,7 +141,7 @@ def _plan(job: Job) -> PlanRecord:
 STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
 
 
-def _inputs(config: TransformConfig) -> Inputs:
+def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     """Open the run and the rows; the settings are those of the run, with other rows, methods and folder."""
     run, destination = open_run(config.output), storage.normalize(config.destination)
     finished(run, records.SOLVE)
@@ -149,6 +151,7 @@ def _inputs(config: TransformConfig) -> Inputs:
         require_method(run, method, fitted.labels)
     config = config.model_copy(update={"features": config.features or fitted.dataset.features})
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
+    config = config.model_copy(update={"dataset": readable_rows(config.dataset, destination, callback)})
     dataset = _open(config, run)
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}
     settings = fitted.model_copy(

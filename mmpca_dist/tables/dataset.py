@@ -24,7 +24,6 @@ MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
 MIN_JOINED = 4
 """Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""
-
 MOST_STRETCHES = 4
 """Stretches of rows without labels that are kept; messages name one less where there are more."""
 
@@ -271,6 +270,11 @@ class Dataset(RowReader, Table):
         edges = self.chunk_edges
         number = int(np.searchsorted(edges, row, side="right")) - 1
         return number, int(edges[number]), int(edges[number + 1])
+
+    @property
+    def layout(self) -> str:
+        """How rows are stored, in words: chunks, and where it is known their codec."""
+        return f"chunks of up to {np.diff(self.chunk_edges).max(initial=0):,} rows ({len(self.chunk_edges) - 1:,})"
 
     def source_row(self, row: int) -> int:
         """Return the number of a row in what the user gave, for messages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
@@ -74,6 +75,11 @@ def scored(config, callback=None):
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
         return records, job.drawn_splits(), dict(job.results)
+
+
+def with_all_columns(config):
+    """Return a configuration with the method that evaluations add of themselves."""
+    return config.model_copy(update={"methods": [*config.methods, MethodSection.model_validate("all-columns")]})
 
 
 def timeless(records):

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import yaml
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
@@ -96,7 +97,7 @@ def evaluation(
         bytes_read={method: 4 * 351 * 40 * (m + 1) for m, method in enumerate(methods)},
         notes=["Column 3 is constant."],
         stages={"moments": 1.25, "splits": 75.0},
-        config_yaml="methods: [pca]\n",
+        config_yaml=yaml.safe_dump({"methods": list(methods)}),
         versions={"numpy": "2.1"},
     )  # fmt: skip
     return dataclasses.replace(made, **changes)

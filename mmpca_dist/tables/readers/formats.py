@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
@@ -85,6 +86,13 @@ def format_of(uri: str) -> Format:
     storage.require(uri)
     holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri))
     return next(holding, FORMATS["zarr"])
+
+
+def is_table(uri: str) -> bool:
+    """Tell whether an address names a table, by its beginning or end, or by what is in the folder."""
+    if TEXT.is_named_by(uri.lower()) or any(format.is_named_by(uri) for format in FORMATS.values()):
+        return True
+    return Path(uri).is_dir() and any(format.holds(uri) for format in FORMATS.values() if format.holds is not None)
 
 
 def open_dataset(

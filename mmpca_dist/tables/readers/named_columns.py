@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ class ColumnRows(Dataset):
     """
 
     def __init__(self, request: Request, schema: pa.Schema) -> None:
-        uri, drop, self._stored_names = request.uri, list(request.drop), list(schema.names)
+        uri, drop, self.schema = request.uri, list(request.drop), schema
         name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
         if times > 1:
             raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
@@ -143,6 +144,12 @@ class ColumnRows(Dataset):
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         """Yield consecutive tables of some columns, which together are the rows, and the first row of each."""
 
+    def tables(self, columns: list[str]) -> Iterator[pa.Table]:
+        """Yield all rows of some stored columns, in tables of about a reading unit."""
+        for start, stop in itertools.pairwise(unit_edges(self.chunk_edges, 8 * len(columns)).tolist()):
+            with readable(self.describe_chunk(start)):
+                yield from (table for table, _ in self._parts(start, stop, columns))
+
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
@@ -161,8 +168,8 @@ class ColumnRows(Dataset):
         return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
 
     def with_label(self, name: str, setting: str) -> Dataset:
-        if name not in self._stored_names:
-            hint = did_you_mean(name, self._stored_names) or f" Its columns are {some_names(self._stored_names)}."
+        if name not in self.schema.names:
+            hint = did_you_mean(name, self.schema.names) or f" Its columns are {some_names(self.schema.names)}."
             raise InputError(f"{self.uri} has no column {name!r} ({setting}).{hint}")
         same = copy(self)
         same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
@@ -215,7 +222,7 @@ def _feature_columns(
     if request.names == []:
         return (), False
     others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
-    if request.names and features is None and not any(_holds_lists(schema.field(name)) for name in others):
+    if request.names and features is None and not any(is_list(schema.field(name).type) for name in others):
         refuse_missing_names(uri, others, request.names)
         return tuple(request.names), False
     if features is not None and features not in others:
@@ -226,7 +233,7 @@ def _feature_columns(
     if not names:
         beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
         raise InputError(f"{uri} has no columns" + (" other than " + " and ".join(beside) if beside else "") + ".")
-    lists = [name for name in names if _holds_lists(schema.field(name))]
+    lists = [name for name in names if is_list(schema.field(name).type)]
     if lists and len(names) > 1:
         raise InputError(
             f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
@@ -237,8 +244,8 @@ def _feature_columns(
     return names, bool(lists)
 
 
-def _holds_lists(field: pa.Field) -> bool:
-    kind = field.type
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type of columns is that of lists."""
     return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
@@ -261,7 +268,7 @@ def refuse_gaps(dataset: Dataset, beside: Sequence[str] = (), dropped: Sequence[
 
 def _other_types(fields: list[pa.Field]) -> list[ColumnFault]:
     """Return the columns that hold no numbers."""
-    kinds = {field.name: field.type.value_type if _holds_lists(field) else field.type for field in fields}
+    kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
     return [
         ColumnFault(name, f"{_kind(kind)}, where numbers belong")

@@ -104,6 +104,12 @@ class ParquetDataset(ColumnRows):
             table = table.append_column(column, pa.repeat(value, group.n_rows))
         return table
 
+    @property
+    def layout(self) -> str:
+        groups = (_metadata(group.file, self._token).row_group(group.number) for group in self._groups[:1])
+        codecs = {group.column(0).compression for group in groups if group.num_columns}
+        return f"{super().layout.replace('chunks', 'row groups')}, {', '.join(codecs) or 'no rows'}"
+
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)
         group = self._groups[number]

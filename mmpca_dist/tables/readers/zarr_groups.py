@@ -88,6 +88,13 @@ class ZarrGroupRows(Dataset):
             check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
             self._missing_labels = self._find_missing_labels(labels)
 
+    @property
+    def layout(self) -> str:
+        stored = zarr_stores.open_group(self.table)[self.features]
+        array = stored["data"] if isinstance(stored, zarr.Group) and "data" in stored else stored
+        codecs = [type(codec).__name__ for codec in getattr(array, "compressors", ())]
+        return f"{super().layout}, {', '.join(codecs) or 'not compressed'}"
+
     @abstractmethod
     def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""

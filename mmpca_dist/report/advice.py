@@ -1,0 +1,107 @@
+"""The top of an evaluation: what to use in one sentence, how sure that is, and what to type next."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from statistics import mean
+
+import yaml
+
+from mmpca_dist.evaluation.component_rule import lowest, near_lowest
+from mmpca_dist.evaluation.results import Evaluation, difference_of
+from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.records import CONFIG
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
+
+
+def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
+    """Return the answer of an evaluation in sentences, and the commands that come next.
+
+    The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
+    mean, or all columns where no reduction comes so near; how sure that is; and whether to try more components.
+    """
+    cells, unreduced = evaluation.distinct, evaluation.unreduced
+    if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
+        baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
+        return [f"Nothing is learned: no mean error is below that of {baseline}."], []
+    near = near_lowest(cells)
+    use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
+    others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
+    other = lowest(others) if others and unreduced else None
+    answer = [_sentence(evaluation, use, other, near), *([] if other is None else _how_sure(evaluation, use, other))]
+    commands = [] if use.method in unreduced else [_run(evaluation, use)]
+    largest, most = evaluation.n_components[-1], evaluation.dataset["n_features"]
+    reducing = [cell for cell in cells if cell.method not in unreduced]
+    if reducing and lowest(reducing).used == largest < most:
+        at = f"{largest} components, the most that were tried"
+        answer.append(f"The lowest mean of the reductions is at {at}: try more.")
+        sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
+        commands.append(_command("evaluate", f"n_components=[{', '.join(map(str, sizes))}]") + " --output DIR")
+    return answer, commands
+
+
+def _fewest(cells: list[Cell]) -> Cell:
+    return min(cells, key=lambda cell: (cell.used, cell.summary.mean))
+
+
+def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[Cell]) -> str:
+    reference, unreduced = evaluation.reference, evaluation.unreduced
+    under = "" if len(evaluation.classifiers) == 1 else f" under {label(evaluation, use.classifier)}"
+    what = "Keep" if use.method in unreduced else "Use"
+    clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
+    beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
+    if reference not in {use.method, *unreduced}:
+        own = [cell for cell in near if cell.method == reference]
+        cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
+        verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"
+        beside.append((title_of(reference), verb, cell))
+    for subject, verb, cell in beside:
+        elsewhere = "" if cell.classifier == use.classifier else f" under {label(evaluation, cell.classifier)}"
+        clauses.append(f"{subject} {verb} {_score(evaluation, cell)}{elsewhere}")
+    return "; ".join(clauses) + "."
+
+
+def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
+    """Return what the test against all columns, or of these against the best reduction, says."""
+    if use.summary.count == 1:
+        return ["One split does not tell how sure this is."]
+    test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
+    than = "that reduction" if use.method in evaluation.unreduced else "all columns"
+    if math.isclose(test.difference, 0, abs_tol=1e-9):
+        return [f"That is as good as {than}. {corrected(test)}"]
+    more = "more" if test.difference > 0 else "less" if predicts else "fewer"
+    points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
+    unit = "unexplained variance" if predicts else "errors"
+    return [f"That is {points} {unit} than with {than}. {corrected(test)}"]
+
+
+def _named(evaluation: Evaluation, cell: Cell) -> str:
+    if cell.method in evaluation.unreduced:
+        return f"all {cell.used:,} columns"
+    return f"{title_of(cell.method)} with {counted(cell.used, 'component')}"
+
+
+def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
+    """Return "5.2% errors", or R^2 and RMSE where numbers are predicted: means over the splits."""
+    if "targets" not in evaluation.dataset:
+        return f"{cell.summary.mean:.{digits(evaluation)}f}%{unit}"
+    own = [line for line in evaluation.table.lines if (line["method"], line["n_components"]) == cell.key[:2]]
+    r2, rmse = (mean(line[name] for line in own) for name in ("r2", "rmse"))
+    return f"R\N{SUPERSCRIPT TWO} {r2:.3f} and RMSE {rmse:.4g}"
+
+
+def _run(evaluation: Evaluation, use: Cell) -> str:
+    """Return the command that fits the method with its options; a reference that is another must not be named."""
+    config = yaml.safe_load(evaluation.config_yaml)
+    labels = [each if isinstance(each, str) else each.get("label", each["name"]) for each in config["methods"]]
+    method = yaml.safe_dump([config["methods"][labels.index(use.method)]], default_flow_style=True, width=math.inf)
+    settings = [f"methods={method.strip()}", f"n_components={use.used}"]
+    named = config.get("evaluation", {}).get("reference") not in (None, use.method)
+    return _command("run", *settings, *(["evaluation.reference=null"] if named else []))
+
+
+def _command(name: str, *settings: str) -> str:
+    return " ".join([f"mmpca {name} {CONFIG}", *(f"--set {shlex.quote(each)}" for each in settings)])

@@ -1,0 +1,186 @@
+"""What differs between runs, or between evaluations: settings and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+from scipy.linalg import subspace_angles
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
+from mmpca_dist.evaluation.tables import REGRESSION, Counts, ErrorTable
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
+from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.runs.evaluation_summary import stored_table
+from mmpca_dist.runs.summary import share_of
+from mmpca_dist.stores import storage
+
+LEADING = 3
+"""Eigenvalues that are compared."""
+SPLITTING = ("label", "target", "unlabelled", "unlabelled_value", "weight", "balance")
+"""Settings of a data set that splits and errors depend on, next to its content."""
+NOT_SPLITTING = ("classifiers", "reference", "margins", "published")
+"""Settings of an evaluation that splits do not depend on."""
+ANGLES = (
+    "Angles are principal angles, in degrees and from the largest, between the subspaces of the columns that a method "
+    "projects to here and in A: as many as the one with fewer components has."
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between runs; others are compared with the first, A."""
+
+    content: str
+    """``"run"`` or ``"evaluation"``."""
+    runs: dict[str, str]
+    """The folder of each, by letter."""
+    settings: list[dict[str, Any]]
+    """``setting``, and its value in each run."""
+    results: list[dict[str, Any]]
+    """A row for each method, or for each cell of evaluations in percent; None for what a run lacks."""
+    notes: list[str]
+
+
+def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
+    """Return the comparison of runs, and that of the evaluations below them, as far as all of them have these.
+
+    Raises InputError for fewer than two runs, and for runs next to evaluations.
+    """
+    if not 2 <= len(set(outputs)) == len(outputs) <= len(ascii_uppercase):
+        raise InputError("Name at least two runs, and each once: mmpca compare runs/a runs/b")
+    found = {letter: _contents(name) for letter, name in zip(ascii_uppercase, outputs, strict=False)}
+    comparisons = []
+    for content, compare in (("run", _of_runs), ("evaluation", _of_evaluations)):
+        if all(content in each for each in found.values()):
+            runs = {letter: each[content] for letter, each in found.items()}
+            names = dict(zip(runs, outputs, strict=True))
+            comparisons.append(Comparison(content, names, _differing(runs), *compare(runs)))
+    if not comparisons:
+        held = ", ".join(
+            f"{name} holds {' and '.join(found[letter])}" for letter, name in zip(found, outputs, strict=True)
+        )
+        raise InputError(f"Compare runs with runs, and evaluations with evaluations: {held}.")
+    return comparisons
+
+
+def _contents(name: str) -> dict[str, RunDirectory]:
+    """Return the run and the evaluation in a folder."""
+    below = RunDirectory(storage.join(storage.normalize(name), EVALUATION))
+    found = {str(each.purpose): each for each in (open_run(name), below) if each.exists}
+    if not found:
+        raise InputError(f"There is no run in {name}: it holds no run.json.")
+    return found
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield settings by dotted keys."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _differing(runs: Mapping[str, RunDirectory]) -> list[dict[str, Any]]:
+    """Return the settings, and facts of the data, that differ."""
+    facts = {}
+    for letter, run in runs.items():
+        count, settings = finished(run, COUNT), dict(_flat(run.config.settings(run.purpose)))
+        of_data = {"fingerprint of the data": run.header()["fingerprint"]}
+        facts[letter] = settings | of_data | {"rows": count["n_rows"], "features": count["n_features"]}
+    keys = dict.fromkeys(key for each in facts.values() for key in each)
+    rows = [{"setting": key, **{letter: each.get(key) for letter, each in facts.items()}} for key in keys]
+    return [row for row in rows if any(row[letter] != row["A"] for letter in runs)]
+
+
+def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Compare shares, eigenvalues, and the subspaces of the methods of the same label."""
+    labels = {
+        letter: sorted(finished(run, SOLVE)["models"], key=run.config.labels.index) for letter, run in runs.items()
+    }
+    rows = []
+    for label in dict.fromkeys(label for each in labels.values() for label in each):
+        models = {letter: load_model(run.uri, label) for letter, run in runs.items() if label in labels[letter]}
+        row: dict[str, Any] = {"method": label}
+        row |= {f"components {letter}": models[letter]._n_used if letter in models else None for letter in runs}
+        for letter in runs:
+            model = models.get(letter)
+            row[f"share {letter}"] = None if model is None else _number(share_of(model))
+            values = [] if model is None else np.ravel(model.eigenvalues_)[:LEADING].tolist()
+            row[f"eigenvalues {letter}"] = list(map(_number, values)) or None
+        row |= {f"angles {letter}": _angles(models.get("A"), models.get(letter)) for letter in runs if letter != "A"}
+        rows.append(row)
+    return rows, [ANGLES]
+
+
+def _angles(first: MomentReducer | None, other: MomentReducer | None) -> list[float] | None:
+    """Return the principal angles in degrees, the largest first; None where columns differ or there are no two."""
+    if first is None or other is None or first.n_features_in_ != other.n_features_in_:
+        return None
+    names = [list(getattr(model, "feature_names_in_", [])) for model in (first, other)]
+    if names[0] != names[1]:
+        return None
+    angles = np.rad2deg(subspace_angles(first.projection()[0], other.projection()[0]))
+    return [float(angle) for angle in angles]
+
+
+def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Compare mean errors; where splits are the same, by the corrected t-test with Holm's correction for all tests."""
+    lines = {letter: finished(run, COMPARE) and stored_table(run, "errors").to_pylist() for letter, run in runs.items()}
+    tables = {letter: ErrorTable(each) for letter, each in lines.items()}
+    cells = {letter: {cell.key: cell for cell in table.cells("")} for letter, table in tables.items()}
+    splits = {letter: _splits_of(run, lines[letter]) for letter, run in runs.items()}
+    same = [letter for letter in runs if letter != "A" and splits[letter] == splits["A"]]
+    p_values = {
+        (letter, cell.models, cells["A"][key].models): _p_value(
+            tables["A"].counts[key], tables[letter].counts[key], key[2]
+        )
+        for letter in same
+        for key, cell in cells[letter].items()
+        if key in cells["A"]
+    }
+    known = {models: p_value for models, p_value in p_values.items() if p_value is not None}
+    adjusted = dict(zip(known, holm(list(known.values())), strict=True))
+    rows: dict[Any, dict[str, Any]] = {}
+    for key in dict.fromkeys(key for each in cells.values() for key in each):
+        found = {letter: each[key] for letter, each in cells.items() if key in each}
+        means = {letter: cell.summary.mean for letter, cell in found.items()}
+        models = {letter: cell.models for letter, cell in found.items()}
+        used = next(iter(found.values())).used
+        row: dict[str, Any] = {"method": key[0], "components": used, "classifier": key[2]}
+        row |= {f"error {letter}": means.get(letter) for letter in runs}
+        for letter in list(runs)[1:]:
+            both = {"A", letter} <= means.keys()
+            row[f"{letter} - A"] = means[letter] - means["A"] if both else None
+            row[f"p {letter}"] = adjusted.get((letter, models[letter], models["A"])) if both else None
+        rows.setdefault(tuple(models.items()), row)
+    tests = counted(len(known), "test")
+    tested = f"p: corrected resampled t-test of the difference from A, after Holm's correction for {tests}."
+    other = [letter for letter in runs if letter not in ("A", *same)]
+    untested = [f"{letter} has other splits than A: their differences are not tested." for letter in other]
+    return list(rows.values()), [*([tested] if known else []), *untested]
+
+
+def _p_value(first: Counts, other: Counts, classifier: str) -> float | None:
+    of_counts = classifier != REGRESSION
+    return corrected_t_test(other.errors, first.errors, first.rows, first.training, of_counts=of_counts).p_value
+
+
+def _splits_of(run: RunDirectory, lines: list[dict[str, Any]]) -> Any:
+    """Return what tells splits: the content of the data, the settings that they follow from, and their sizes."""
+    settings = run.config.model_dump(mode="json")
+    dataset, evaluation = settings["dataset"], settings["evaluation"]
+    splitting = [dataset[name] for name in SPLITTING], {k: v for k, v in evaluation.items() if k not in NOT_SPLITTING}
+    return run.header()["fingerprint"], splitting, sorted({(x["split"], x["rows"], x["training"]) for x in lines})
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

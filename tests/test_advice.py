@@ -1,0 +1,115 @@
+"""The top of an evaluation says what to use, how sure that is, and what to type next."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+from helpers.evaluations import evaluation
+
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
+from mmpca_dist.report.advice import advise
+
+WHOLE = frozenset({"all-columns"})
+
+
+def made(errors: Any, **changes: Any) -> Evaluation:
+    """Return an evaluation of PCA, Fisher discriminants and all 40 columns of 71 rows in each of 6 splits."""
+    settings: dict[str, Any] = {"classifiers": {"svm": "linear SVM"}, "unreduced": WHOLE, "baselines": [60.0]}
+    found = evaluation(("pca", "fisher", "all-columns"), errors=errors, **settings | changes)
+    lines = [{**line, "used": 40} if line["method"] == "all-columns" else line for line in found.table.lines]
+    return dataclasses.replace(found, table=ErrorTable(lines))
+
+
+def wrong(pca: int, fisher: int, whole: int) -> Any:
+    """Return errors that vary by a row or two from split to split."""
+    return lambda method, _size, _classifier, split: (pca, fisher, whole)[method] + (split + method) % 3
+
+
+def test_a_reduction_that_serves_best() -> None:
+    found = made(wrong(20, 4, 12))
+    use, sure = advise(found)[0]
+    assert use == (
+        "Use Fisher discriminant with 2 components: 7.0% errors; all 40 columns have 18.3%; "
+        "PCA at its best, with 2, has 29.6%."
+    )
+    sizes = {"held_out": [71] * 6, "training": [280] * 6}
+    own, whole = ([wrong(20, 4, 12)(method, 0, 0, split) for split in range(6)] for method in (1, 2))
+    p_values = {"fisher": corrected_t_test(own, whole, **sizes).p_value}
+    p_values["pca"] = corrected_t_test([20 + s % 3 for s in range(6)], whole, **sizes).p_value
+    adjusted = holm([p_values["fisher"]] * 3 + [p_values["pca"]] * 3)[0]  # with 2, 4 and 8 components
+    assert "That is 11.3 percentage points fewer errors than with all columns." in sure
+    assert f"p = {adjusted:.3f} after" in sure and "is significant" in sure and "for 6 tests" in sure
+
+
+def test_a_reduction_that_hurts() -> None:
+    use, sure, more = advise(made(lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)))[0]
+    assert use.startswith("Keep all 40 columns: 8.5% errors; Fisher discriminant with 8 components has 32.4%; PCA at")
+    assert "fewer errors than with that reduction. The difference is significant" in sure
+    assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
+
+
+def test_more_components_are_advised_only_where_there_are_more() -> None:
+    falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size}
+    assert advise(made(**falling))[1][-1].endswith("evaluate CONFIG --set 'n_components=[8, 12, 16]' --output DIR")
+    few = made(**falling)
+    few = dataclasses.replace(few, dataset={**few.dataset, "n_features": 8})
+    assert not any("try more" in sentence for sentence in advise(few)[0])
+    limited = made(**falling, most={"fisher": 1, "pca": 7})
+    assert not any("try more" in sentence for sentence in advise(limited)[0])
+
+
+@pytest.mark.parametrize("method", ["fisher", {"name": "fisher", "shrinkage": 0.5}])
+def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
+    content = {
+        "dataset": {"uri": "bundled:iris"}, "methods": ["pca", method], "n_components": [2, 4, 8],
+        "evaluation": {"reference": "pca"}, "output": "runs/x",
+    }  # fmt: skip
+    found = made(wrong(20, 4, 12), config_yaml=yaml.safe_dump(content))
+    (command,) = advise(found)[1]
+    words = shlex.split(command)
+    assert words[:3] == ["mmpca", "run", "CONFIG"] and words[3::2] == ["--set"] * 3
+    settings = dict(word.split("=", 1) for word in words[4::2])
+    assert settings.pop("evaluation.reference") == "null"
+    config = parse_config(
+        {**content, "evaluation": {}, **{key: yaml.safe_load(value) for key, value in settings.items()}}, "the test"
+    )
+    assert config.methods == parse_config({**content, "evaluation": {}}, "the test").methods[1:]
+    assert config.n_components == [2]
+
+
+def test_the_fewest_components_within_one_corrected_standard_error() -> None:
+    """Errors are 10, 11, 12 of 71 rows in turn; with K = 4 one more in one split, with K = 2 ten more in all."""
+    extra = {2: 10, 4: 0, 8: 0}
+    found = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
+    best, near = (found.cells["pca", size, "svm"].summary for size in (8, 4))
+    assert 0 < near.mean - best.mean <= best.corrected_standard_error
+    assert advise(found)[0][0].startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
+
+
+def test_nothing_learned_one_split_and_no_all_columns() -> None:
+    nothing = advise(made(wrong(50, 50, 50), baselines=[20.0]))
+    assert nothing == (
+        ["Nothing is learned: no mean error is below that of the baseline (always the largest class), 20.0%."],
+        [],
+    )
+    assert advise(made(wrong(9, 4, 5), splits=1))[0][1] == "One split does not tell how sure this is."
+    (alone,) = advise(evaluation(("pca", "fisher"), classifiers={"svm": "SVM"}, errors=wrong(20, 4, 0)))[0]
+    assert alone.startswith("Use Fisher discriminant with 2 components: 7.0% errors; PCA at its best, with 2, has")
+
+
+def test_numbers_to_predict() -> None:
+    found = made(wrong(20, 4, 12), classifiers={REGRESSION: REGRESSION})
+    lines = [{**line, "r2": 1 - line["errors"] / 71, "rmse": line["errors"] / 2} for line in found.table.lines]
+    found = dataclasses.replace(found, table=ErrorTable(lines), dataset={**found.dataset, "targets": ["price"]})
+    use, sure = advise(found)[0]
+    assert use.startswith(
+        "Use Fisher discriminant with 2 components: R² 0.930 and RMSE 2.5; all 40 columns have R² 0.8"
+    )
+    assert sure.startswith("That is 11.3 percentage points less unexplained variance than with all columns.")

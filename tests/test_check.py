@@ -1,0 +1,218 @@
+"""``mmpca check``: what it finds in a table, the configuration that it writes, and that this runs unedited."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file, load_wine
+
+from mmpca_dist.configuration.schema import load_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.ingest import column_looks
+from mmpca_dist.ingest.column_looks import ColumnLook
+from mmpca_dist.ingest.job import ingest
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check
+from mmpca_dist.runs.suggested_config import suggested_yaml
+from mmpca_pipelines.cli import cli
+
+WHY = {
+    "record_id": "identifier", "number": "identifier", "comment": "no two rows", "visit": "a date",
+    "seen": "text of dates", "unit": "same value", "copy": "equals 'm00'", "mostly": "is missing", "nothing": "no row",
+    "limit": "infinite", "customer": "names groups",
+}  # fmt: skip
+
+
+def messy(n_rows=600, n_measured=6):
+    """Return a table as people have them; the last column is the label."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n_rows)
+    measured = rng.normal(size=(n_rows, n_measured)) + 2 * (y[:, None] == np.arange(n_measured) % 3)
+    table = pd.DataFrame({f"m{i:02d}": column * 10.0**i for i, column in enumerate(measured.T)}).round(4)
+    table = table.mask(rng.random(table.shape) < 0.05)
+    table.insert(0, "record_id", [f"r{i:05d}" for i in rng.permutation(n_rows)])
+    table.insert(1, "patient", [f"p{i}" for i in rng.integers(0, 40, n_rows)])
+    table["number"] = rng.permutation(n_rows) + 7
+    table["customer"] = rng.integers(0, 8, n_rows)
+    table["visit"] = pd.Timestamp("2026-03-01") + pd.to_timedelta(rng.integers(0, 90, n_rows), "D")
+    table["seen"] = [f"{day}/0{month}/2026" for day, month in rng.integers(1, 9, (n_rows, 2))]
+    table["city"] = rng.choice(["north", "south", "hill"], n_rows)
+    table["comment"] = [f"text of {i}" for i in range(n_rows)]
+    table["smoker"] = rng.random(n_rows) < 0.3
+    table["unit"], table["copy"], table["nothing"] = "mm", table["m00"], np.nan
+    table["mostly"] = pd.Series(rng.normal(size=n_rows)).mask(rng.random(n_rows) < 0.8)
+    table["limit"] = np.where(np.arange(n_rows) == 5, np.inf, rng.normal(size=n_rows))
+    table["outcome"] = pd.Series(np.array(["healthy", "ill", "well"])[y]).mask(rng.random(n_rows) < 0.02)
+    return table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("messy")
+    messy().to_csv(folder / "messy.csv", index=False)
+    messy().to_parquet(folder / "messy.parquet", index=False)
+    return folder
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    return result if result.exception is None or isinstance(result.exception, SystemExit) else result.exception
+
+
+@pytest.mark.parametrize("name", ["messy.csv", "messy.parquet"])
+def test_every_column_is_seen_for_what_it_is(folder, name, monkeypatch):
+    monkeypatch.setattr(LIMITS, "text_block_bytes", 4096)  # in many pieces
+    table, checked = messy(), check(str(folder / name))
+    uses = {use.column.name: use for use in checked.uses}
+    assert list(uses) == list(table.columns)
+    for column, words in WHY.items():
+        assert uses[column].what == LEFT_OUT and words in uses[column].reason, uses[column]
+    assert (uses["patient"].what, uses["outcome"].what, uses["city"].what) == (GROUPS, LABEL, INDICATORS)
+    assert all(uses[column].what == NUMBER for column in ("m00", "m05", "smoker"))
+    for column in table:
+        look = uses[column].column
+        assert (look.n_rows, look.n_missing) == (600, table[column].isna().sum())
+        assert look.n_distinct == table[column].nunique(), column
+        if uses[column].what == NUMBER and column != "smoker":
+            assert look.deviation == pytest.approx(table[column].std(ddof=0), rel=1e-12)
+            assert (look.smallest, look.largest) == (table[column].min(), table[column].max())
+    assert checked.classes == Counter(table["outcome"].dropna())
+    assert checked.n_gaps == table[[name for name in uses if uses[name].n_features]].isna().sum().sum()
+    refused = {use.column.name for use in checked.uses if use.refused}
+    assert refused == {"visit", "limit"}
+    assert len(checked.mended) == len(refused) + 2  # gaps, and rows without a label
+
+
+@pytest.mark.parametrize("name", ["messy.csv", "messy.parquet"])
+def test_the_configuration_has_a_reason_for_every_choice(folder, name):
+    text = suggested_yaml(check(str(folder / name)))
+    content = yaml.safe_load(text)
+    dataset = content["dataset"]
+    assert set(dataset["drop"]) == {*WHY, "patient"}
+    assert (dataset["label"], dataset["unlabelled"], dataset["missing"]) == ("outcome", "skip", "mean")
+    assert content["standardize"] is True
+    assert content["evaluation"] == {"splits": "groups", "column": "patient"}
+    for line in text.splitlines():
+        assert "#" in line or line.endswith(":") or line.startswith("output"), line
+
+
+def test_two_commands_from_a_csv_to_a_report(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "my.yaml"
+    assert invoke("check", folder / "messy.csv", "-o", config).exit_code == 0
+    output = ("--no-prefect", "--set", "methods=[pca,fisher]", "-q")
+    result = invoke("run", config, *output)
+    assert (result.exit_code, result.output) == (0, "")
+    assert (tmp_path / "runs" / "messy" / "report" / "index.html").exists()
+    shown = json.loads(invoke("show", "runs/messy", "--json").output)
+    table = messy()
+    assert shown["records"]["count"]["n_rows"] == table["outcome"].notna().sum()
+    assert shown["records"]["count"]["n_features"] == 6 + 3 + 1  # numbers, cities, smoker
+    assert set(shown["records"]["solve"]["models"]) == {"pca", "fisher"}
+    (listed,) = json.loads(invoke("runs", "runs", "--json").output)
+    assert (listed["state"], listed["methods"]) == ("finished", ["pca", "fisher"])
+
+
+@pytest.mark.e2e
+def test_the_same_configuration_evaluates_by_patient_and_a_table_alone_runs(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = ("--no-prefect", "--set", "methods=[pca,fisher]", "--set", "n_components=2")
+    result = invoke("evaluate", folder / "messy.csv", "--label", "outcome", *few)
+    assert result.exit_code == 0 and "a guess" not in result.output and "as you say" in result.output
+    header = json.loads((tmp_path / "runs" / "messy" / "evaluation" / "run.json").read_text())
+    assert header["config"]["evaluation"]["column"] == "patient"
+    assert invoke("run", folder / "messy.csv", "--label", "outcome", *few).exit_code == 0
+    assert len(list((tmp_path / "runs" / "converted").iterdir())) == 1  # both read the same rows
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1.0, 2.5, np.nan, 1e300]), min_size=1, max_size=60),
+    st.lists(st.integers(1, 59), max_size=5),
+)
+@settings(max_examples=25, deadline=None)
+def test_pieces_do_not_matter(values, cuts):
+    column, looks = pa.array(values), [ColumnLook("x"), ColumnLook("x")]
+    looks[0].add(column)
+    for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(values)], strict=True):
+        looks[1].add(column.slice(start, max(stop - start, 0)))
+    once, often = ((x.n_rows, x.n_missing, x.n_distinct, x.levels, x.is_whole, x.all_differ) for x in looks)
+    assert once == often
+    known = [value for value in values if value == value]
+    assert once[:3] == (len(values), len(values) - len(known), len(set(known)))
+
+
+def test_the_sample_of_values_is_fair_and_counts_are_exact(monkeypatch):
+    """Against pandas: of 20,000 names, 300 are kept, each with its number of rows."""
+    monkeypatch.setattr(column_looks, "VALUES", 300)
+    names = pd.Series(np.random.default_rng(0).integers(0, 20_000, 100_000)).map("n{}".format)
+    look = ColumnLook("name")
+    for start in range(0, len(names), 7_000):
+        look.add(pa.array(names[start : start + 7_000]))
+    counts = names.value_counts()
+    assert len(look.levels) == 300
+    assert look.levels == counts[list(look.levels)].to_dict()
+    # The relative standard error of the estimate is 1/sqrt(300); five of them.
+    assert look.n_distinct == pytest.approx(len(counts), rel=5 / np.sqrt(300))
+    assert not look.all_differ
+
+
+def test_arrays_and_sparse_text(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    dump_svmlight_file(X, y, str(tmp_path / "wine.libsvm"), zero_based=False)
+    ingest(tmp_path / "wine.libsvm", tmp_path / "wine.zarr", dtype="float64")
+    lists = pa.table({"id": np.arange(len(y)), "x": list(X), "label": y})
+    pq.write_table(lists, tmp_path / "wine.parquet", row_group_size=50)
+    for name, layout in (
+        ("wine.libsvm", "text"),
+        ("wine.zarr", "Crc32c"),
+        ("wine.parquet", "50 rows (4), SNAPPY"),
+    ):
+        checked = check(str(tmp_path / name))
+        assert layout in checked.layout
+        assert (checked.n_rows, checked.n_features, checked.refused) == (178, 13, [])
+        assert checked.classes == {str(k): n for k, n in Counter(y.tolist()).items()}
+        np.testing.assert_allclose(checked.squares, X.var(axis=0) * len(X), rtol=1e-9)
+        content = yaml.safe_load(suggested_yaml(checked))
+        assert content["standardize"] is True  # proline holds nearly all of the scatter
+        assert content["dataset"].get("features") == ("x" if name.endswith("parquet") else None)
+
+
+def test_all_that_is_refused_is_told_at_once(tmp_path):
+    table = tmp_path / "bad.csv"
+    table.write_text("a,a,b\n1,2,only\n3,4,only\n")
+    checked = check(str(table))
+    assert ["Several columns are called 'a'" in text or "labels" in text for text in checked.refused] == [True, True]
+    result = invoke("check", table, "-o", tmp_path / "bad.yaml")
+    assert isinstance(result, InputError) and all(text in str(result) for text in checked.refused)
+    assert not (tmp_path / "bad.yaml").exists()
+    with pytest.raises(InputError, match="Did you mean 'b'"):
+        check(str(table), "bb")
+    table.write_text("a,price\n" + "\n".join(f"{i**0.5},{(7 * i % 50) ** 0.5}" for i in range(50)))
+    content = yaml.safe_load(suggested_yaml(check(str(table), "price")))  # numbers to predict
+    assert content["dataset"]["target"] == "price" and "lasso" in content["methods"]
+
+
+NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name not in ("__index_level_", "n", "label"))
+
+
+@given(st.lists(NAMES, min_size=2, max_size=4, unique=True))
+@example(["a\n- b", "c: d", "e # f", "\u2028", "null", "\x85", "- "])
+@settings(max_examples=10, deadline=None)
+def test_hostile_names_stay_names(tmp_path_factory, names):
+    """Names with ends of lines, colons or marks of comments come back as they are, and add no settings."""
+    folder = tmp_path_factory.mktemp("names")
+    columns = {name: [f"{name}{i}" for i in range(30)] for name in names}
+    pq.write_table(pa.table({**columns, "label": ["a", "b"] * 15, "n": np.arange(30.0) ** 2}), folder / "t.parquet")
+    text = suggested_yaml(check(str(folder / "t.parquet")))
+    (folder / "t.yaml").write_text(text, encoding="utf-8")
+    assert set(load_config(folder / "t.yaml").dataset.drop) == columns.keys()

@@ -1,0 +1,98 @@
+"""`mmpca compare`: angles, differences and tests are those by hand, and what differs is named."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers.evaluating import config_of, store
+from helpers.samples import labelled
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.comparisons import holm
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.report import evaluation_page
+from mmpca_dist.runs.compare_runs import compare_runs
+from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.stages import stages_of
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """A table; pages of evaluations without pictures, which take longest."""
+    monkeypatch.setattr(evaluation_page, "parts", lambda _: [])
+    return store(tmp_path / "rows.npz", *labelled(90, 6, 3, seed=2, separation=0.4))
+
+
+def fitted(config):
+    with open_job(config, Callback()) as job:
+        for stage in stages_of(config)[:-2]:  # without projections and the report
+            run_stage(job, stage)
+
+
+def test_runs(rows, tmp_path, mmpca):
+    for name, changes in {
+        "a": {"methods": ["pca", "m-pca0"], "n_components": [3]},
+        "b": {"methods": ["pca", "fisher"], "n_components": [2], "standardize": True},
+    }.items():
+        fitted(config_of(tmp_path / name, rows, **changes))
+    outputs = [str(tmp_path / name) for name in "ab"]
+    (found,) = compare_runs(outputs)
+    assert {row["setting"]: (row["A"], row["B"]) for row in found.settings} == {
+        "methods": (["pca", "m-pca0"], ["pca", {"name": "fisher", "shrinkage": 0.001}]),
+        "n_components": ([3], [2]), "standardize": (None, True),
+    }  # fmt: skip
+    results = {row["method"]: row for row in found.results}
+    assert list(results) == ["pca", "m-pca0", "fisher"]
+    first, other = (load_model(output, "pca") for output in outputs)
+    bases = [np.linalg.qr(model.projection()[0])[0] for model in (first, other)]
+    angles = np.degrees(np.arccos(np.linalg.svd(bases[0].T @ bases[1])[1]))[::-1]
+    assert results["pca"]["angles B"] == pytest.approx(angles.tolist(), abs=1e-5) and len(angles) == 2
+    assert (results["pca"]["components A"], results["pca"]["components B"]) == (3, 2)
+    assert results["pca"]["share A"] == pytest.approx(first.eigenvalues_.sum() / first.total_)
+    assert results["pca"]["eigenvalues B"] == pytest.approx(other.eigenvalues_.tolist())
+    assert results["fisher"]["angles B"] is results["fisher"]["components A"] is None
+    code, printed, _ = mmpca("compare", *outputs, "--json")
+    assert code == 0 and json.loads(printed)[0]["results"] == found.results
+    assert "Settings that differ" in mmpca("compare", *outputs)[1]
+
+
+def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):
+    """The same ridge regressions in one evaluation, whose tests are against one of them."""
+    ridges = [{"name": "ridge", "alpha": alpha, "label": f"ridge-{alpha}"} for alpha in (1, 1000)]
+    asked = {"n_components": [2], "evaluation": {"folds": 3, "count": 2, "classifiers": ["naive-bayes"]}}
+    both = {**asked, "evaluation": {**asked["evaluation"], "reference": "ridge-1"}}
+    evaluate(config_of(tmp_path / "both", rows, methods=ridges, **both))
+    for name, ridge in zip("ab", ridges, strict=True):
+        evaluate(config_of(tmp_path / name, rows, methods=[{**ridge, "label": "mine"}], **asked))
+    other_seed = {**asked, "evaluation": {**asked["evaluation"], "seed": 7}}
+    evaluate(config_of(tmp_path / "c", rows, methods=[{**ridges[0], "label": "mine"}], **other_seed))
+    (found,) = compare_runs([str(tmp_path / name) for name in "abc"])
+    cells = pq.read_table(tmp_path / "both" / "evaluation" / "tables" / "cells.parquet").to_pylist()
+    expected = next(cell for cell in cells if cell["method"] == "ridge-1000")
+    mine, whole = found.results
+    assert (mine["method"], whole["method"], whole["components"]) == ("mine", "all-columns", 6)
+    assert mine["error B"] == expected["mean"] and mine["B - A"] == pytest.approx(expected["difference"])
+    assert expected["difference"] != 0 == whole["B - A"]
+    assert mine["p B"] == pytest.approx(holm([expected["t_p_value"], 1.0])[0]) and whole["p B"] == 1
+    assert mine["p C"] is None and "C has other splits than A" in found.notes[1]
+
+
+def test_what_does_not_compare_is_refused(rows, tmp_path):
+    fitted(config_of(tmp_path / "a", rows))
+    evaluate(config_of(tmp_path / "b", rows))
+    a, b = (str(tmp_path / name) for name in "ab")
+    for outputs, said in (
+        ([a], "Name at least two runs"),
+        ([a, a], "and each once"),
+        ([a, b], f"Compare runs with runs, and evaluations with evaluations: {a} holds run, {b} holds evaluation."),
+        ([a, str(tmp_path)], "it holds no run.json"),
+    ):
+        with pytest.raises(InputError) as caught:
+            compare_runs(outputs)
+        assert said in str(caught.value)

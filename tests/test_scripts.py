@@ -1,0 +1,177 @@
+"""What scripts and shells meet: text tables in runs, exit codes, JSON, silence, completion, the schema, no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+from sklearn.datasets import dump_svmlight_file, load_iris
+
+from mmpca_dist import load_model, open_dataset, run
+from mmpca_dist.configuration import bundled
+from mmpca_dist.errors import ConfigError, OutputError
+from mmpca_dist.ingest import typed_csv
+from mmpca_dist.jobs.conversion import readable_rows
+from mmpca_dist.jobs.events import Callback
+from mmpca_pipelines.cli import cli
+
+ROOT = Path(__file__).parents[1]
+X, Y = load_iris(return_X_y=True)
+
+
+class Stages(list, Callback):
+    def on_stage_start(self, stage):
+        self.append(stage)
+
+
+def write_csv(path, rows=X):
+    lines = [",".join(map(str, [*row, f"k{y}"])) for row, y in zip(rows.tolist(), Y, strict=True)]
+    path.write_text("\n".join(["a,b,c,d,label", *lines]))
+    return path
+
+
+def config_of(tmp_path, uri, output="runs/one", **more):
+    content = {"dataset": {"uri": str(uri), **more}, "methods": ["pca"], "n_components": 2}
+    return {**content, "output": str(tmp_path / output)}
+
+
+def stages(config):
+    told = Stages()
+    run(config, [told])
+    return told
+
+
+def command(*arguments, **environment):
+    code = "import sys; from mmpca_pipelines.__main__ import main; sys.argv[0] = 'mmpca'; main()"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MMPCA_PREFECT"))}
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], env={**kept, **environment}, capture_output=True, text=True
+    )
+
+
+def test_a_csv_is_converted_once_and_again_where_it_changes(tmp_path):
+    source, output = write_csv(tmp_path / "iris.csv"), str(tmp_path / "runs" / "one")
+    assert "convert" in stages(config_of(tmp_path, source))
+    np.testing.assert_allclose(load_model(output, "pca").components_, _components(X), atol=1e-6)
+    for folder, rows, told in (("one", X, []), ("two", X, []), ("two", 2 * X, ["convert"]), ("one", 2 * X, [])):
+        if told:
+            write_csv(source, rows)
+        heard = Stages()
+        table = readable_rows(str(source), str(tmp_path / "runs" / folder), heard)
+        assert list(heard) == told
+        np.testing.assert_array_equal(open_dataset(table).read_rows(0, 150), rows)
+    with pytest.raises(OutputError, match="its input has changed"):
+        run(config_of(tmp_path, source))
+    dump_svmlight_file(X, Y, str(tmp_path / "iris.libsvm"), zero_based=False)
+    sparse = open_dataset(readable_rows(str(tmp_path / "iris.libsvm"), output, heard))
+    np.testing.assert_array_equal(sparse.read_labels(0, 150), Y)
+
+
+def _components(rows):
+    """Return the first two eigenvectors of the covariance, as rows, with the signs of the models: the slow way."""
+    vectors = np.linalg.eigh(np.cov(rows.T))[1][:, ::-1][:, :2].T
+    return vectors * np.sign(vectors[np.arange(2), np.abs(vectors).argmax(axis=1)])[:, None]
+
+
+def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_path, monkeypatch):
+    source, output, heard = str(write_csv(tmp_path / "iris.csv")), str(tmp_path / "runs" / "one"), Callback()
+    written = typed_csv.write_tables
+
+    def half(source, destination, schema, tables, started):
+        written(source, destination, schema, iter([next(tables).slice(0, 20)]), started)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+        broken.setattr(typed_csv, "write_tables", half)
+        readable_rows(source, output, heard)
+    table = Path(readable_rows(source, output, heard))
+    before = open_dataset(table)
+    assert before.n_rows == 150
+    shutil.rmtree(table.parent)
+    time.sleep(0.01)
+    assert open_dataset(readable_rows(source, output, heard)).fingerprint() == before.fingerprint()
+
+
+@pytest.mark.e2e
+def test_exit_codes_and_silence(tmp_path):
+    """0 done, 2 refused (130 and 1 are tested where runs are stopped, and where errors are unforeseen)."""
+    config = tmp_path / "my.yaml"
+    config.write_text(yaml.safe_dump(config_of(tmp_path, write_csv(tmp_path / "iris.csv"))))
+    done = command("run", config, "--no-prefect", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for arguments in (("run", tmp_path / "none.yaml"), ("check", tmp_path / "none.csv"), ("plan", config, "--none")):
+        refused = command(*arguments)
+        assert refused.returncode == 2 and refused.stdout == "" and "Traceback" not in refused.stderr
+
+
+def test_json_of_commands_without_a_run(tmp_path):
+    source = write_csv(tmp_path / "iris.csv")
+    outputs = {}
+    for words in (["methods"], ["check", str(source)], ["plan", str(source), "--output", str(tmp_path / "x")]):
+        result = CliRunner().invoke(cli, [*words, "--json"])
+        assert result.exception is None, result.exception
+        outputs[words[0]] = json.loads(result.output)
+    assert {"name", "keeps", "limit"} == set(outputs["methods"][0])
+    assert outputs["check"]["classes"] == {"k0": 50, "k1": 50, "k2": 50}
+    assert [column["use"] for column in outputs["check"]["columns"]] == ["number"] * 4 + ["label"]
+    assert outputs["plan"]["memory"] > 0
+
+
+@pytest.mark.e2e
+def test_quick_commands_start_no_server(tmp_path):
+    """Prefect is not even imported."""
+    source = write_csv(tmp_path / "iris.csv")
+    run(config_of(tmp_path, source))
+    code = (
+        "import sys; from mmpca_pipelines.cli import cli\n"
+        "try: cli(sys.argv[1:], standalone_mode=False)\nfinally: print('prefect' in sys.modules)"
+    )
+    for words in (
+        ["ingest", source, tmp_path / "iris.zarr"],
+        ["transform", tmp_path / "runs/one", source, tmp_path / "new"],
+        ["plan", source],
+    ):
+        arguments = [sys.executable, "-c", code, *map(str, words)]
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MMPCA_PREFECT"))}
+        ended = subprocess.run(arguments, env=env, capture_output=True, text=True)
+        assert ended.stdout.splitlines()[-1] == "False", ended.stdout + ended.stderr
+
+
+def test_shells_complete_configurations_and_options():
+    def offered(*words):
+        shell = {"COMP_WORDS": " ".join(["mmpca", *words]), "COMP_CWORD": str(len(words))}
+        return command(_MMPCA_COMPLETE="bash_complete", **shell).stdout.split()
+
+    assert "file,my" in offered("run", "my")
+    assert {"plain,--label", "plain,--json"} <= set(offered("plan", "--"))
+    assert "complete" in command(_MMPCA_COMPLETE="bash_source").stdout
+
+
+def test_the_published_schema_is_that_of_the_code_and_takes_every_bundled_configuration():
+    result = CliRunner().invoke(cli, ["config", "--schema"])
+    schema = json.loads(result.output)
+    assert result.output == (ROOT / "docs" / "config.schema.json").read_text(), (
+        "mmpca config --schema > docs/config.schema.json"
+    )
+    validator = Draft202012Validator(schema)
+    for name in bundled.run_names():
+        validator.validate(yaml.safe_load(bundled.path_of(name).read_text()))
+    validator.validate(config_of(Path(), "x.csv", drop="id", label="y"))
+    assert not validator.is_valid(config_of(Path(), "x.csv", lable="y"))
+
+
+def test_what_is_no_configuration_is_told_from_a_table(tmp_path):
+    other = tmp_path / "table.dat"
+    other.write_text("1,2,3\n" * 400_000)
+    with pytest.raises(ConfigError, match="Names of tables end with"):
+        run(other)
