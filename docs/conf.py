@@ -54,6 +54,7 @@ NAVIGATION = {
         "Which axis is kept": "docs/theory",
     },
     "Reference": {
+        "Commands": "docs/command-line",
         "Settings": "docs/settings",
         "Classes and functions": "docs/api",
         "Solvers": "docs/solvers",

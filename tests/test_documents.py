@@ -12,7 +12,6 @@ from pathlib import Path
 from shutil import copytree
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
@@ -21,11 +20,12 @@ PAGES = {
     page.name: page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
-SHELL, PYTHON, SHOWN = {"sh", "console"}, {"python", "py"}, {"yaml", "text", "toml"}
+SHELL, PYTHON, SHOWN = {"sh", "console", "bash"}, {"python", "py"}, {"yaml", "text", "toml"}
 SERVERS = "needs servers: tests/test_workflows.py and tests/test_operations.py start some"
 PUBLISHED = "needs published data: tests of the tables look for them in MMPCA_DATA"
 NOT_RUN = {
     "README.md": {"pip install": "needs an empty environment: .ci/run has one"},
+    "command-line.md": {"eval": "is for the start-up files of several shells: tests/test_scripts.py completes"},
     "CONTRIBUTING.md": {"": "sets up a checkout: .ci/run does"},
     "bm2pca.md": {"mmpca evaluate conf/paper": PUBLISHED},
     "paper.md": {"": PUBLISHED},
@@ -66,14 +66,11 @@ def blocks(page):
 def folder(tmp_path):
     """A folder with what the documents call by names that stand for the reader's own."""
     copytree(ROOT / "conf", tmp_path / "conf")
-    digits = load_digits()
-    rows, labels = digits.data, digits.target
-    pd.DataFrame(rows[:300], columns=digits.feature_names).to_parquet(tmp_path / "new_rows.parquet")
+    rows = load_digits(as_frame=True).frame.rename(columns={"target": "species"})
+    rows[:600].assign(id=range(600), patient=np.arange(600) // 3).to_csv(tmp_path / "table.csv", index=False)
+    rows[600:900].drop(columns="species").to_parquet(tmp_path / "new_rows.parquet")
     (tmp_path / "inbox").mkdir()
-    np.savez(tmp_path / "inbox" / "monday.npz", X=rows[300:600], y=labels[300:600])
-    people = pd.DataFrame({"id": range(60), "patient": np.arange(60) // 3, "species": np.arange(60) % 2})
-    people[["length", "width"]] = rows[:60, 20:22]
-    people.to_csv(tmp_path / "table.csv", index=False)
+    rows[900:1200].to_parquet(tmp_path / "inbox" / "monday.parquet")
     (tmp_path / "news.libsvm").write_text("1 3:1 900:2\n0 1:2\n1 2:1 900:1\n0 5:1\n")
     commands = tmp_path / "bin"
     commands.mkdir()
