@@ -163,9 +163,9 @@ def test_what_a_format_cannot_express_is_refused_by_name(mixed, numbers, tmp_pat
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        ({"uri": "bundled:iris", "maps": ["unit-length"]}, "row maps .unit-length."),
-        ({"uri": "rows.parquet", "covariates": ["b"]}, "covariates .b. explain"),
-        ({"uri": "rows.parquet"}, "Two columns are called 'A' but for upper and lower case"),
+        ({"uri": "bundled:iris", "maps": ["unit-length"]}, "the row map 'unit-length'"),
+        ({"uri": "rows.parquet", "covariates": ["b"]}, "the covariate 'b'"),
+        ({"uri": "rows.parquet"}, "called 'A' but for case"),
     ],
 )
 def test_runs_whose_rows_go_through_more(dataset, message, tmp_path, monkeypatch):

@@ -33,35 +33,25 @@ class LinearModel:
     """Shape (K,); zeros for most methods."""
     fills: NDArray[np.float64] | None
     """Shape (d,); None where rows must have no gaps."""
-    columns: list[str | Levels] | None
-    """The columns of the table that features are made of, those of text with their levels; None without names."""
-    precision: str
+    columns: dict[str, Levels | None]
+    """The columns of the table by name, with the levels of those of text; empty where they have no names."""
+    dtype: np.dtype
+    """The type of projected rows."""
 
     @property
     def text(self) -> list[Levels]:
         """The columns of text."""
-        return [column for column in self.columns or [] if isinstance(column, Levels)]
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the features; indicators of text are called like ``colour=red``."""
-        if self.columns is None:
-            return None
-        return [name for each in self.columns for name in (each.names if isinstance(each, Levels) else [each])]
+        return [levels for levels in self.columns.values() if levels is not None]
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of an ``.npz`` file, which docs/export.md describes; none needs a pickle."""
-        text = {each.name: {"kept": each.kept, "rare": each.rare} for each in self.text}
-        columns = [each.name if isinstance(each, Levels) else each for each in self.columns or []]
-        optional: dict[str, NDArray] = {} if self.fills is None else {"fill": self.fills}
-        if self.columns:
-            optional |= {"feature_names": np.asarray(self.feature_names), "columns": np.asarray(columns)}
-        if text:
-            optional["levels"] = np.asarray(json.dumps(text))
+        features = [one for name, text in self.columns.items() for one in (text.names if text else [name])]
+        levels = {text.name: {"kept": text.kept, "rare": text.rare} for text in self.text}
+        named = {"names": self.names, "columns": list(self.columns), "feature_names": features}
         return {
             "components": (self.matrix * self.scale[:, None]).T, "mean": self.mean, "scale": self.scale,
-            "offset": self.offset, "names": np.asarray(self.names),
-            **optional,
+            "offset": self.offset, "fill": np.zeros(0) if self.fills is None else self.fills,
+            "levels": np.asarray(json.dumps(levels)), **{name: np.asarray(of, str) for name, of in named.items()},
         }  # fmt: skip
 
 
@@ -71,7 +61,6 @@ class ExportFormat:
 
     name: str
     suffix: str
-    description: str
     files: Callable[[LinearModel], dict[str, bytes]]
     """Returns the content of files by their suffixes; raises InputError for what the format cannot express."""
     usage: str
@@ -82,34 +71,18 @@ EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export")
 
 
 def linear_model(output: str, method: str, n_components: int | None = None) -> LinearModel:
-    """Return the linear map of a method of a finished run; raise InputError where its rows go through more than that.
-
-    Parameters
-    ----------
-    output : str
-        Folder of the run.
-    method : str
-        Label of the method.
-    n_components : int, optional
-        The first so many components; by default all.
-    """
+    """Return the linear map of a run's method; raise InputError where its rows go through more than that."""
     model, run = load_model(output, method, n_components), open_run(output)
     count, dataset = finished(run, COUNT), run.config.dataset
-    if dataset.maps:
-        maps = ", ".join(section.name for section in dataset.maps)
+    more = [f"the row map {section.name!r}" for section in dataset.maps]
+    more += [f"the covariate {covariate.name!r}" for covariate in model.covariates_]
+    if more:
         raise InputError(
-            f"The run in {run.uri} has row maps ({maps}), which exports do not express: use load_maps and load_model, "
-            "or 'mmpca transform'."
-        )
-    if model.covariates_:
-        covariates = ", ".join(covariate.name for covariate in model.covariates_)
-        raise InputError(
-            f"The run in {run.uri} removes what covariates ({covariates}) explain, which exports do not express: use "
-            "load_model, or 'mmpca transform'."
+            f"The run in {run.uri} has {' and '.join(more)}, which exports do not express: use load_model, or "
+            "'mmpca transform'."
         )
     matrix, mean = model.projection()
-    by_name: dict[str, str | Levels] = {levels.name: levels for levels in levels_of(count)}
-    names = count.get("columns", count["feature_names"])
+    levels = {text.name: text for text in levels_of(count)}
     d, k = matrix.shape
     return LinearModel(
         names=[f"{method}_{j}" for j in range(k)],
@@ -118,29 +91,24 @@ def linear_model(output: str, method: str, n_components: int | None = None) -> L
         scale=np.ones(d) if model.scale_ is None else model.scale_,
         offset=np.zeros(k) if model._offset is None else model._offset,
         fills=model.mean_ if dataset.missing == "mean" else None,
-        columns=None if names is None else [by_name.get(name, name) for name in names],
-        precision=run.config.precision,
+        columns={name: levels.get(name) for name in count.get("columns", count["feature_names"]) or []},
+        dtype=np.dtype(np.float32 if run.config.precision == "single" else np.float64),
     )
 
 
 def export(
     output: str, method: str, format: str, file: str | None = None, n_components: int | None = None
 ) -> tuple[list[str], str]:
-    """Write the model of a run's method in a format of another program.
+    """Write the model of a run's method for another program; return the files, and how the first one is used.
 
     Parameters
     ----------
     output, method, n_components
-        As for ``linear_model``.
+        As for ``load_model``.
     format : str
         One of ``EXPORTS``.
     file : str, optional
         Where to; by default a file in this folder that is named after the method. It is replaced.
-
-    Returns
-    -------
-    tuple of list of str and str
-        The files, and how the first one is used.
 
     Raises
     ------
@@ -148,19 +116,11 @@ def export(
         For a format that is not there or cannot express the model, and as ``load_model``.
     """
     if format not in EXPORTS:
-        raise InputError(
-            f"There is no format {format!r}; there are {', '.join(EXPORTS)}.{did_you_mean(format, EXPORTS)}"
-        )
+        hint = did_you_mean(format, EXPORTS)
+        raise InputError(f"There is no format {format!r}; there are {', '.join(EXPORTS)}.{hint}")
     chosen = EXPORTS[format]
-    stem = storage.normalize(file or f"{method}{chosen.suffix}").removesuffix(chosen.suffix)
+    stem = storage.normalize(file or method).removesuffix(chosen.suffix)
     contents = chosen.files(linear_model(output, method, n_components))
     for suffix, data in contents.items():
         storage.write_bytes(stem + suffix, data)
     return [stem + suffix for suffix in contents], chosen.usage.format(file=stem + chosen.suffix)
-
-
-def refuse_text_and_gaps(model: LinearModel, what: str) -> None:
-    """Raise InputError for a model of text or of rows with gaps, which ``what`` does not take."""
-    reason = f"text ({model.text[0].name!r})" if model.text else "rows with gaps (dataset.missing: mean)"
-    if model.text or model.fills is not None:
-        raise InputError(f"{what} takes complete rows of numbers, and this run takes {reason}: export onnx, or sql.")

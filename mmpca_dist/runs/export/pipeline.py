@@ -5,52 +5,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 
-def indicators(column: Any, kept: list[str], rare: list[str]) -> Any:
-    """Return an indicator of each level of a column of text, shape (n, k); NaN where there is no text."""
-    absent = column.isna().to_numpy()
-    text = column.astype(str).to_numpy(object)
-    found = [text == level for level in kept] + ([np.isin(text, rare)] if rare else [])
-    return np.where(absent, np.nan, np.concatenate(found[1:] if len(found) == 2 else found, axis=1))
+def numbers(frame: Any, columns: list[str], levels: dict[str, Any]) -> Any:
+    """Return columns of a data frame as numbers: of text an indicator of each level; NaN stands for gaps."""
+    parts = []
+    for name in columns:
+        column = frame[name].astype(object)
+        found = [column] if name not in levels else [column == level for level in levels[name]["kept"]]
+        if name in levels and levels[name]["rare"]:
+            found.append(column.isin(levels[name]["rare"]))
+        parts += [one.mask(column.isna(), np.nan).astype(float) for one in (found[1:] if len(found) == 2 else found)]
+    return np.column_stack(parts)
 
 
-def encoder(columns: list[str], levels: dict[str, dict[str, list[str]]]) -> Any:
-    """Return what turns a data frame, whose columns may have any order, into numbers."""
-    import pandas as pd
-
-    parts = [
-        (str(i), FunctionTransformer(indicators, kw_args=levels[name]) if name in levels else "passthrough", [name])
-        for i, name in enumerate(columns)
-    ]
-    example = {name: ["" if name in levels else 0.0] for name in columns}
-    return ColumnTransformer(parts, sparse_threshold=0).fit(pd.DataFrame(example))
+def scaler(mean: Any, scale: Any) -> StandardScaler:
+    """Return a fitted step that subtracts a mean and divides by a scale."""
+    step = StandardScaler()
+    step.mean_, step.scale_, step.var_, step.n_samples_seen_, step.n_features_in_ = mean, scale, scale**2, 1, len(mean)
+    return step
 
 
 def load(file: str | Path | None = None) -> Pipeline:
     """Return the fitted pipeline."""
     with np.load(file or Path(__file__).with_suffix(".npz"), allow_pickle=False) as stored:
         model = dict(stored)
-    steps: list[Any] = []
-    if "levels" in model:
-        steps.append(encoder(model["columns"].tolist(), json.loads(str(model["levels"]))))
-    if "fill" in model:
+    levels, reduction, steps = json.loads(str(model["levels"])), TruncatedSVD(len(model["components"])), list[Any]()
+    if levels:
+        steps.append(FunctionTransformer(numbers, kw_args={"columns": model["columns"].tolist(), "levels": levels}))
+    if len(model["fill"]):
         steps.append(SimpleImputer(keep_empty_features=True).fit(model["fill"][None]))
-    components = model["components"]
-    scaler = StandardScaler()
-    # An offset after the projection is one of the means before it.
-    shift = np.linalg.lstsq(components, model["offset"], rcond=None)[0]
-    scaler.mean_, scaler.scale_ = model["mean"] + model["scale"] * shift, model["scale"]
-    scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, 1
-    reduction = TruncatedSVD(len(components))
-    reduction.components_ = components
-    scaler.n_features_in_ = reduction.n_features_in_ = components.shape[1]
-    if "feature_names" in model and "levels" not in model:
-        first = steps[0] if steps else scaler
-        first.feature_names_in_ = model["feature_names"].astype(object)
-    return make_pipeline(*steps, scaler, reduction)
+    reduction.components_, reduction.n_features_in_ = model["components"], len(model["mean"])
+    steps += [scaler(model["mean"], model["scale"]), reduction]
+    if model["offset"].any():
+        steps.append(scaler(model["offset"], np.ones(len(model["offset"]))))
+    if len(model["columns"]) and not levels:
+        steps[0].feature_names_in_ = model["columns"].astype(object)
+    return make_pipeline(*steps)
