@@ -43,7 +43,7 @@ def cli() -> None:
       mmpca plan my.yaml                      see what a run would cost
       mmpca run my.yaml                       run it
       mmpca evaluate my.yaml                  see which method and how many components serve best
-      mmpca transform runs/mine new.parquet runs/mine-new
+      mmpca transform runs/mine new.parquet projected.csv
       mmpca refresh runs/mine inbox runs/live
     """
 
@@ -225,7 +225,15 @@ def clean(folder: str) -> None:
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
 @prefect_option
 def transform(prefect: bool, **options: Any) -> None:
-    """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
+    """Project the rows of DATASET into DESTINATION with the model in OUTPUT.
+
+    DESTINATION is a new file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side, or a new
+    folder, for a table of each method. Columns beside the features go with the rows.
+
+    \b
+    Example:
+      mmpca transform runs/mine new.parquet projected.csv
+    """
     from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 
     config = TransformConfig(**options)

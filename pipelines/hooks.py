@@ -17,6 +17,7 @@ from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.listing import clear_idle
+from mmpca_dist.runs.transform_rows import job_folder
 from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -58,4 +59,5 @@ def _uri(flow: str, flow_run: Any) -> str | None:
     if not isinstance(value, str) or not value:
         return None
     uri = storage.normalize(value)
+    uri = job_folder(uri) if flow == "transform" else uri
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
