@@ -190,7 +190,7 @@ def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypa
     project_rows(
         dataset,
         [Projector("a", matrix, mean)],
-        [RowTable(str(tmp_path / "z.zarr"), "zarr", ("a",), names)],
+        [RowTable(str(tmp_path / "z.zarr"), "zarr", ("a",), ("a_0", "a_1"))],
         Tasks(scheduler=Threads(2)),
     )
     expected = (X.astype(float) - (0 if mean is None else mean)) @ matrix.astype(float)
