@@ -134,6 +134,7 @@ def test_fewer_components_are_the_first_ones(numbers, tmp_path):
     )
 
 
+@pytest.mark.e2e
 def test_the_pipeline_needs_scikit_learn_alone(mixed, tmp_path):
     output, frame = mixed
     files, _ = export(output, "m-pca0", "sklearn", str(tmp_path / "m.py"))

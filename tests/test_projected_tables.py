@@ -148,9 +148,9 @@ def test_zarr_has_the_columns_as_arrays(finished):
         assert arrays[name].tolist() == ["" if pd.isna(value) else str(value) for value in expected[name]]
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "arrow"])
+@pytest.mark.parametrize("form", ["csv", *(pytest.param(form, marks=pytest.mark.e2e) for form in ("parquet", "arrow"))])
 def test_a_destination_with_a_suffix_is_one_file_with_all_methods(form, finished, tmp_path, monkeypatch):
-    """The same bytes whatever the units that are read at once were before, and not written twice."""
+    """From several parts, and never over another file."""
     output, table = finished
     write_rows(tmp_path / "new.parquet")
     monkeypatch.setattr(LIMITS, "unit_bytes", 50_000)
@@ -223,6 +223,7 @@ def yaml_of(output):
     return storage.read_json(f"{output}/run.json")["config"]
 
 
+@pytest.mark.e2e
 def test_named_columns_alone_are_kept_and_others_refused(finished, tmp_path):
     output, _ = finished
     config = yaml_of(output) | {"methods": ["pca"]}
