@@ -6,12 +6,10 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -234,26 +232,6 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, m
     pca = load_model(output, "pca")
     assert rows["pca"]["share"] == f"{100 * pca.eigenvalues_.sum() / pca.total_:.1f}%"
     assert all(line.count("│") in (0, 6) for line in shown)
-
-
-@pytest.mark.slow
-def test_the_python_of_the_documents_runs_as_printed(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.S)
-    assert len(blocks) >= 2
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    for number, block in enumerate(blocks):  # a block marked "py" wants files that commands make
-        if "import anndata" in block and find_spec("anndata") is None:
-            continue
-        (tmp_path / f"block{number}.py").write_text(block)
-        ended = subprocess.run(
-            [sys.executable, f"block{number}.py"],
-            cwd=tmp_path,
-            env=environment("unused"),
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / "runs" / "quickstart" / "report" / "index.html").exists()
 
 
 def test_every_command_and_option_in_the_documents_exists():

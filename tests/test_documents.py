@@ -1,0 +1,119 @@
+"""What the documents print is run: commands and Python of a page, in order, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    page.name: page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+SHELL, PYTHON, SHOWN = {"sh", "console"}, {"python", "py"}, {"yaml", "text", "toml"}
+SERVERS = "needs servers: tests/test_workflows.py and tests/test_operations.py start some"
+PUBLISHED = "needs published data: tests of the tables look for them in MMPCA_DATA"
+NOT_RUN = {
+    "README.md": {"pip install": "needs an empty environment: .ci/run has one"},
+    "CONTRIBUTING.md": {"": "sets up a checkout: .ci/run does"},
+    "bm2pca.md": {"mmpca evaluate conf/paper": PUBLISHED},
+    "paper.md": {"": PUBLISHED},
+    "projection-penalties-tables.md": {"": PUBLISHED},
+    "data.md": {"import zarr\n\ncube": "needs a cube of pixels: tests/test_zarr_cubes.py has some"},
+    "docker.md": {"": "needs Docker: tests/test_docker.py and tests/test_stack.py read its files"},
+    "laptop-to-cluster.md": {
+        "mmpca plan my.yaml --set": "takes 8 GiB and minutes: larger-than-memory.md runs a smaller one",
+        "kill -9": "kills what is left out: tests/test_chaos.py kills runs",
+        **dict.fromkeys(
+            ["pip install '.[s3]'", "export AWS", "dask ", "mmpca run my.yaml --set", "prefect ", "export PREFECT"],
+            SERVERS,
+        ),
+        "mmpca ingest table.csv s3": SERVERS,
+    },
+    "object-storage.md": {"": SERVERS},
+    "operations.md": {
+        **dict.fromkeys(["prefect ", "export "], SERVERS),
+        "mmpca config notifications": SERVERS,
+    },
+}
+"""What no test runs as printed, by how a block of a page begins, and why."""
+EARLY = {"README.md", "messy-tables.md"}
+
+
+@cache
+def blocks(page):
+    """Return the kinds and texts of a page's blocks that are run."""
+    left_out = tuple(NOT_RUN.get(page, ()))
+    return [
+        (kind, text)
+        for kind, text in BLOCK.findall(PAGES[page].read_text())
+        if kind not in SHOWN and not text.startswith(left_out)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with what the documents call by names that stand for the reader's own."""
+    copytree(ROOT / "conf", tmp_path / "conf")
+    digits = load_digits()
+    rows, labels = digits.data, digits.target
+    pd.DataFrame(rows[:300], columns=digits.feature_names).to_parquet(tmp_path / "new_rows.parquet")
+    (tmp_path / "inbox").mkdir()
+    np.savez(tmp_path / "inbox" / "monday.npz", X=rows[300:600], y=labels[300:600])
+    people = pd.DataFrame({"id": range(60), "patient": np.arange(60) // 3, "species": np.arange(60) % 2})
+    people[["length", "width"]] = rows[:60, 20:22]
+    people.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "news.libsvm").write_text("1 3:1 900:2\n0 1:2\n1 2:1 900:1\n0 5:1\n")
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "mmpca").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mmpca_pipelines "$@"\n')
+    (commands / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for command in commands.iterdir():
+        command.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.e2e if page in EARLY else pytest.mark.slow)
+        for page in PAGES
+        if blocks(page)
+    ],
+)
+def test_a_page_does_what_it_prints(page, folder):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
+    environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "MMPCA_PREFECT": "off", "COLUMNS": "80"}
+    environment["PREFECT_HOME"] = str(folder / "prefect")
+    for number, (kind, text) in enumerate(blocks(page)):
+        if "import anndata" in text and find_spec("anndata") is None:
+            pytest.skip("the rest of the page needs anndata, which has no version for this Python")
+        command = ["bash", "-euo", "pipefail", "-c"]
+        if kind in PYTHON:  # from a file, as worker processes read it again
+            (folder / f"block{number}.py").write_text(text)
+            command, text = [sys.executable], f"block{number}.py"
+        ended = subprocess.run(
+            [*command, text], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        )
+        assert ended.returncode == 0, f"{text}\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+
+
+def test_what_is_not_run_is_listed():
+    """Every exception is of a block, and every block is of a kind that is run, or only shown."""
+    for page, path in PAGES.items():
+        found = BLOCK.findall(path.read_text())
+        assert {kind for kind, _ in found} <= SHELL | PYTHON | SHOWN, page
+        for beginning in NOT_RUN.get(page, ()):
+            assert any(text.startswith(beginning) for kind, text in found if kind not in SHOWN), (page, beginning)
+    assert set(NOT_RUN) <= set(PAGES)
