@@ -347,8 +347,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         check_is_fitted(self, "components_")
         if self._diagonal and self.total_ > 0:
             return self.eigenvalues_ / self.total_
-        why = "its components do not diagonalise the total scatter. See eigenvalues_ / total_, where there is one."
-        raise AttributeError(f"{type(self).__name__} has no explained_variance_ratio_: {why}")
+        raise AttributeError(f"{type(self).__name__} has no explained_variance_ratio_: see eigenvalues_ / total_.")
 
     @property
     def _diagonal(self) -> bool:
