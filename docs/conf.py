@@ -31,6 +31,7 @@ NAVIGATION = {
         "Data": "docs/data",
         "Runs": "docs/runs",
         "Evaluations": "docs/evaluation",
+        "Models elsewhere": "docs/export",
     },
     "Kinds of tables": {
         "Embeddings": "docs/embeddings",

@@ -34,6 +34,7 @@ from .console import (
     print_text,
     runs_table,
 )
+from .export import export
 from .options import config_options, image_shape_of, json_option, load, prefect_option, quick_prefect_option, verbosity
 from .session import session
 
@@ -51,15 +52,15 @@ def cli() -> None:
       mmpca check table.csv -o my.yaml        look at a table, and write a configuration for it
       mmpca run my.yaml                       run it
       mmpca evaluate my.yaml                  see which method and how many components serve best
-      mmpca transform runs/mine new.parquet runs/mine-new
+      mmpca transform runs/mine new.parquet projected.csv
       mmpca refresh runs/mine inbox runs/live
 
     Exit codes: 0 done, 1 an unforeseen error, 2 a mistake in options, settings or data, 130 stopped by Ctrl-C.
     """
 
 
-cli.add_command(check)
-cli.add_command(compare)
+for command in (check, compare, export):
+    cli.add_command(command)
 
 
 @cli.command(short_help="Fit the methods of a configuration.")
@@ -264,7 +265,15 @@ def clean(folder: str) -> None:
 @quick_prefect_option
 @verbosity
 def transform(prefect: bool, **options: Any) -> None:
-    """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
+    """Project the rows of DATASET into DESTINATION with the model in OUTPUT.
+
+    DESTINATION is a new file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side, or a new
+    folder, for a table of each method. Columns beside the features go with the rows.
+
+    \b
+    Example:
+      mmpca transform runs/mine new.parquet projected.csv
+    """
     from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 
     config = TransformConfig(**options)
@@ -380,12 +389,9 @@ def ingest(
         **options,
     )
     check_ingest(
-        config.source,
-        config.destination,
-        selection=config.selection,
-        overwrite=config.replaces,
+        config.source, config.destination, selection=config.selection, overwrite=config.replaces,
         note=lambda message: print_text(console, message),
-    )
+    )  # fmt: skip
     with session(console, errors, STARTS_AGAIN, prefect) as work:
         summary = work.ingest(config)
     uri = shlex.quote(config.destination)

@@ -15,6 +15,7 @@ from prefect.logging.loggers import flow_run_logger
 from mmpca_dist.errors import OutputError
 from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+from mmpca_dist.runs.transform_rows import job_folder
 from mmpca_dist.stores import storage
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -62,4 +63,5 @@ def _uri(flow: str, flow_run: Any) -> str | None:
     if value is None:
         return None
     uri = storage.normalize(value)
+    uri = job_folder(uri) if flow == "transform" else uri
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri

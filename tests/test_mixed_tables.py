@@ -178,10 +178,7 @@ def test_new_rows_without_labels_and_text(tmp_path):
         settings = {"output": str(tmp_path / "first"), "dataset": uri, "methods": ["m-pca0"]}
         recorder = Recorder()
         manifest = transform(TransformConfig(**settings, destination=str(tmp_path / f"to {kind}")), [recorder])
-        assert (
-            not manifest["labels"]
-            and "have no label, so the projected rows are written without labels" in recorder.notes[0]
-        )
+        assert not manifest["labels"] and "have no label, so the labels go with the projected rows" in recorder.notes[0]
         assert "colour (such as '7'; 40 rows)" in recorder.notes[1]
         Z = open_rows(str(tmp_path / f"to {kind}" / "projected" / "m-pca0.zarr")).read_rows(0, 40)
         X = encoded(frame[:40], parts[0])[0]

@@ -102,10 +102,10 @@ def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatc
     limit = (1 << 30) if allowed == "disk" else (100 << 20)
     resources = Resources("single", str(tmp_path), 1, 1, True, limit * 8 if allowed == "disk" else limit)
     monkeypatch.setattr(planning_module, "_free_bytes", lambda _: 10 << 20)
-    plan = plan_projection(dataset, make_spans(dataset), resources, widths=[4, 4], formats=2)
-    assert plan.output == 1_000_000 * 8 * 4 * 2
+    plan = plan_projection(dataset, make_spans(dataset), resources, widths=[4, 4], formats=2, kept=0)
+    assert plan.output == 1_000_000 * 2 * 2 * (4 * 4 + 8)  # components and the number of a row
     message = (
-        r"writes 61.04 MiB, and 10.00 MiB are free" if allowed == "disk" else r"needs .* and 100.00 MiB are allowed"
+        r"writes 91.55 MiB, and 10.00 MiB are free" if allowed == "disk" else r"needs .* and 100.00 MiB are allowed"
     )
     with pytest.raises(PlanError, match=message):
         plan.refuse_if_too_large()

@@ -43,7 +43,7 @@ MISTAKES = [
     ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
     ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
     ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
-    ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
+    ("project.format", "xlsx", "project.format must be zarr or parquet or csv or arrow, one or several"),
 ]
 
 

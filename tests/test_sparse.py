@@ -22,6 +22,7 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.row_tables import RowTable
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.csr import SparseRows
@@ -186,7 +187,12 @@ def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypa
     rng = np.random.default_rng(0)
     matrix, mean = rng.standard_normal((D, 2)).astype(np.float32), X.mean(axis=0) if centred else None
     monkeypatch.setattr(projection, "output_chunk_rows", lambda *_: 25)
-    project_rows(dataset, [Projector("a", matrix, mean, str(tmp_path / "z.zarr"), None)], Tasks(scheduler=Threads(2)))
+    project_rows(
+        dataset,
+        [Projector("a", matrix, mean)],
+        [RowTable(str(tmp_path / "z.zarr"), "zarr", ("a",), ("a_0", "a_1"))],
+        Tasks(scheduler=Threads(2)),
+    )
     expected = (X.astype(float) - (0 if mean is None else mean)) @ matrix.astype(float)
     found = open_dataset(tmp_path / "z.zarr").read_rows(0, N)
     assert found.dtype == np.float32

@@ -15,7 +15,6 @@ from helpers.transforming import X, Y, fit, projected, write_npz, write_zarr
 from mmpca_dist import load_model, open_dataset
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.runs.projection import UNFINISHED
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
@@ -72,7 +71,7 @@ def test_kill_9_at_half(config):
     assert storage.exists(f"{config.destination}/projected/pca.zarr/X/zarr.json") and len(parts) > 1
     with pytest.raises(InputError, match="no Zarr group"):
         open_dataset(f"{config.destination}/projected/pca.zarr")
-    with pytest.raises(InputError, match=f"{UNFINISHED} is not a readable Parquet file"):
+    with pytest.raises(InputError, match=r"unfinished\.parquet is not a readable Parquet file"):
         open_dataset(f"{config.destination}/projected/pca.parquet", label="label")
     with pytest.raises(pa.ArrowInvalid):
         pq.read_table(f"{config.destination}/projected/pca.parquet")

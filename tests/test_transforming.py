@@ -70,7 +70,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
             np.testing.assert_array_equal(labels, y)
             assert parquet["label"].to_pylist() == y.tolist()
         else:
-            assert labels is None and parquet.column_names == [f"{method}_0", f"{method}_1"]
+            assert labels is None and parquet.column_names == ["row", f"{method}_0", f"{method}_1"]
 
 
 @pytest.mark.e2e

@@ -109,7 +109,7 @@ def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
         Z = open_rows(str(tmp_path / f"{name}/projected/m-pca0.zarr")).read_rows(0, N)
         image = Z.reshape(HEIGHT, WIDTH, 2)
         np.testing.assert_allclose(image[3, 4], model.transform(X[[3 * WIDTH + 4]])[0], rtol=1e-4, atol=1e-4)
-    assert any("have no label, so the projected rows are written without labels" in note for note in recorder.notes)
+    assert any("have no label, so the labels go with the projected rows" in note for note in recorder.notes)
     more = write(tmp_path / "more.zarr", X=X + 1)
     live = refresh(RefreshConfig(run=str(tmp_path / "out"), new=more, output=str(tmp_path / "live")))["folder"]
     both = np.vstack([X[KEPT], X[KEPT] + 1]).astype(float)

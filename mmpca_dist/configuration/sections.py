@@ -76,8 +76,15 @@ class ProjectConfig(Section):
         example=["m-pca0"],
         description="Methods whose projected rows are written",
     )
-    format: Annotated[list[Literal["zarr", "parquet"]], BeforeValidator(as_list)] = setting(
+    format: Annotated[list[Literal["zarr", "parquet", "csv", "arrow"]], BeforeValidator(as_list)] = setting(
         ["zarr"], example=["zarr", "parquet"], description="Formats of the projected rows; pictures need zarr"
+    )
+    keep: Literal["all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+        "all",
+        values="all, or names of columns, or [] for none",
+        example=["id", "patient"],
+        description="Columns that go with the projected rows, such as identifiers, groups and dates; all are those of "
+        "the table that are neither features nor labels",
     )
 
 

@@ -19,6 +19,7 @@ from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
 from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.mapped_rows import MappedRows
 
@@ -141,6 +142,7 @@ def request_of(job: Job) -> Request:
         n_methods=sum(blocks.values()),
         n_projected=sum(blocks[label] for label in config.projected),
         formats=len(set(config.project.format)),
+        kept=len(kept_columns(job.dataset, config.project.keep)),
         median_rows=median_rows(census.sizes, needs.medians),
         resources=resources_of(config, config.output),
         standardize=config.standardizes,

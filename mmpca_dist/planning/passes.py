@@ -13,6 +13,7 @@ from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows, unit_edges
+from mmpca_dist.tables.kept_columns import VALUE_BYTES
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
@@ -110,37 +111,44 @@ class RowPasses:
             threads=self.resources.process_threads,
         )
 
-    def project(self, widths: list[int], formats: int) -> PassPlan:
-        """Return the pass that projects rows by methods of ``widths`` components, into so many formats."""
+    def project(self, widths: list[int], formats: int, kept: int) -> PassPlan:
+        """Return the pass that projects rows by methods of ``widths`` components, into so many formats.
+
+        So many columns are kept with them.
+        """
         operations = 2.0 * self.dataset.nnz * sum(widths)
-        return self.plan("project", operations, written=self.projected_bytes(widths, formats))
+        return self.plan("project", operations, written=self.projected_bytes(widths, formats, kept))
 
-    def projected_bytes(self, widths: list[int], formats: int) -> int:
+    def projected_bytes(self, widths: list[int], formats: int, kept: int) -> int:
         """Return the bytes of the projected rows."""
-        return formats * self.dataset.n_rows * sum(widths) * self.resources.item
+        beside = len(widths) * DOUBLE * (1 + 2 * kept)
+        return formats * self.dataset.n_rows * (sum(widths) * self.resources.item + beside)
 
-    def projecting(self, widths: list[int]) -> int:
+    def projecting(self, widths: list[int], kept: int) -> int:
         """Return the bytes of a process that projects: units as read and converted, and their coordinates."""
         dataset, item, width = self.dataset, self.resources.item, sum(widths)
         # Coordinates of all methods, and of one method while it is written: its columns, the table and the bytes.
         values = 2 * width + 3 * max(widths, default=0)
         loadings = dataset.n_features * width * item
-        rows = min(output_chunk_rows(dataset, width), dataset.n_rows)
+        rows = min(output_chunk_rows(dataset, width, kept), dataset.n_rows)
         if dataset.sparse:
             unit = dataset.sparse_bytes(rows) + rows * width * DOUBLE
             loadings += dataset.n_features * width * DOUBLE
         else:
             unit = dataset.reading_bytes(rows)
             values += dataset.n_features
-        return self.resources.process_threads * (unit + loadings + rows * values * item)
+        beside = 3 * rows * kept * VALUE_BYTES  # as they are read, as a table and as its bytes
+        return self.resources.process_threads * (unit + loadings + rows * values * item + beside)
 
 
-def output_chunk_rows(dataset: Dataset, width: int) -> int:
+def output_chunk_rows(dataset: Dataset, width: int, kept: int = 0) -> int:
     """Return rows a chunk of the projected arrays: a reading unit, if all units have equal size.
 
     CSR rows are projected without making them dense, so that stored values and ``width`` coordinates bound a unit.
+    Columns that are ``kept`` with the rows count too.
     """
     size = dataset.share_bytes(1) + width * DOUBLE if dataset.sparse else dataset.row_bytes
+    size += kept * VALUE_BYTES
     sizes = np.diff(unit_edges(dataset.chunk_edges, size))
     regular = len(sizes) == 1 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0])
     return int(sizes[0]) if regular else default_chunk_rows(size)

@@ -47,6 +47,7 @@ class Request:
     n_methods: int  # blocks of components of all methods, one for most
     n_projected: int  # of those that are projected
     formats: int
+    kept: int  # columns that go with projected rows
     median_rows: int  # rows in all sets of classes whose medians are needed, together
     resources: Resources
     standardize: bool = False
@@ -96,14 +97,14 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     passes += sweeps.passes
     widths = [rank] * request.n_projected
     if widths:
-        passes.append(rows.project(widths, request.formats))
+        passes.append(rows.project(widths, request.formats, request.kept))
     return plan_of_passes(
         rows,
         passes,
-        max(memory, rows.projecting(widths), *(search.memory for search in searches)),
+        max(memory, rows.projecting(widths, request.kept), *(search.memory for search in searches)),
         more_passes=more_passes,
         solver=solver,
-        output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8 + stored,
+        output=rows.projected_bytes(widths, request.formats, request.kept) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
         kept=max(kept, sweeps.states),
@@ -163,12 +164,12 @@ def _operator_passes(rows: RowPasses, request: Request, kind: str) -> tuple[list
 
 
 def plan_projection(
-    dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int
+    dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int, kept: int
 ) -> Plan:
     """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
     rows = RowPasses(dataset, spans, resources)
-    output = rows.projected_bytes(widths, formats)
-    return plan_of_passes(rows, [rows.project(widths, formats)], rows.projecting(widths), output=output)
+    output = rows.projected_bytes(widths, formats, kept)
+    return plan_of_passes(rows, [rows.project(widths, formats, kept)], rows.projecting(widths, kept), output=output)
 
 
 def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, **others: Any) -> Plan:

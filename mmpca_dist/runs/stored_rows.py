@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.passes.dask_rows import whole_rows
-from mmpca_dist.runs.projection import CHECKED
+from mmpca_dist.runs.row_tables import CHECKED
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset, default_chunk_rows
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
@@ -66,7 +66,7 @@ def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
     X = X.rechunk((default_chunk_rows(X.shape[1] * X.dtype.itemsize), -1))
     group = zarr_stores.open_group(uri, "a")
     for name, values in {"X": X, **{name: da.from_array(labels, -1) for name, labels in y.items()}}.items():
-        form = {"dtype": str} if values.dtype.kind == "U" else {"dtype": values.dtype, **CHECKED}
+        form: dict[str, Any] = {"dtype": str} if values.dtype.kind == "U" else {"dtype": values.dtype, **CHECKED}
         stored = group.create_array(name, shape=values.shape, chunks=values.chunksize, **form)
         da.store(values, stored, lock=False)  # type: ignore[arg-type]
     group.attrs.update({} if names is None else {"feature_names": list(names)})

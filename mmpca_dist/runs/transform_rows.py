@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
 from mmpca_dist.jobs.conversion import readable_rows
@@ -23,13 +25,17 @@ from mmpca_dist.jobs.open_job import claimable, open_inputs
 from mmpca_dist.jobs.records import PlanRecord
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_projection
-from mmpca_dist.runs.projection import PROJECT, projectors_of
+from mmpca_dist.runs.projection import PROJECT, Projector, project, projectors_of
+from mmpca_dist.runs.row_tables import FORMATS, RowTable, join_parts
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.proxies import Unlabelled
 from mmpca_dist.tables.readers.formats import all_labelled
+
+UNFINISHED = ".unfinished"
 
 
 class TransformConfig(Section):
@@ -39,7 +45,8 @@ class TransformConfig(Section):
     dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; labels may be absent")
     destination: str = setting(
         example="runs/mine-new",
-        description="New folder, for projected/METHOD.zarr, METHOD.parquet or both, as project.format of the run says",
+        description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
+        "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
     )
     methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
         [],
@@ -61,8 +68,8 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     """Project the rows of a data set with the methods of a run.
 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
-    Labels are written with the rows, if there are any. The same call goes on where it was killed, and does nothing
-    where all is there.
+    Labels are written with the rows, if there are any, and kept columns too. The same call goes on where it was killed;
+    where all is there it does nothing, or refuses to replace a file.
 
     Parameters
     ----------
@@ -87,38 +94,79 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     PlanError
         Where memory or disk do not suffice.
     """
-    told = Callbacks(callbacks or [])
+    destination, told = storage.normalize(config.destination), Callbacks(callbacks or [])
+    suffix = _format_of(destination)
+    table = None if suffix is None else _OneTable(destination, suffix)
+    stages = STAGES if table is None else [STAGES[0], replace(PROJECT, function=partial(project, tables_of=table))]
     with open_inputs(_inputs(config, told), told, client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)
         if isinstance(job.dataset, Unlabelled):
             job.callback.on_note(
-                f"Some rows of {job.dataset.uri} have no label, so the projected rows are written without labels. "
-                "Label all rows to keep them."
+                f"Some rows of {job.dataset.uri} have no label, so the labels go with the projected rows as a column "
+                f"{job.dataset.stored.label!r}, which has gaps."
             )
         if job.dataset.stored.note is not None:
             job.callback.on_note(job.dataset.stored.note)
-        for stage in STAGES:
+        for stage in stages:
             run_stage(job, stage)
         record = job.results.of(records.PROJECT)
-        return {
+        outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
+        if table is not None:
+            table.complete(job)
+            outputs = [destination]
+        manifest = {
             "dataset": job.dataset.uri,
             "rows": job.dataset.n_rows,
             "methods": job.config.projected,
-            "destination": job.run.uri,
-            "outputs": [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]],
+            "destination": destination,
+            "outputs": outputs,
             "written": record["written"],
             "labels": job.dataset.has_labels,
             "seconds": record["seconds"],
         }
+    if table is not None:
+        storage.remove(job.run.uri)
+    return manifest
+
+
+@dataclass(frozen=True)
+class _OneTable:
+    """One file, or Zarr group, with the components of all methods side by side; other files are joined from parts."""
+
+    uri: str
+    format: str
+
+    def __call__(self, job: Job, projectors: list[Projector]) -> list[RowTable]:
+        uri, format = (self.uri, "zarr") if self.format == "zarr" else (job.run.path("projected"), "arrow")
+        columns = [column for projector in projectors for column in projector.columns]
+        return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
+
+    def complete(self, job: Job) -> None:
+        """Write the file, from parts that are whole."""
+        if self.format != "zarr":
+            job.check_lease()
+            join_parts(job.run.path("projected"), self.uri, self.format)
+
+
+def _format_of(destination: str) -> str | None:
+    """Return the format that the suffix of a destination names; None of a folder."""
+    format = destination.rpartition(".")[2]
+    return format if format in FORMATS else None
+
+
+def job_folder(destination: str) -> str:
+    """Return the folder of a transform: that of a file is beside it until the file is whole."""
+    return destination if _format_of(destination) is None else f"{destination}{UNFINISHED}"
 
 
 def transformed(manifest: dict[str, Any]) -> str:
     """Return in words what ``transform`` has done."""
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
-    names = ", ".join(uri.removeprefix(f"{manifest['destination']}/") for uri in manifest["outputs"])
-    return f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {names}"
+    destination = manifest["destination"]
+    names = ", ".join(uri.removeprefix(f"{destination}/") for uri in manifest["outputs"] if uri != destination)
+    return f"{manifest['rows']} rows, {labels}, projected into {destination}" + (f": {names}" if names else "")
 
 
 def check_transform(config: TransformConfig, callback: Callback | None = None) -> None:
@@ -134,6 +182,7 @@ def _plan(job: Job) -> PlanRecord:
         resources_of(job.config, job.run.uri),
         widths=[projector.matrix.shape[1] for projector in projectors],
         formats=len(job.config.project.format),
+        kept=len(kept_columns(job.dataset, job.config.project.keep)),
     )
     return planned(job, plan)
 
@@ -145,6 +194,9 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     """Open the run and the rows; the settings are those of the run, with other rows, methods and folder."""
     run, destination = open_run(config.output), storage.normalize(config.destination)
     finished(run, records.SOLVE)
+    folder = RunDirectory(job_folder(destination))
+    if folder.uri != destination and not folder.exists and storage.exists(destination):
+        raise OutputError(f"{destination} is there already: name another destination.")
     fitted = run.config
     methods = list(dict.fromkeys(config.methods)) or fitted.labels
     for method in methods:
@@ -158,11 +210,10 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
         update={
             "dataset": fitted.dataset.model_copy(update=rows),
             "project": fitted.project.model_copy(update={"methods": methods}),
-            "output": destination,
+            "output": folder.uri,
         }
     )
-    folder, held_out = RunDirectory(destination), HeldOut(settings.evaluation)
-    return Inputs(settings, dataset, folder, settings, "transform", held_out, run)
+    return Inputs(settings, dataset, folder, settings, "transform", HeldOut(settings.evaluation), run)
 
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:

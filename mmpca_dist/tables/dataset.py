@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.facts import Facts, fact
+from mmpca_dist.tables.kept_values import KeptValues
 
 MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20
@@ -197,7 +198,7 @@ class RowReader(Protocol):
         """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
 
 
-class Dataset(RowReader, Table):
+class Dataset(RowReader, KeptValues, Table):
     """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
 
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
@@ -275,10 +276,6 @@ class Dataset(RowReader, Table):
     def layout(self) -> str:
         """How rows are stored, in words: chunks, and where it is known their codec."""
         return f"chunks of up to {np.diff(self.chunk_edges).max(initial=0):,} rows ({len(self.chunk_edges) - 1:,})"
-
-    def source_row(self, row: int) -> int:
-        """Return the number of a row in what the user gave, for messages."""
-        return row
 
     def describe_chunk(self, row: int) -> str:
         """Say where a row is stored, for messages."""

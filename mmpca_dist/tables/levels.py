@@ -42,6 +42,12 @@ class Levels:
         levels = [*self.kept, *([JOINED] if self.rare else [])]
         return [f"{self.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels)]
 
+    @property
+    def by_indicator(self) -> list[tuple[str, ...]]:
+        """The levels that each indicator column tells of."""
+        levels = [*((level,) for level in self.kept), *([self.rare] if self.rare else [])]
+        return levels[1:] if len(levels) == 2 else levels
+
     def indicators(self, values: pa.Array, dtype: np.dtype) -> NDArray:
         """Return the indicators of text, shape (k, n): NaN where there is none, and zeros of a level that is new."""
         values = as_text(values)

@@ -113,8 +113,8 @@ class DatasetProxy(Dataset):
     def beside(self, column: Dataset) -> Dataset:
         return self._rows.beside(column)
 
-    def source_row(self, row: int) -> int:
-        return self._rows.source_row(row)
+    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        return self._rows.source_rows(start, stop)
 
     def describe_chunk(self, row: int) -> str:
         return self._rows.describe_chunk(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +87,13 @@ class SelectedRows(DatasetProxy):
         weights = self._rows.read_weights(begin, end)
         return None if weights is None else weights[places]
 
-    def source_row(self, row: int) -> int:
-        begin, _, places = self._within(row, row + 1)
-        return self._rows.source_row(begin + int(places[0]))
+    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        begin, end, places = self._within(start, stop)
+        return self._rows.source_rows(begin, end)[places]
+
+    def read_column(self, start: int, stop: int) -> Any:
+        begin, end, places = self._within(start, stop)
+        return self._rows.read_column(begin, end).take(places)
 
     def describe_chunk(self, row: int) -> str:
         begin, _, places = self._within(row, row + 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
@@ -76,6 +77,14 @@ class StackedRows(Dataset):
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return self._joined(start, stop, lambda part, *rows: part.read_values(*rows))
+
+    def read_column(self, start: int, stop: int) -> Any:
+        read = [part.read_column(begin, end) for part, begin, end in self._within(start, stop)]
+        return pa.chunked_array([one.cast(read[0].type) for one in read])
+
+    @property
+    def beside_names(self) -> list[str]:
+        return self._parts[0].beside_names
 
     def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
         return self._joined(start, stop, lambda part, *rows: part.is_labelled(*rows))

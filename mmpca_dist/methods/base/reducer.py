@@ -347,10 +347,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         check_is_fitted(self, "components_")
         if self._diagonal and self.total_ > 0:
             return self.eigenvalues_ / self.total_
-        raise AttributeError(
-            f"{type(self).__name__} has no explained_variance_ratio_, as its components do not diagonalise the total "
-            "scatter. eigenvalues_ / total_ are their shares of the scatter that it is about, where there is one."
-        )
+        raise AttributeError(f"{type(self).__name__} has no explained_variance_ratio_: see eigenvalues_ / total_.")
 
     @property
     def _diagonal(self) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.kept_values import as_arrow
 from mmpca_dist.tables.labels import has_label, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
@@ -123,6 +125,13 @@ class H5adRows(Dataset):
             row = start + int(np.argmin(known))
             raise InputError(f"Row {row} has no label in {self.values_place}. Leave it out, or give it a label.")
         return labels_among(known, normalize_labels(values[known], self.values_place))
+
+    def read_column(self, start: int, stop: int) -> pa.Array:
+        return as_arrow(*self._column(start, stop))
+
+    @property
+    def beside_names(self) -> list[str]:
+        return [name for name in self._obs if name != self.label]
 
     def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
         return self._column(start, stop)[1]

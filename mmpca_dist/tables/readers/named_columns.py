@@ -27,6 +27,8 @@ from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 
 LABEL_NAMES = ("label", "y")
+INDEX = "__index_level_"
+"""How pandas calls a nameless index."""
 TRANSPOSE_ROWS = 256
 """Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
 
@@ -175,6 +177,14 @@ class ColumnRows(Dataset):
         same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
         return same
 
+    @property
+    def beside_names(self) -> list[str]:
+        taken = {self.label, *self.columns}
+        return [name for name in self.schema.names if name not in taken and not name.startswith(INDEX)]
+
+    def read_column(self, start: int, stop: int) -> pa.ChunkedArray:
+        return pa.chunked_array(list(self._label_chunks(start, stop)))
+
     def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
         return np.concatenate([_has_label(chunk) for chunk in self._label_chunks(start, stop)])
 
@@ -221,7 +231,7 @@ def _feature_columns(
     left_out = {label, *drop}
     if request.names == []:
         return (), False
-    others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
+    others = tuple(name for name in schema.names if name not in left_out and not name.startswith(INDEX))
     if request.names and features is None and not any(is_list(schema.field(name).type) for name in others):
         refuse_missing_names(uri, others, request.names)
         return tuple(request.names), False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from dask.utils import natural_sort_key
@@ -52,6 +53,13 @@ class NpyFolder(StackedRows):
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return self.labels.read_values(start, stop)
+
+    def read_column(self, start: int, stop: int) -> Any:
+        return self.labels.read_column(start, stop)
+
+    @property
+    def beside_names(self) -> list[str]:
+        return [] if self._table is None else self._table.beside_names
 
     def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
         return self.labels.is_labelled(start, stop)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
@@ -22,6 +23,7 @@ from mmpca_dist.stores.zarr_stores import pixels_of, values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
 from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.kept_values import as_arrow
 from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
@@ -143,6 +145,21 @@ class ZarrGroupRows(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         labels = _open_labels(self.table, self.label, self._token)
         return labels.read_known(start, stop) if self._skips_unlabelled else labels.read(start, stop)
+
+    def read_column(self, start: int, stop: int) -> pa.Array:
+        labels = _open_labels(self.table, self.label, self._token)
+        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
+            coded = labels.categories is not None
+            values = labels.read_known(start, stop) if coded else pixels_of(labels.array, start, stop)
+            return as_arrow(values, labels.is_known(start, stop))
+
+    @property
+    def beside_names(self) -> list[str]:
+        group, taken = zarr_stores.open_group(self.table), {self.features, self.label}
+        names = [name for name, array in group.arrays() if array.shape == (self.n_rows,)]
+        table = group.get("obs")
+        names += [f"obs/{name}" for name in table] if isinstance(table, zarr.Group) else []
+        return [name for name in sorted(names) if name not in taken and not name.startswith("obs/__")]
 
     def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
         return _open_labels(self.table, self.label, self._token).is_known(start, stop)

@@ -1,0 +1,1 @@
+"""Models of runs in formats of other programs: one file a format."""

@@ -1,0 +1,126 @@
+"""The linear map of a run's method, and the registry of formats that it is exported to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.jobs.finished_runs import finished, levels_of, load_model, open_run
+from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.registry import Registry
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.levels import Levels
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """A row x, with ``fills`` in the place of its gaps, becomes (x - mean) @ matrix - offset."""
+
+    names: list[str]
+    """Names of the components, as in projected tables."""
+    matrix: NDArray[np.float64]
+    """Shape (d, K); in the units of the columns."""
+    mean: NDArray[np.float64]
+    """Shape (d,); zeros where rows are not centred."""
+    scale: NDArray[np.float64]
+    """Standard deviations that the matrix is divided by, shape (d,); ones where columns are not standardised."""
+    offset: NDArray[np.float64]
+    """Shape (K,); zeros for most methods."""
+    fills: NDArray[np.float64] | None
+    """Shape (d,); None where rows must have no gaps."""
+    columns: dict[str, Levels | None]
+    """The columns of the table by name, with the levels of those of text; empty where they have no names."""
+    dtype: np.dtype
+    """The type of projected rows."""
+
+    @property
+    def text(self) -> list[Levels]:
+        """The columns of text."""
+        return [levels for levels in self.columns.values() if levels is not None]
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Return the arrays of an ``.npz`` file, which docs/export.md describes; none needs a pickle."""
+        features = [one for name, text in self.columns.items() for one in (text.names if text else [name])]
+        levels = {text.name: {"kept": text.kept, "rare": text.rare} for text in self.text}
+        named = {"names": self.names, "columns": list(self.columns), "feature_names": features}
+        return {
+            "components": (self.matrix * self.scale[:, None]).T, "mean": self.mean, "scale": self.scale,
+            "offset": self.offset, "fill": np.zeros(0) if self.fills is None else self.fills,
+            "levels": np.asarray(json.dumps(levels)), **{name: np.asarray(of, str) for name, of in named.items()},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """A format of other programs."""
+
+    name: str
+    suffix: str
+    files: Callable[[LinearModel], dict[str, bytes]]
+    """Returns the content of files by their suffixes; raises InputError for what the format cannot express."""
+    usage: str
+    """How the file, ``{file}``, is used."""
+
+
+EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export")
+
+
+def linear_model(output: str, method: str, n_components: int | None = None) -> LinearModel:
+    """Return the linear map of a run's method; raise InputError where its rows go through more than that."""
+    model, run = load_model(output, method, n_components), open_run(output)
+    count, dataset = finished(run, COUNT), run.config.dataset
+    more = [f"the row map {section.name!r}" for section in dataset.maps]
+    more += [f"the covariate {covariate.name!r}" for covariate in model.covariates_]
+    if more:
+        raise InputError(
+            f"The run in {run.uri} has {' and '.join(more)}, which exports do not express: use load_model, or "
+            "'mmpca transform'."
+        )
+    matrix, mean = model.projection()
+    levels = {text.name: text for text in levels_of(count)}
+    d, k = matrix.shape
+    return LinearModel(
+        names=[f"{method}_{j}" for j in range(k)],
+        matrix=matrix,
+        mean=np.zeros(d) if mean is None else mean,
+        scale=np.ones(d) if model.scale_ is None else model.scale_,
+        offset=np.zeros(k) if model._offset is None else model._offset,
+        fills=model.mean_ if dataset.missing == "mean" else None,
+        columns={name: levels.get(name) for name in count.get("columns", count["feature_names"]) or []},
+        dtype=np.dtype(np.float32 if run.config.precision == "single" else np.float64),
+    )
+
+
+def export(
+    output: str, method: str, format: str, file: str | None = None, n_components: int | None = None
+) -> tuple[list[str], str]:
+    """Write the model of a run's method for another program; return the files, and how the first one is used.
+
+    Parameters
+    ----------
+    output, method, n_components
+        As for ``load_model``.
+    format : str
+        One of ``EXPORTS``.
+    file : str, optional
+        Where to; by default a file in this folder that is named after the method. It is replaced.
+
+    Raises
+    ------
+    InputError
+        For a format that is not there or cannot express the model, and as ``load_model``.
+    """
+    if format not in EXPORTS:
+        hint = did_you_mean(format, EXPORTS)
+        raise InputError(f"There is no format {format!r}; there are {', '.join(EXPORTS)}.{hint}")
+    chosen = EXPORTS[format]
+    stem = storage.normalize(file or method).removesuffix(chosen.suffix)
+    contents = chosen.files(linear_model(output, method, n_components))
+    for suffix, data in contents.items():
+        storage.write_bytes(stem + suffix, data)
+    return [stem + suffix for suffix in contents], chosen.usage.format(file=stem + chosen.suffix)

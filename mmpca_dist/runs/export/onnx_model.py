@@ -1,0 +1,96 @@
+"""An ONNX model, in the precision of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.runs.export.model import ExportFormat, LinearModel
+
+OPSET, IR = 19, 9
+"""Equal takes text from operator set 19 on, which onnxruntime 1.16 knows."""
+
+
+class _Graph:
+    """Adds one operation after the other; values have names that no column has."""
+
+    def __init__(self, onnx: Any, names: list[str]) -> None:
+        self.onnx, self.nodes, self.constants, self.inputs = onnx, list[Any](), list[Any](), list[Any]()
+        self._prefix = max(names, default="") + "/"
+
+    def element(self, kind: Any) -> int:
+        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+
+    def input(self, name: str, kind: Any, width: int) -> str:
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self.element(kind), ["n", width]))
+        return name
+
+    def constant(self, values: Any, kind: Any) -> str:
+        name = f"{self._prefix}constant{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(values, kind), name))
+        return name
+
+    def add(self, operation: str, *values: str, **attributes: Any) -> str:
+        name = f"{self._prefix}{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operation, values, [name], **attributes))
+        return name
+
+    def cast(self, value: str, kind: Any) -> str:
+        return self.add("Cast", value, to=self.element(kind))
+
+    def less(self, rows: str, values: NDArray, kind: np.dtype) -> str:
+        """Return rows less some values, subtracted in double precision, as ``transform`` does."""
+        difference = self.add("Sub", self.cast(rows, np.float64), self.constant(values, np.float64))
+        return self.cast(difference, kind) if values.any() else rows
+
+    def among(self, text: str, levels: tuple[str, ...]) -> str:
+        """Return whether text (n, 1) is one of some levels, shape (n, 1)."""
+        equal = self.cast(self.add("Equal", text, self.constant([levels], object)), np.int32)
+        return self.cast(self.add("ReduceMax", equal, self.constant([1], np.int64), keepdims=1), np.bool_)
+
+
+def _rows(graph: _Graph, model: LinearModel) -> str:
+    """Return the rows: an input of shape (n, d), or one of shape (n, 1) for each column where some are text."""
+    kind, parts, done = model.dtype, [], 0
+    for name, text in model.columns.items() if model.text else [("X", None)]:
+        if text is None:
+            width = 1 if model.text else len(model.matrix)
+            rows = graph.input(name, kind, width)
+            absent = graph.add("IsNaN", rows)
+        else:
+            column, width = graph.input(name, object, 1), len(text.names)
+            indicators = [graph.among(column, levels) for levels in text.by_indicator]
+            rows = graph.cast(graph.add("Concat", *indicators, axis=1), kind)
+            absent = graph.among(column, ("",))
+        if model.fills is not None:
+            rows = graph.add("Where", absent, graph.constant(model.fills[done : done + width], kind), rows)
+        parts.append(rows)
+        done += width
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _files(model: LinearModel) -> dict[str, bytes]:
+    try:
+        import onnx
+    except ImportError as error:
+        raise InputError(f"Install 'mmpca-dist[onnx]' to export to ONNX ({error}).") from error
+    for text in model.text:
+        if "" in (*text.kept, *text.rare):
+            raise InputError(f"Column {text.name!r} has the empty text as a level, a gap in ONNX: export sql.")
+    graph, helper = _Graph(onnx, [*model.columns, "components"]), onnx.helper
+    rows = graph.less(_rows(graph, model), model.mean, model.dtype)
+    rows = graph.add("MatMul", rows, graph.constant(model.matrix, model.dtype))
+    rows = graph.less(rows, model.offset, model.dtype)
+    graph.nodes.append(helper.make_node("Identity", [rows], ["components"]))
+    output = helper.make_tensor_value_info("components", graph.element(model.dtype), ["n", len(model.names)])
+    made = helper.make_graph(graph.nodes, "mmpca", graph.inputs, [output], graph.constants)
+    opsets = [helper.make_opsetid("", OPSET)]
+    whole = helper.make_model(made, producer_name="mmpca-dist", opset_imports=opsets, ir_version=IR)
+    return {".onnx": whole.SerializeToString()}
+
+
+USAGE = 'Z, = onnxruntime.InferenceSession("{file}").run(None, {{"X": X}})'
+FORMAT = ExportFormat("onnx", ".onnx", _files, USAGE)
