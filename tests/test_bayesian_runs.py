@@ -121,7 +121,8 @@ def test_the_plan_says_how_many_sweeps_there_may_be(tmp_path):
     assert (plan.rows()[0][0], plan.rows()[0][1].split(" (")[0]) == ("passes over the rows", "17 to 102")
     assert "sweeps until they converge" in plan.rows()[0][1]
     moments = 10 * 64 * 64 * 8 + 10 * 64 * 8
-    assert plan.output == 1797 * 50 * 8 + 10 * 64 * 5 * 8 + moments  # ten classes have a block of columns each
+    numbers_of_rows = 10 * 1797 * 8  # planned for each block of columns; ten classes have one each
+    assert plan.output == 1797 * 50 * 8 + numbers_of_rows + 10 * 64 * 5 * 8 + moments
 
 
 @pytest.mark.parametrize("center", [False, True])

@@ -47,7 +47,7 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
     made = transform(TransformConfig(output=output, dataset=rows["uri"], destination=f"{output}-new"))
     assert [place.rsplit("/", 1)[1] for place in made["outputs"]] == ["pca.zarr", "ridge.zarr", "ridge-1e4.zarr"]
     evaluate(settings(output, dataset=rows, methods=methods, evaluation={"classifiers": ["lda"]}))
-    assert {row["method"] for row in error_rows(f"{output}/evaluation")} == {"pca", "ridge", "ridge-1e4"}
+    assert {row["method"] for row in error_rows(f"{output}/evaluation")} == {"pca", "ridge", "ridge-1e4", "all-columns"}
 
 
 @pytest.mark.usefixtures("no_report")

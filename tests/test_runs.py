@@ -71,7 +71,7 @@ def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
     X = data.read_rows(0, data.n_rows)
     expected = load_model(output, "fisher").transform(X)
     for path in (f"{output}/projected/fisher.zarr", f"{output}/projected/fisher.parquet"):
-        projected = open_dataset(path)
+        projected = open_dataset(path, drop=["row"] if path.endswith("parquet") else [])
         # Double-precision products in another order: a few units in the last place of |x| |v|.
         np.testing.assert_allclose(projected.read_rows(0, data.n_rows), expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(projected.read_labels(0, data.n_rows), data.read_labels(0, data.n_rows))

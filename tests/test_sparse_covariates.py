@@ -135,7 +135,7 @@ def test_runs_and_evaluations(standardize, tmp_path, monkeypatch):
     def everything(uri):
         run(config(uri, "run"))
         folder, cells = tmp_path / f"run-{uri.name}", by_cell(scored(config(uri, "evaluation"))[0])
-        settings = {"output": str(folder), "dataset": str(uri), "destination": str(tmp_path / f"new-{uri.name}")}
+        settings = {"output": str(folder), "dataset": str(uri), "destination": str(tmp_path / f"new-{uri.stem}")}
         transform(TransformConfig(**settings))
         projected = [
             open_dataset(f"{base}/projected/{method}.zarr").read_rows(0, 200)
