@@ -235,4 +235,4 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
     words = ["Found inf in row 25, column 1", "chunk 2", "new.zarr"]
     assert_refused_by_the_command(arguments, words, capfd)
     assert contents(tmp_path) == before, "something was left half-written"
-    assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["new.zarr, which is read"], capfd)
+    assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["new.zarr is there already"], capfd)

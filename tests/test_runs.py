@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from helpers.runs import Recorder, make_config, model_hash
 from scipy.spatial.distance import cdist
@@ -18,7 +19,6 @@ from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report.method_results import eigenvalue_table
 from mmpca_dist.report.run_page import report_contents
-from mmpca_dist.runs import projection
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.summary import components
 from mmpca_dist.stores import storage
@@ -162,7 +162,7 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(projection.pq, "write_table", fail)
+        patch.setattr(pq.ParquetWriter, "write_table", fail)
         with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
             run(config, [stopped := Recorder()])
     assert stopped.notes[-1:] == [

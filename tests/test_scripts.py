@@ -143,7 +143,7 @@ def test_quick_commands_start_no_server(tmp_path):
     ):
         arguments = [sys.executable, "-c", code, *map(str, words)]
         env = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MMPCA_PREFECT"))}
-        ended = subprocess.run(arguments, env=env, capture_output=True, text=True)
+        ended = subprocess.run(arguments, env=env, cwd=tmp_path, capture_output=True, text=True)
         assert ended.stdout.splitlines()[-1] == "False", ended.stdout + ended.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from functools import partial
@@ -160,6 +161,15 @@ def open_rows_for(
         others = [open_beside(dataset, name, "dataset.target") for name in target.column[1:]]
         dataset = TargetRows(dataset, target.column, [dataset, *others])
     return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+
+
+def open_projected(folder: str, method: str, suffix: str) -> Dataset:
+    """Open the projected rows of a method, and their labels, in Zarr or Parquet, without the columns kept with them."""
+    uri = storage.join(folder, f"{method}.{suffix}")
+    if suffix == "zarr":
+        return open_rows(uri)
+    names: list[str] = open_rows(uri, names=[]).schema.names  # type: ignore[attr-defined]
+    return open_rows(uri, names=[name for name in names if re.fullmatch(rf"{re.escape(method)}_\d+", name)])
 
 
 def levels_of(count: CountRecord) -> list[Levels]:

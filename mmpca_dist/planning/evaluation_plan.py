@@ -101,16 +101,17 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     fit_bytes, statistics = (max(sizes) for sizes in zip(*fits, strict=True))
     all_rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
     margins = _margin_bytes(dataset, request, evaluation, all_rows)
-    split = all_rows + 8 * n * (evaluation.width + 2 * request.largest) + 8 * d * evaluation.width
-    split += _model_bytes(evaluation, evaluation.classifiers.specs, n)
+    largest = max([request.largest, *_unreduced(dataset, evaluation)])
+    split = all_rows + 8 * n * (evaluation.width + 2 * largest) + 8 * d * evaluation.width
+    split += _model_bytes(dataset, evaluation, evaluation.classifiers.specs, n)
     split += scoring_bytes(evaluation.tested, evaluation.n_classes)
     split += max(fit_bytes, statistics + margins)
     if evaluation.nested:  # folds of the reduced rows, and of the original rows for margins
-        split += 8 * n * 2 * request.largest + (all_rows + 8 * n * d if evaluation.margins else 0)
+        split += 8 * n * 2 * largest + (all_rows + 8 * n * d if evaluation.margins else 0)
     memory = 2 * all_rows + request.resources.process_threads * split
     if evaluation.classifiers.from_rows:  # LIBLINEAR, which one thread uses at a time
         columns = dataset.nnz // n + 1 if dataset.sparse else min(n, d)
-        memory += liblinear_bytes(n, max(request.largest, columns if margins else 0))
+        memory += liblinear_bytes(n, max(largest, columns if margins else 0))
     return plan_of_passes(
         rows,
         [rows.plan("rows", 0)],
@@ -161,16 +162,24 @@ def _statistics_bytes(dataset: Dataset, request: Request) -> int:
     return times * scatters + basis + 8 * request.n_classes * d * len(needs.medians) + 8 * rank**2 * len(needs.searches)
 
 
-def _model_bytes(evaluation: EvaluationRequest, specs: Sequence[ClassifierSection], n_rows: int) -> int:
+def _unreduced(dataset: Dataset, evaluation: EvaluationRequest) -> list[int]:
+    """Return how many columns a method has that reduces nothing, in a list of one; or an empty one."""
+    return [min(dataset.n_features, dataset.n_rows)] * any(not each.method.reduces for each in evaluation.methods)
+
+
+def _model_bytes(
+    dataset: Dataset, evaluation: EvaluationRequest, specs: Sequence[ClassifierSection], n_rows: int
+) -> int:
     """Return the bytes of fitted classifiers of all methods and sizes, and of the moments of the largest size."""
-    n_classes, sizes = evaluation.n_classes, evaluation.sizes
-    models = sum(spec.classifier.kept_bytes(n_rows, size, n_classes) for spec in specs for size in sizes)
+    n_classes, sizes = evaluation.n_classes, [*evaluation.sizes, *_unreduced(dataset, evaluation)]
+    kept = [sum(spec.classifier.kept_bytes(n_rows, size, n_classes) for spec in specs) for size in sizes]
+    models = sum(kept[: len(evaluation.sizes)]) * len(evaluation.methods) + sum(kept[len(evaluation.sizes) :])
     scatters = 0
     if any(map(is_from_moments, specs)):
         scatters = max(scatter_bytes(n_classes, size) for size in sizes)
         if evaluation.merged and any(spec.classifier.each_scatter for spec in evaluation.classifiers.specs):
             scatters = 8 * n_classes * max(sizes) ** 2
-    return len(evaluation.methods) * models + 3 * scatters
+    return models + 3 * scatters
 
 
 def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequest, rows: int) -> int:
@@ -256,7 +265,7 @@ def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     d, from_moments = dataset.n_features, evaluation.classifiers.from_moments
     columns = evaluation.width + _decisions(evaluation)
     before = sum(is_from_moments(spec) for spec in evaluation.measuring) * linear_bytes(0, d, evaluation.n_classes)
-    return evaluation.n_held_out * (8 * d * columns + before + _model_bytes(evaluation, from_moments, 0))
+    return evaluation.n_held_out * (8 * d * columns + before + _model_bytes(dataset, evaluation, from_moments, 0))
 
 
 def _decisions(evaluation: EvaluationRequest) -> int:
@@ -288,8 +297,9 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
     share = min(8 * unit_rows * evaluation.width * evaluation.n_held_out, gathered)
     fitting = (5 if evaluation.nested else 4) * gathered
-    fitting += _model_bytes(evaluation, from_rows, dataset.n_rows)
-    fitting += liblinear_bytes(dataset.n_rows, request.largest) + scoring_bytes(evaluation.tested, n_classes)
+    fitting += _model_bytes(dataset, evaluation, from_rows, dataset.n_rows)
+    largest = max([request.largest, *_unreduced(dataset, evaluation)])
+    fitting += liblinear_bytes(dataset.n_rows, largest) + scoring_bytes(evaluation.tested, n_classes)
     return max(counting, resources.process_threads * (unit + 2 * share) + fitting)
 
 

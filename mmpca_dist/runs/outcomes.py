@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import load_model, open_run
+from mmpca_dist.jobs.finished_runs import load_model, open_projected, open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.runs.evaluation_summary import comparison, stored_table
 from mmpca_dist.runs.summary import components, lines
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.readers.formats import open_rows
 
 
 class Outcome(Results):
@@ -78,8 +77,9 @@ class TransformedRows(Outcome):
 
     def rows(self, method: str) -> pd.DataFrame:
         """Read the rows of a method, and their labels, into memory."""
-        base = storage.join(self.folder, "projected", method)
-        dataset = open_rows(f"{base}.zarr" if storage.exists(f"{base}.zarr") else f"{base}.parquet")
+        folder = storage.join(self.folder, "projected")
+        suffix = "zarr" if storage.exists(storage.join(folder, f"{method}.zarr")) else "parquet"
+        dataset = open_projected(folder, method, suffix)
         frame = pd.DataFrame(dataset.read_rows(0, dataset.n_rows), columns=dataset.feature_names)
         return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
 

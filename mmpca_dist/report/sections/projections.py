@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.finished_runs import classes_of
+from mmpca_dist.jobs.finished_runs import classes_of, open_projected
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
@@ -27,7 +27,6 @@ from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.beside import open_beside
-from mmpca_dist.tables.readers.formats import open_dataset
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
@@ -65,11 +64,11 @@ class ProjectedSample:
         counted = finished.results.of(COUNT)
         has_targets = "targets" in counted
         names = [method.name for method in methods if method.name in config.projected]
-        if not names:
+        formats = [format for format in ("zarr", "parquet") if format in config.project.format]
+        if not names or not formats:
             return None
-        suffix = "zarr" if "zarr" in config.project.format else "parquet"
         with reading_own(run.path("projected"), AGAIN):
-            datasets = {name: open_dataset(run.path("projected", f"{name}.{suffix}")) for name in names}
+            datasets = {name: open_projected(run.path("projected"), name, formats[0]) for name in names}
             first = datasets[names[0]]
             edges, labels, numbers = first.chunk_edges, [], []
             n_chunks = len(edges) - 1
