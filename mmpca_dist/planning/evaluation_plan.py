@@ -164,7 +164,8 @@ def _statistics_bytes(dataset: Dataset, request: Request) -> int:
 
 def _unreduced(dataset: Dataset, evaluation: EvaluationRequest) -> list[int]:
     """Return how many columns a method has that reduces nothing, in a list of one; or an empty one."""
-    return [min(dataset.n_features, dataset.n_rows)] * any(not each.method.reduces for each in evaluation.methods)
+    columns = min(dataset.n_features, int(evaluation.parts.n_train.max()))
+    return [columns] * any(not each.method.reduces for each in evaluation.methods)
 
 
 def _model_bytes(
@@ -176,9 +177,11 @@ def _model_bytes(
     models = sum(kept[: len(evaluation.sizes)]) * len(evaluation.methods) + sum(kept[len(evaluation.sizes) :])
     scatters = 0
     if any(map(is_from_moments, specs)):
-        scatters = max(scatter_bytes(n_classes, size) for size in sizes)
+        # Of merged parts, the moments of all columns are the statistics themselves.
+        reduced = evaluation.sizes if evaluation.merged else sizes
+        scatters = max(scatter_bytes(n_classes, size) for size in reduced)
         if evaluation.merged and any(spec.classifier.each_scatter for spec in evaluation.classifiers.specs):
-            scatters = 8 * n_classes * max(sizes) ** 2
+            scatters = 8 * n_classes * max(reduced) ** 2
     return models + 3 * scatters
 
 
