@@ -100,6 +100,7 @@ def test_a_bad_choice_is_refused_in_one_sentence(columns, message, tmp_path):
 
 
 @no_report
+@pytest.mark.e2e
 def test_models_choose_again_by_themselves(tmp_path):
     """The file of the choice is not needed again; new tables have more columns, in another order."""
     few = write_rows(tmp_path / "few.zarr", X[:, AT], Y, 50)

@@ -198,7 +198,8 @@ def assert_unchanged(fitted, again, n_parts, expected):
         assert all(hashes[number] == again[kind][number] for number in same), kind
 
 
-@pytest.mark.parametrize("merging", [True, pytest.param(False, marks=pytest.mark.e2e)])
+@pytest.mark.e2e
+@pytest.mark.parametrize("merging", [True, False])
 def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
     """Folds of one group each: while the rows of a group are held out, nothing fitted depends on them."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)

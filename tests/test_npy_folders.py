@@ -153,6 +153,7 @@ def test_files_without_a_folder_of_their_own_and_beside_a_table(tmp_path):
     np.testing.assert_array_equal(open_dataset(tmp_path).read_rows(0, 440), X, "Parquet, with weights beside it, say")
 
 
+@pytest.mark.e2e
 def test_the_command_gives_the_bits_of_the_same_rows_in_zarr(tmp_path):
     from mmpca_pipelines.cli import cli
 
