@@ -64,7 +64,11 @@ def saved(tmp_path, save, name):
     return (tmp_path / name).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["zarr", "csr", "parquet", "folder", "npz", "npz csr", "npy"])
+EVERYDAY = ("zarr", "folder", "npz")
+KINDS = [*EVERYDAY, *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("csr", "parquet", "npz csr", "npy"))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_format_is_read(kind, bucket, tmp_path):
     X, y = table()
     label = None

@@ -50,7 +50,6 @@ def part_names(rng, y, n_parts):
     return names
 
 
-@settings(max_examples=70)
 @given(
     labelled_rows(), st.integers(2, 6), st.integers(0, 2**20), st.sampled_from(PAIRINGS), st.sampled_from([3, 100]),
     st.sampled_from([1, 3, 10, 300]), st.sampled_from([1, 8, 512]), st.sampled_from([1, 4, 4096]),

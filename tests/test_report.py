@@ -80,7 +80,7 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
 }
 
 
-EVERYDAY = ("many decades", "a class without rows", "rebuilt images, wide", "margins")
+EVERYDAY = ("many decades", "a class without rows", "margins")
 
 
 @pytest.mark.parametrize("make", beyond(EVERYDAY, TRICKY))
