@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import event
+from numba.core.registry import cpu_target
 
 from mmpca_dist import compile_notice
 
@@ -33,6 +34,10 @@ class _Compilations(event.Listener):
 
 
 event.register("numba:compile", _Compilations())
+
+# At its first call numba registers types, of which it has one table without a lock: while one thread registered,
+# another that looked one up raised "dictionary changed size during iteration". So they are registered here.
+cpu_target.target_context.refresh()
 
 
 @functools.cache
