@@ -18,7 +18,7 @@ from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 SHAPES = ((400_000, 64), (100_000, 256), (20_000, 1000))
-REPEATS = 7
+REPEATS = 25
 KINDS = "wall", "processor"
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.devtools import Tab, tab_of_chromium
+from helpers.evaluations import evaluation
 from helpers.operations import wait_for
 from helpers.reports import NASTY, check_page, method_result, report_contents
 
+from mmpca_dist.report.evaluation_page import parts, render_evaluation
 from mmpca_dist.report.explorer import MOST_KEYS
 from mmpca_dist.report.run_page import ReportContents, figures, render
 
@@ -131,11 +134,35 @@ def test_fits_a_phone_and_paper(tab: Tab) -> None:
     tab.size(400, 900)
     for scheme in ("light", "dark"):
         tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        assert tab.run("document.documentElement.scrollWidth") <= 400
+        width = "document.documentElement.scrollWidth"
+        wait_for(lambda: tab.run(width) <= 400, 20, lambda: f"{tab.run(width)} wide")  # plots are drawn anew
         assert ("invert" in tab.run("getComputedStyle(one('.canvas')).filter")) == (scheme == "dark")
     tab.ask("Emulation.setEmulatedMedia", media="print")
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
     assert tab.run("one('.still').offsetParent !== null")
+
+
+@pytest.mark.e2e
+def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab: Tab, tmp_path: Path) -> None:
+    known = evaluation()
+    (tmp_path / "index.html").write_text(render_evaluation(known, parts(known)))
+    tab.size(1100, 1000)
+    tab.ask("Emulation.setEmulatedMedia", media="screen")
+    tab.open(tmp_path / "index.html")
+    tab.run(HELPERS.split("const points")[0] + "const curves = doc('curve-0').roots()[0];")
+    tab.run("const means = data => data.get?.('mean') ?? data.mean;")
+    tab.run(HELPERS[HELPERS.index("const one") :])
+    for i, classifier in enumerate(known.classifiers):
+        tab.run(f"choose('errors-by-components', 'Classifier', {i})")
+        for j, method in enumerate(known.methods):
+            means = [known.cells[method, size, classifier].summary.mean for size in known.n_components]
+            drawn = tab.run(f"means(doc('curve-{j}').get_model_by_name('curve-{j}').data)")
+            np.testing.assert_allclose(drawn, means)
+    tab.run("all('.legend button').find(each => each.textContent === 'None').click()")
+    tab.run("one('[data-renderers=method-1]').click()")
+    shown = tab.run("curves.renderers.filter(each => each.visible).map(each => each.name)")
+    assert shown == ["method-1"] * 3
+    assert tab.complaints == []
 
 
 def test_pages_of_many_rows_and_classes_are_bounded() -> None:

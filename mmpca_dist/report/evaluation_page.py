@@ -16,9 +16,10 @@ from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Command, Part
 from mmpca_dist.report.advice import advise
-from mmpca_dist.report.error_curves import error_curves, split_errors
+from mmpca_dist.report.error_curves import split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
+from mmpca_dist.report.live_curves import errors_part
 from mmpca_dist.report.pages import figures_of, page, write_page
 from mmpca_dist.report.published_comparison import published_part, published_words
 from mmpca_dist.report.signed_margins import margins_part
@@ -37,7 +38,7 @@ def parts(evaluation: Evaluation) -> list[Part]:
         _answer(evaluation),
         _verdict(evaluation),
         _errors(evaluation),
-        Part.of(error_curves(evaluation)),
+        errors_part(evaluation),
         *([Part("splits", "Split by split", figures=splits)] if splits else []),
         *margins_part(evaluation),
         *published_part(evaluation),

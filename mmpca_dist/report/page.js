@@ -79,6 +79,8 @@
     }
   };
 
+  const record = (data) => (data instanceof Map ? Object.fromEntries(data) : data);
+
   const kinds = {
     points(plot, doc, data, controls, status) {
       const rows = doc.get_model_by_name("rows"), arrows = doc.get_model_by_name("arrows");
@@ -114,7 +116,6 @@
         tell();
       };
       const NONE = { x: [], y: [], x0: [], y0: [], name: [] };
-      const record = (data) => (data instanceof Map ? Object.fromEntries(data) : data);
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
       const vectors = (one, i, j, across, up) => {
         const [a, b] = [one.loadings[i], one.loadings[j]].map((text) => (text ? numbers(text) : null));
@@ -168,6 +169,14 @@
       controls.append(method.element, component.element);
       fill();
       draw();
+    },
+    curves(plot, doc, data, controls) {
+      const draw = () => data.curves[classifier.chosen.value].forEach((curve, i) => {
+        const source = doc.get_model_by_name(`curve-${i}`);
+        source.data = { ...record(source.data), ...curve };
+      });
+      const classifier = select("Classifier", data.classifiers.map((name, i) => [i, name]), draw);
+      controls.append(classifier.element);
     },
   };
 

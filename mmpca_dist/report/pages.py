@@ -124,8 +124,9 @@ def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecor
 
 
 def figures_of(parts: Sequence[Part]) -> list[Figure]:
-    """Return the pictures of a page."""
-    return [figure for part in parts for figure in part.figures]
+    """Return the pictures of a page, those that stand in for interactive ones included."""
+    stills = [plot.still for part in parts for plot in part.plots if plot.still is not None]
+    return [*stills, *(figure for part in parts for figure in part.figures)]
 
 
 def bars(values: Iterable[float]) -> list[str]:
