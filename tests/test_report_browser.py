@@ -21,6 +21,7 @@ HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
 CLASSES = [NASTY, "$$y$$", "=cmd|' /C calc'!A0"]
 FEATURES = [HOSTILE, "@{row}{safe}", "$$x^2$$", "a,b", '"']
 ROWS = 90
+WIDTH = "document.documentElement.scrollWidth"
 HELPERS = """
 const doc = name => Bokeh.documents.find(one => one.get_model_by_name(name));
 const points = doc('rows').roots()[0], rows = points.document.get_model_by_name('rows');
@@ -95,14 +96,19 @@ def test_the_legend_filters_and_marked_rows_stay_marked(tab: Tab) -> None:
 @pytest.mark.e2e
 def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
     tab.run("choose('projection', 'Method', 0)")
-    x, y = tab.run("""(() => {
+    place = """(() => {
         const view = Bokeh.index.roots.find(each => each.model === points);
         const {left, top} = view.canvas_view.el.getBoundingClientRect(), {x_scale, y_scale} = view.frame;
         return [left + x_scale.compute(column('x')[0]), top + y_scale.compute(column('y')[0])];
-    })()""")
-    tab.drag((x - 1, y))
-    tab.drag((x, y))
-    shown = wait_for(lambda: tab.run("tips(document).join()"), 20, lambda: "no tooltip")
+    })()"""
+
+    def tooltip() -> str:
+        x, y = tab.run(place)  # where it is now: plots are laid out anew after a choice
+        tab.drag((x - 1, y))
+        tab.drag((x, y))
+        return tab.run("tips(document).join()")
+
+    shown = wait_for(tooltip, 20, lambda: "no tooltip")
     assert f"{HOSTILE}: {HOSTILE}0" in shown and f"class: {NASTY}" in shown
     tab.run("choose('loadings', 'Component', 1)")
     assert sorted(tab.run("doc('bars').roots()[0].y_range.factors")) == sorted(FEATURES)
@@ -134,8 +140,7 @@ def test_fits_a_phone_and_paper(tab: Tab) -> None:
     tab.size(400, 900)
     for scheme in ("light", "dark"):
         tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        width = "document.documentElement.scrollWidth"
-        wait_for(lambda: tab.run(width) <= 400, 20, lambda: f"{tab.run(width)} wide")  # plots are drawn anew
+        wait_for(lambda: tab.run(WIDTH) <= 400, 20, lambda: f"{tab.run(WIDTH)} wide")  # plots are drawn anew
         assert ("invert" in tab.run("getComputedStyle(one('.canvas')).filter")) == (scheme == "dark")
     tab.ask("Emulation.setEmulatedMedia", media="print")
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
