@@ -23,6 +23,11 @@ def numbers(frame: Any, columns: list[str], levels: dict[str, Any]) -> Any:
     return np.column_stack(parts)
 
 
+def chosen(rows: Any, columns: list[str]) -> Any:
+    """Return the columns of the model of a data frame, which may have more; of an array all."""
+    return rows[columns] if hasattr(rows, "columns") else rows
+
+
 def scaler(mean: Any, scale: Any) -> StandardScaler:
     """Return a fitted step that subtracts a mean and divides by a scale."""
     step = StandardScaler()
@@ -35,14 +40,15 @@ def load(file: str | Path | None = None) -> Pipeline:
     with np.load(file or Path(__file__).with_suffix(".npz"), allow_pickle=False) as stored:
         model = dict(stored)
     levels, reduction, steps = json.loads(str(model["levels"])), TruncatedSVD(len(model["components"])), list[Any]()
+    columns = {"columns": model["columns"].tolist()}
     if levels:
-        steps.append(FunctionTransformer(numbers, kw_args={"columns": model["columns"].tolist(), "levels": levels}))
+        steps.append(FunctionTransformer(numbers, kw_args={**columns, "levels": levels}))
+    elif columns["columns"]:
+        steps.append(FunctionTransformer(chosen, kw_args=columns))
     if len(model["fill"]):
         steps.append(SimpleImputer(keep_empty_features=True).fit(model["fill"][None]))
     reduction.components_, reduction.n_features_in_ = model["components"], len(model["mean"])
     steps += [scaler(model["mean"], model["scale"]), reduction]
     if model["offset"].any():
         steps.append(scaler(model["offset"], np.ones(len(model["offset"]))))
-    if len(model["columns"]) and not levels:
-        steps[0].feature_names_in_ = model["columns"].astype(object)
     return make_pipeline(*steps)
