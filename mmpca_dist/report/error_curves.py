@@ -52,7 +52,8 @@ def error_curves(evaluation: Evaluation) -> Figure:
     drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    figure = drawing.figure("errors-by-components", title, _curves_caption(evaluation), sheet)
+    caption = f"{curves_caption(evaluation)} {_apart(evaluation)}"
+    figure = drawing.figure("errors-by-components", title, caption, sheet)
     return replace(figure, alt=_curves_in_words(evaluation))
 
 
@@ -65,20 +66,24 @@ def _curves_in_words(evaluation: Evaluation) -> str:
     return f"The lowest mean error of every method: {means}."
 
 
-def _curves_caption(evaluation: Evaluation) -> str:
+def curves_caption(evaluation: Evaluation) -> str:
+    """Return how to read curves of errors."""
     cells = evaluation.cells.values()
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
     all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.reference} else ""
-    caption += (
-        f"The reference, {title_of(evaluation.reference)}, is black{all_grey}. Points are moved apart sideways where "
-        f"they would cover each other. Dotted, if in range: the baseline ({guess(evaluation)}), "
-        f"{evaluation.baseline:.1f}%. "
-    )
+    caption += f"The reference, {title_of(evaluation.reference)}, is black{all_grey}."
     if any(cell.used < cell.n_components for cell in cells):
-        caption += "Hollow: the method gave fewer components than asked for. "
-    return caption + "Vertical scales differ from panel to panel."
+        caption += " Hollow: the method gave fewer components than asked for."
+    return caption
+
+
+def _apart(evaluation: Evaluation) -> str:
+    return (
+        "Points are moved apart sideways where they would cover each other. Dotted, if in range: the baseline "
+        f"({guess(evaluation)}), {evaluation.baseline:.1f}%. Vertical scales differ from panel to panel."
+    )
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:

@@ -36,9 +36,9 @@ def parts(evaluation: Evaluation) -> list[Part]:
     cost_table, splits = costs(evaluation), split_errors(evaluation)
     return [
         _answer(evaluation),
+        errors_part(evaluation),
         _verdict(evaluation),
         _errors(evaluation),
-        errors_part(evaluation),
         *([Part("splits", "Split by split", figures=splits)] if splits else []),
         *margins_part(evaluation),
         *published_part(evaluation),

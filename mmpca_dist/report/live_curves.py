@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from bokeh import models
 
+from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Key, Part, Plot
-from mmpca_dist.report.error_curves import axis_positions, error_curves
+from mmpca_dist.report.error_curves import axis_positions, curves_caption, error_curves
 from mmpca_dist.report.evaluation_words import Style, styles
 from mmpca_dist.report.explorer import blank, tools
 
@@ -43,8 +44,15 @@ def errors_part(evaluation: Evaluation) -> Part:
         source = bk.ColumnDataSource({**fixed, **curves[0][i]}, name=f"curve-{i}")
         keys.append(Key(f"method-{i}", title_of(method), style.colour))
         hover.renderers.append(_draw(plot, source, keys[-1].renderers, style))
-    explorer = {"kind": "curves", "classifiers": list(evaluation.classifiers.values()), "curves": curves}
-    live = Plot("errors", still.title, still.caption, still.alt, plot, keys, "Methods", explorer, still)
+    start = list(evaluation.classifiers).index(lowest(list(evaluation.cells.values())).classifier)
+    explorer = {
+        "kind": "curves",
+        "classifiers": list(evaluation.classifiers.values()),
+        "start": start,
+        "curves": curves,
+    }
+    caption = f"{curves_caption(evaluation)} Untick methods to hide them, or press None and tick those you want."
+    live = Plot("errors", still.title, caption, still.alt, plot, keys, "Methods", explorer, still)
     return Part(still.name, still.title, plots=[live])
 
 

@@ -177,6 +177,8 @@
       });
       const classifier = select("Classifier", data.classifiers.map((name, i) => [i, name]), draw);
       controls.append(classifier.element);
+      classifier.chosen.value = data.start;
+      draw();
     },
   };
 

@@ -102,9 +102,24 @@ def _script(name: str) -> _Script:
 
 def _payload(plot: Plot) -> str:
     """Return a plot as JSON within a script element, which no text in it can end."""
-    content = {"item": json_item(plot.model, ID(f"plot-{plot.name}")), "explorer": plot.explorer}
+    item = _renumbered(json_item(plot.model, ID(f"plot-{plot.name}")), plot.name, {})
+    content = {"item": item, "explorer": plot.explorer}
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _renumbered(value: Any, name: str, known: dict[str, str]) -> Any:
+    """Return what Bokeh embeds with identifiers that depend on this plot alone, and not on plots made before it."""
+    if isinstance(value, list):
+        return [_renumbered(each, name, known) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: known.setdefault(each, f"{name}-{len(known)}")
+        if key in ("id", "root_id")
+        else _renumbered(each, name, known)
+        for key, each in value.items()
+    }
 
 
 def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecord:
