@@ -45,7 +45,7 @@ def base(tmp_path_factory):
 
 
 @pytest.mark.parametrize("standardize", [False, True], ids=["plain", "standardised"])
-@pytest.mark.parametrize("kind", ["npz", "zarr", "parquet", "csr"])
+@pytest.mark.parametrize("kind", ["npz", "zarr", "parquet", "csr", "csv"])
 @pytest.mark.e2e
 def test_models_are_those_of_one_run_over_all_rows(kind, standardize, tmp_path):
     """The same sums in another order, in double precision: the components of this sample are told apart well."""

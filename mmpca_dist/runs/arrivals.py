@@ -14,7 +14,7 @@ from mmpca_dist.jobs.records import ReduceRecord
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.mapped_rows import mapped
-from mmpca_dist.tables.readers.formats import FORMATS, open_dataset
+from mmpca_dist.tables.readers.formats import FORMATS, TEXT, open_dataset
 from mmpca_dist.tables.readers.npy_folder import holds_npy
 from mmpca_dist.tables.readers.parquet_folders import has_log, holds_parquet
 
@@ -48,7 +48,7 @@ def arrivals(uri: str) -> list[Arrival]:
         return [Arrival(uri, uri, storage.digest(uri))]
     fs, path = storage.filesystem(uri)
     storage.require(uri)
-    suffixes = tuple(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes)
+    suffixes = (*TEXT.suffixes, *(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes))
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)

@@ -15,6 +15,7 @@ from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
+from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
@@ -246,7 +247,7 @@ class _RefreshJob:
         return open_rows_for(
             self.base,
             self.count,
-            arrival.uri,
+            readable_rows(arrival.uri, self.output.top.uri, self.callback),
             features=request.features or section.features,
             label=request.label or label,
             labelled=True,

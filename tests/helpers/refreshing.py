@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers.runs import make_config
@@ -41,6 +42,9 @@ def write(kind, path, rows, labels, dtype=np.float64):
         return write_zarr(f"{path}.zarr", rows, labels, NAMES)
     if kind == "parquet":
         return write_parquet(f"{path}.parquet", rows, labels, NAMES)
+    if kind == "csv":
+        pd.DataFrame(rows, columns=NAMES).assign(label=labels).to_csv(f"{path}.csv", index=False)
+        return f"{path}.csv"
     if kind == "csr":
         indptr = np.arange(0, rows.size + 1, D)
         return write_csr(f"{path}.zarr", (rows.ravel(), np.tile(np.arange(D), len(rows)), indptr), rows.shape,
