@@ -135,7 +135,7 @@ def evaluate(prefect: bool, **options: Any) -> None:
         folder = folder_of(loaded, "evaluation").uri
         work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
         work.evaluate(loaded)
-    print_comparison(console, folder, work.callback.notes, options["config"])
+    print_comparison(console, folder, work.callback.notes)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
 import time
 import webbrowser
@@ -56,6 +55,8 @@ class ProgressLines:
         pass
 
 
+WHOLE_NAMES = 24
+"""Letters of a name in the first column of a table that are not broken over lines."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""
 
@@ -214,8 +215,10 @@ def print_check(console: Console, checked: Check) -> None:
         print_text(console, line)
     if checked.uses:
         console.print(rows_table("Columns", [use.row() for use in checked.uses]))
+    if checked.mended:
+        print_text(console, "The configuration sees to what a run would refuse:")
     for line in checked.mended:
-        print_text(console, f"A run refuses this, unless its configuration says what becomes of it: {line}")
+        print_text(console, f"  {line}")
 
 
 def plan_table(rows: list[Any]) -> Table:
@@ -229,8 +232,9 @@ def plan_table(rows: list[Any]) -> Table:
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """Return rows with the same keys as a table."""
     table = Table(title=escape(title), title_justify="left")
-    for name in rows[0]:
-        table.add_column(_cell(name), overflow="fold")
+    for i, name in enumerate(rows[0]):
+        widest = max(len(visible(str(row[name]))) for row in rows)
+        table.add_column(_cell(name), overflow="fold", min_width=min(widest, WHOLE_NAMES) if i == 0 else None)
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     return table
@@ -254,12 +258,8 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
         _print_end(console, report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = (), config: str | None = None) -> None:
-    """Print the summary of an evaluation, with the notes that were not printed while it ran.
-
-    The commands that come next name the file ``config``.
-    """
-    from mmpca_dist.jobs.records import CONFIG
+def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
+    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
     from mmpca_dist.runs.evaluation_summary import comparison, error_rows
 
     record = comparison(output)
@@ -267,7 +267,7 @@ def print_comparison(console: Console, output: str, printed: Collection[str] = (
     print_text(console, first, style="bold")
     print_text(console, " ".join(others))
     for command in record["next"]:
-        print_text(console, f"  {command.replace(CONFIG, shlex.quote(config or CONFIG), 1)}")
+        print_text(console, f"  {command}")
     print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     _print_end(console, record, printed)

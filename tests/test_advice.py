@@ -19,10 +19,11 @@ from mmpca_dist.report.advice import advise
 WHOLE = frozenset({"all-columns"})
 
 
-def made(errors: Any, **changes: Any) -> Evaluation:
-    """Return an evaluation of PCA, Fisher discriminants and all 40 columns of 71 rows in each of 6 splits."""
+def made(errors: Any, second: str = "fisher", **changes: Any) -> Evaluation:
+    """Return an evaluation of PCA, another method and all 40 columns of 71 rows in each of 6 splits."""
     settings: dict[str, Any] = {"classifiers": {"svm": "linear SVM"}, "unreduced": WHOLE, "baselines": [60.0]}
-    found = evaluation(("pca", "fisher", "all-columns"), errors=errors, **settings | changes)
+    settings["folder"] = "/my runs/x/evaluation"
+    found = evaluation(("pca", second, "all-columns"), errors=errors, **settings | changes)
     lines = [{**line, "used": 40} if line["method"] == "all-columns" else line for line in found.table.lines]
     return dataclasses.replace(found, table=ErrorTable(lines))
 
@@ -49,20 +50,25 @@ def test_a_reduction_that_serves_best() -> None:
 
 
 def test_a_reduction_that_hurts() -> None:
-    use, sure, more = advise(made(lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)))[0]
-    assert use.startswith("Keep all 40 columns: 8.5% errors; Fisher discriminant with 8 components has 32.4%; PCA at")
+    errors = lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)  # noqa: E731
+    use, sure, more = advise(made(errors, "lol"))[0]
+    assert use.startswith("Keep all 40 columns: 8.5% errors; LOL with 8 components has 32.4%; PCA at")
     assert "fewer errors than with that reduction. The difference is significant" in sure
     assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
 
 
 def test_more_components_are_advised_only_where_there_are_more() -> None:
-    falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size}
-    assert advise(made(**falling))[1][-1].endswith("evaluate CONFIG --set 'n_components=[8, 12, 16]' --output DIR")
+    falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size, "second": "lol"}
+    assert shlex.split(advise(made(**falling))[1][-1]) == [
+        "mmpca", "evaluate", "/my runs/x/evaluation/report/config.yaml", "--set", "n_components=[8, 12, 16]",
+        "--output", "/my runs/x-more",
+    ]  # fmt: skip
     few = made(**falling)
     few = dataclasses.replace(few, dataset={**few.dataset, "n_features": 8})
     assert not any("try more" in sentence for sentence in advise(few)[0])
-    limited = made(**falling, most={"fisher": 1, "pca": 7})
-    assert not any("try more" in sentence for sentence in advise(limited)[0])
+    limited = made(**falling, most={"lol": 1, "pca": 7})
+    of_classes = made(**falling | {"second": "fisher"}, sizes=(1, 2), classes=3)
+    assert not any("try more" in sentence for found in (limited, of_classes) for sentence in advise(found)[0])
 
 
 @pytest.mark.parametrize("method", ["fisher", {"name": "fisher", "shrinkage": 0.5}])
@@ -74,8 +80,8 @@ def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
     found = made(wrong(20, 4, 12), config_yaml=yaml.safe_dump(content))
     (command,) = advise(found)[1]
     words = shlex.split(command)
-    assert words[:3] == ["mmpca", "run", "CONFIG"] and words[3::2] == ["--set"] * 3
-    settings = dict(word.split("=", 1) for word in words[4::2])
+    assert words[3::2] == [*["--set"] * 3, "--output"] and words[-1] == "/my runs/x-fisher"
+    settings = dict(word.split("=", 1) for word in words[4:-1:2])
     assert settings.pop("evaluation.reference") == "null"
     config = parse_config(
         {**content, "evaluation": {}, **{key: yaml.safe_load(value) for key, value in settings.items()}}, "the test"

@@ -146,7 +146,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(STAGES) - 1  # all but the plan
     assert again[again.index("Use ") :] == first[first.index("Use ") :]
-    assert mmpca("show", "out")[1] == first[first.index("Use ") :].replace("my.yaml", "CONFIG")
+    assert mmpca("show", "out")[1] == first[first.index("Use ") :]
 
     code, _, errors = mmpca("evaluate", "my.yaml", "--set", "evaluation.folds=4")
     assert code == 2 and "already holds a different run: its evaluation.folds is 3, here it is 4. Choose" in errors

@@ -147,11 +147,11 @@ class EvaluationConfig(Section):
     )
     seed: int = setting(0, ge=0, example=1, description="For shares, folds and groups: another number gives other ones")
     classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
-        ["fisher", "naive-bayes"],
+        ["lda"],
         min_length=1,
         validate_default=True,
         values="names of classifiers, or mappings like {name: svm, C: 1}",
-        example=["svm", "logistic", "fisher", "naive-bayes"],
+        example=["lda", "svm", "logistic", "naive-bayes"],
         description="Classifiers of the reduced rows (see `mmpca classifiers`); n_components: auto uses the first "
         "that is made from moments, or fisher",
     )

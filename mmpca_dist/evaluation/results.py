@@ -55,6 +55,8 @@ class Evaluation:
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
     config_yaml: str = ""
+    folder: str = ""
+    """The folder of the evaluation."""
     versions: dict[str, str] = field(default_factory=dict)
 
     @cached_property

@@ -92,6 +92,13 @@ class ColumnLook:
         return min(round(len(self._values) * ALL / self._below), self.n_known)
 
     @property
+    def distinct(self) -> str:
+        """The number of different values in words: "1,234", or "about 58,000" where it is an estimate."""
+        if self._below == ALL:
+            return f"{self.n_distinct:,}"
+        return f"about {int(float(f'{self.n_distinct:.1e}')):,}"
+
+    @property
     def levels(self) -> Counter[str]:
         """How many rows have each value, as text, of those that are kept."""
         values = (

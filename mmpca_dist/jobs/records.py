@@ -186,10 +186,6 @@ class ScoreRecord(StageRecord):
     bytes: int
 
 
-CONFIG = "CONFIG"
-"""What stands for the configuration's file in the commands that come next."""
-
-
 class CompareRecord(ReportRecord):
     """The answer of an evaluation, the commands that come next, its verdict in words, and its tables."""
 

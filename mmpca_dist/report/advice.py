@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from statistics import mean
 
 import yaml
 
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
 from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.notes import counted
-from mmpca_dist.jobs.records import CONFIG
-from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.methods.base.registry import METHODS, title_of
 from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
+from mmpca_dist.report.pages import config_in
 
 
 def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
@@ -35,12 +37,23 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
     commands = [] if use.method in unreduced else [_run(evaluation, use)]
     largest, most = evaluation.n_components[-1], evaluation.dataset["n_features"]
     reducing = [cell for cell in cells if cell.method not in unreduced]
-    if reducing and lowest(reducing).used == largest < most:
+    if reducing and lowest(reducing).used == largest < most and not _at_limit(evaluation, lowest(reducing)):
         at = f"{largest} components, the most that were tried"
         answer.append(f"The lowest mean of the reductions is at {at}: try more.")
         sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
-        commands.append(_command("evaluate", f"n_components=[{', '.join(map(str, sizes))}]") + " --output DIR")
+        commands.append(_command(evaluation, "evaluate", "more", f"n_components=[{', '.join(map(str, sizes))}]"))
     return answer, commands
+
+
+def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
+    """Tell whether the method has no more components: those with one fewer than there are classes."""
+    names = {section.label: section.name for section in _methods(evaluation)}
+    of_classes = METHODS[names[cell.method]].limit == "classes - 1"
+    return of_classes and cell.used >= len(evaluation.dataset["classes"]) - 1
+
+
+def _methods(evaluation: Evaluation) -> list[MethodSection]:
+    return [MethodSection.model_validate(section) for section in yaml.safe_load(evaluation.config_yaml)["methods"]]
 
 
 def _fewest(cells: list[Cell]) -> Cell:
@@ -96,12 +109,17 @@ def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
 def _run(evaluation: Evaluation, use: Cell) -> str:
     """Return the command that fits the method with its options; a reference that is another must not be named."""
     config = yaml.safe_load(evaluation.config_yaml)
-    labels = [each if isinstance(each, str) else each.get("label", each["name"]) for each in config["methods"]]
-    method = yaml.safe_dump([config["methods"][labels.index(use.method)]], default_flow_style=True, width=math.inf)
+    section = next(section for section in _methods(evaluation) if section.label == use.method)
+    plain = section == MethodSection.model_validate(section.name)
+    chosen = section.name if plain else section.model_dump(mode="json")
+    method = yaml.safe_dump([chosen], default_flow_style=True, width=math.inf)
     settings = [f"methods={method.strip()}", f"n_components={use.used}"]
     named = config.get("evaluation", {}).get("reference") not in (None, use.method)
-    return _command("run", *settings, *(["evaluation.reference=null"] if named else []))
+    return _command(evaluation, "run", use.method, *settings, *(["evaluation.reference=null"] if named else []))
 
 
-def _command(name: str, *settings: str) -> str:
-    return " ".join([f"mmpca {name} {CONFIG}", *(f"--set {shlex.quote(each)}" for each in settings)])
+def _command(evaluation: Evaluation, name: str, aim: str, *settings: str) -> str:
+    """Return a command that starts from the stored configuration, with an output of its own."""
+    output = f"{evaluation.folder.rpartition('/')[0]}-{re.sub('[^A-Za-z0-9]+', '-', aim).strip('-')}"
+    words = [f"mmpca {name} {config_in(evaluation.folder)}", *(f"--set {shlex.quote(each)}" for each in settings)]
+    return " ".join([*words, f"--output {shlex.quote(output)}"])

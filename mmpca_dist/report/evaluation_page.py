@@ -20,7 +20,7 @@ from mmpca_dist.report.error_curves import split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import words
 from mmpca_dist.report.live_curves import errors_part
-from mmpca_dist.report.pages import figures_of, page, write_page
+from mmpca_dist.report.pages import about_config, figures_of, page, write_page
 from mmpca_dist.report.published_comparison import published_part, published_words
 from mmpca_dist.report.signed_margins import margins_part
 from mmpca_dist.stores import storage
@@ -48,7 +48,7 @@ def parts(evaluation: Evaluation) -> list[Part]:
 
 def _answer(evaluation: Evaluation) -> Part:
     answer, commands = advise(evaluation)
-    what = "Type next; CONFIG stands for the file of the configuration:"
+    what = f"Type next{about_config(evaluation.folder)}:"
     return Part("answer", "Answer", lead=answer, commands=[Command(what, "\n".join(commands))] if commands else [])
 
 
@@ -96,7 +96,7 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     ``published``, each as Parquet and CSV. The tables of the page are in the record too, for artifacts.
     """
     shown = parts(evaluation)
-    record = write_page(folder, render_evaluation(evaluation, shown), figures_of(shown))
+    record = write_page(folder, render_evaluation(evaluation, shown), figures_of(shown), evaluation.config_yaml)
     outputs = list(record["outputs"])
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)

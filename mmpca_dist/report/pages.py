@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,8 @@ from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Column, Figure, Part, Plot, Table
 from mmpca_dist.stores import storage
 
+CONFIG = "report/config.yaml"
+"""The configuration of a run, for further commands."""
 DASH = "\N{EN DASH}"
 OPEN_CLASSES, MOST_CLASSES = 12, 20
 """Up to so many classes are listed openly; of more than the latter only the largest are listed."""
@@ -122,19 +125,30 @@ def _renumbered(value: Any, name: str, known: dict[str, str]) -> Any:
     }
 
 
-def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecord:
-    """Write ``report/index.html`` and the pictures below a folder, local or a URL, and return where they are."""
+def config_in(folder: str) -> str:
+    """Return the file of a run's configuration as commands name it."""
+    return shlex.quote(storage.join(folder, CONFIG)) if storage.is_local(folder) else "my.yaml"
+
+
+def about_config(folder: str) -> str:
+    """Return what commands mean by my.yaml, where they name it."""
+    return "" if storage.is_local(folder) else " (my.yaml is the configuration of this run)"
+
+
+def write_page(folder: str, html: str, figures: Sequence[Figure], config: str) -> ReportRecord:
+    """Write ``report/index.html``, the pictures and the configuration below a folder, and return where they are."""
     outputs = ["report/index.html", *(f"report/{figure.name}.png" for figure in figures)]
     urls = [storage.join(folder, path) for path in outputs]
     for url, content in zip(urls, [html.encode(), *(figure.png for figure in figures)], strict=True):
         storage.write_bytes(url, content)
+    storage.write_bytes(storage.join(folder, CONFIG), config.encode())
     return {
         "html": urls[0],
         "figures": [
             {"name": figure.name, "title": figure.title, "caption": figure.caption, "png": url}
             for figure, url in zip(figures, urls[1:], strict=True)
         ],
-        "outputs": outputs,
+        "outputs": [*outputs, CONFIG],
     }
 
 

@@ -38,9 +38,8 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.method_results import MethodResult, eigenvalue_parts, methods_part
-from mmpca_dist.report.pages import page, write_page
+from mmpca_dist.report.pages import about_config, config_in, page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
-from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Table
 
 SECTIONS = Registry(
@@ -51,8 +50,6 @@ SECTIONS = Registry(
     order=lambda section: section.position,
 )
 """The sections with pictures: of methods in general, and those that families bring."""
-CONFIG = "report/config.yaml"
-"""The configuration of the run, for further commands."""
 CERTIFICATES = {
     "solving": (
         "The solver",
@@ -107,9 +104,8 @@ def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: 
     """Write ``report/index.html`` and the pictures, and return where they are."""
     contents = report_contents(run, config, dataset, results)
     drawn = figures(contents)
-    record = write_page(run.uri, render(contents, drawn), drawn)
-    storage.write_bytes(run.path(CONFIG), contents.config_yaml.encode())
-    return {**record, "outputs": [*record["outputs"], CONFIG], "notes": contents.notes}
+    record = write_page(run.uri, render(contents, drawn), drawn, contents.config_yaml)
+    return {**record, "notes": contents.notes}
 
 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
@@ -198,12 +194,9 @@ def _next(contents: ReportContents) -> list[Part]:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
     method = next((one for one in methods if not one.method.reference), methods[0])
-    is_local = storage.is_local(contents.output)
-    config = shlex.quote(storage.join(contents.output, CONFIG)) if is_local else "my.yaml"
     evaluate = Command(
-        "Which method and how many components serve best on rows that are held out"
-        f"{'' if is_local else ' (my.yaml is the configuration of this run)'}:",
-        f"mmpca evaluate {config}",
+        f"Which method and how many components serve best on rows that are held out{about_config(contents.output)}:",
+        f"mmpca evaluate {config_in(contents.output)}",
     )
     commands = [
         *([evaluate] if contents.evaluates else []),

@@ -65,12 +65,12 @@ class Use:
     def row(self) -> dict[str, Any]:
         """Return what is known of the column as plain values."""
         column = self.column
-        values = ", ".join(text[:20] for text, _ in column.levels.most_common(3))
+        values = ", ".join(text[:20] for text, _ in column.levels.most_common(2))
         if column.is_number and column.n_known:
             values = f"{column.smallest:.4g} to {column.largest:.4g}"
         return {
-            "column": column.name, "type": str(column.kind), "missing": column.n_missing,
-            "different": column.n_distinct, "values": values,
+            "column": column.name, "type": _in_words(column.kind), "missing": f"{column.n_missing:,}",
+            "different": column.distinct, "values": values,
             "use": f"{self.what}: {self.reason}" if self.reason else self.what,
         }  # fmt: skip
 
@@ -110,7 +110,7 @@ class Check:
 
     @property
     def mended(self) -> list[str]:
-        """What a run refuses that is given no more than the label, and what the configuration does about it."""
+        """What a run refuses that is given no more than the label, and what becomes of it."""
         gaps = some_names([use.column.name for use in self.uses if use.n_features and use.column.n_missing])
         return [
             *(f"{use.column.name!r}: left out ({use.reason})" for use in self.uses if use.refused),
@@ -121,7 +121,9 @@ class Check:
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares")}
-        return {**plain, "mended": self.mended, "columns": [use.row() for use in self.uses]}
+        counts = ({"missing": use.column.n_missing, "different": use.column.n_distinct} for use in self.uses)
+        rows = [{**use.row(), **exact} for use, exact in zip(self.uses, counts, strict=True)]
+        return {**plain, "mended": self.mended, "columns": rows}
 
     def lines(self) -> list[str]:
         """Return in words what the table is."""
@@ -184,6 +186,17 @@ def _of_columns(rows: ColumnRows, uri: str, label: str | None, progress: Progres
         _add(looks, table.columns)
         progress(looks[0].n_rows, rows.n_rows)
     return _judged(Check(uri, rows.layout), looks, label)
+
+
+def _in_words(kind: pa.DataType) -> str:
+    words = {
+        "text": is_text(kind),
+        "date": pa.types.is_date(kind),
+        "whole number": pa.types.is_integer(kind),
+        "number": pa.types.is_floating(kind) or pa.types.is_decimal(kind),
+        "yes or no": pa.types.is_boolean(kind),
+    }
+    return next((word for word, holds in words.items() if holds), str(kind))  # fmt: skip
 
 
 def _add(looks: list[ColumnLook], columns: Iterable[pa.ChunkedArray]) -> None:
@@ -259,13 +272,13 @@ def _uses_of(columns: Sequence[ColumnLook], label: ColumnLook | None) -> list[Us
     seen: dict[str, str] = {}
     uses = [
         Use(column, LABEL) if column is label
-        else Use(column, GROUPS, f"{column.n_distinct:,} groups, which an evaluation holds out") if column is groups
+        else Use(column, GROUPS, f"{column.distinct} groups, which an evaluation holds out") if column is groups
         else _use(column, seen.setdefault(column.digest.hexdigest(), column.name))
         for column in columns
     ]  # fmt: skip
     while sum(sizes := [use.column.n_distinct * (use.what == INDICATORS) for use in uses]) > LIMITS.max_levels:
         widest = int(np.argmax(sizes))
-        reason = f"{sizes[widest]:,} different texts, and indicators of all columns would be too many"
+        reason = f"{uses[widest].column.distinct} different texts, and indicators of all columns would be too many"
         uses[widest] = Use(uses[widest].column, LEFT_OUT, reason, True)
     return uses
 
@@ -282,7 +295,7 @@ def _use(column: ColumnLook, same: str) -> Use:
         f"it holds type {column.kind}": pa.types.is_nested(column.kind) or pa.types.is_binary(column.kind),
         "a date: turn it into a number, such as days since one of them": pa.types.is_temporal(column.kind),
         f"{column.n_infinite:,} values are infinite: correct them": column.n_infinite,
-        f"about {column.n_distinct:,} different texts": text and column.n_distinct > LIMITS.max_levels,
+        f"{column.distinct} different texts": text and column.n_distinct > LIMITS.max_levels,
     }
     # So many whole numbers of a narrow range, drawn at random, differ with a chance of less than exp(-10).
     is_dense = column.largest - column.smallest < n**2 / 20 or IDENTIFIER.search(column.name)

@@ -152,6 +152,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(job.inputs.asked.model_dump(mode="json", exclude={"project"}), sort_keys=False),
+        folder=job.run.uri,
         versions=versions(),
     )
 

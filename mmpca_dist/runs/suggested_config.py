@@ -16,6 +16,9 @@ from mmpca_dist.tables.column_scatter import heavy_columns
 SIZES = (1, 2, 4, 8, 16)
 SEARCHED_ROWS, SEARCHED_COLUMNS = 100_000, 2_000
 """Tables of so many rows and columns are searched for the nearest rows of other classes in about a minute."""
+OUTPUT = "a run with other settings needs another one"
+WIDE = 0.8
+"""With more columns than this share of the rows, fewer rows train than there are columns."""
 UNLIKE = 10
 """Columns are standardised where one standard deviation is more than so many times another."""
 
@@ -26,6 +29,7 @@ def suggested_yaml(checked: Check) -> str:
     sizes = [size for size in SIZES if size <= checked.n_features]
     name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]
     left_out, groups = checked.of_use(LEFT_OUT, GROUPS), checked.of_use(GROUPS)
+    wide = not checked.predicts and checked.n_features > WIDE * checked.n_rows
     lines = [
         f"# Of {checked.n_rows:,} rows a run makes {checked.n_features:,} features. All settings: mmpca config.",
         "dataset:",
@@ -39,9 +43,11 @@ def suggested_yaml(checked: Check) -> str:
         _line("methods", *_methods(checked)),
         _line("n_components", sizes, f"of {checked.n_features:,} features; an evaluation compares them"),
         _line("standardize", *_standardize(checked)),
-        *(["evaluation:", _line("  splits", "groups", "rows of a group are held out together")] if groups else []),
+        "evaluation:" if groups or wide else "",
+        _line("  classifiers", ["fisher"] if wide else None, "lda is no reference where columns are more than rows"),
+        _line("  splits", "groups" if groups else None, "rows of a group are held out together"),
         *(_line("  column", use.column.name, use.reason) for use in groups),
-        _line("output", f"runs/{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'mine'}"),
+        _line("output", f"runs/{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'mine'}", OUTPUT),
     ]
     return "\n".join(filter(None, lines)) + "\n"
 
