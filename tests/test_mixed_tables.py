@@ -166,7 +166,7 @@ def test_new_rows_without_labels_and_text(tmp_path):
     settings = {"run": str(tmp_path / "first"), "new": uris[1], "output": str(tmp_path / "live")}
     folder = refresh(RefreshConfig(**settings), [recorder])["folder"]
     assert any(
-        f"1.parquet left out, as they have no label or weight zero: {n_left_out}." in each for each in recorder.notes
+        f"1.parquet left out, as they have no label: {n_left_out}." in each for each in recorder.notes
     )
     kept = frame[frame["label"].notna()]
     expected = MarginPCA(2, precision="double", standardize=True).fit(encoded(kept, parts[0])[0], kept["label"])

@@ -124,3 +124,23 @@ def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path,
     text = legend(str(tmp_path / "out"))
     assert text in shown(tmp_path / "out")
     assert all(words in text for words in there) and not any(words in text for words in absent)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_column_that_gives_the_label_away_is_named(standardize, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    X = rng.standard_normal((200, 6)) + y[:, None] * np.r_[0, 0, 1.5, 0, 0, 0]
+    X[:, 4] = 1e3 * y + 20 * rng.standard_normal(200)
+    (note,) = telling(tmp_path, X, y, standardize)
+    total = ((X[:, 4] - X[:, 4].mean()) ** 2).sum()
+    within = sum(((X[y == c, 4] - X[y == c, 4].mean()) ** 2).sum() for c in range(3))
+    assert note.startswith("Column 4 nearly tells") and 0.99 < 1 - within / total < 1
+    X[:, 4] = 0
+    assert not telling(tmp_path, X, y, standardize)
+
+
+def telling(folder, X, y, standardize):
+    """Return the notes of a run on columns that tell the classes apart."""
+    config = config_of(folder / f"{X[0, 4]}", store(folder / f"{X[0, 4]}.npz", X, y), standardize=standardize)
+    return [note for note in run(config)["solve"]["notes"] if "apart alone" in note]

@@ -92,7 +92,7 @@ def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
         tmp_path / "out", methods=["m-pca0", "pca"], n_components=[2], dataset={"uri": uri, **SKIPPING}, **more
     )
     results = run(config)
-    assert results["count"]["notes"] == [f"Rows left out, as they have no label or weight zero: {N - KEPT.sum()}."]
+    assert results["count"]["notes"] == [f"Rows left out, as they have no label: {N - KEPT.sum()}."]
     records, _, _ = scored(config)
     assert len(records) == 4 and sum(record["rows"] for record in records) == KEPT.sum()
     flat = str(store(tmp_path / "t.npz", X[KEPT], RASTER[KEPT]))

@@ -21,6 +21,7 @@ from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.levels import gaps_by_column
 from mmpca_dist.tables.mapped_rows import MappedRows
 
 INDICATORS_BESIDE_NUMBERS = (
@@ -32,21 +33,20 @@ MOST_NAMED = 5
 
 def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
     """Return how much is missing, in words: in all, and in the columns that lack most."""
-    worst = [j for j in np.argsort(-missing, kind="stable")[:MOST_NAMED].tolist() if missing[j]]
-    names = dataset.feature_names or [f"column {j}" for j in range(len(missing))]
-    shares = ", ".join(f"{names[j]} {missing[j] / dataset.n_rows:.1%}" for j in worst)
-    n_gaps, total = int(np.count_nonzero(missing)), int(missing.sum())
-    more = ", ..." if n_gaps > len(worst) else ""
+    gaps = gaps_by_column(missing, dataset.feature_names)
+    shares = ", ".join(f"{name} {count / dataset.n_rows:.1%}" for name, count in gaps[:MOST_NAMED])
+    total = counted(sum(count for _, count in gaps), "value")
+    more = ", ..." if len(gaps) > MOST_NAMED else ""
     return (
-        f"Missing: {counted(total, 'value')} of {counted(n_gaps, 'column')} ({shares}{more}). The mean of the column "
-        "stands for them."
+        f"Missing: {total} of {counted(len(gaps), 'column')} ({shares}{more}). The mean of the column stands for them."
     )
 
 
 def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
     """Return a note on how many rows are left out, of a data set that is named where there are several; none of 0."""
     left_out = dataset.stored.n_rows - dataset.n_rows
-    return [f"Rows{of} left out, as they have no label or weight zero: {left_out:,}."] if left_out else []
+    why = "no label" if dataset.read_weights(0, 1) is None else "no label or weight zero"
+    return [f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else []
 
 
 def notes_on_slices(dataset: Dataset) -> list[str]:

@@ -15,11 +15,13 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
+from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note, percent
 from mmpca_dist.tables.dataset import Dataset
 
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
+TELLING, MOST_TELLING = 0.97, 3
+"""Share of the variance of a column between classes from which on a note names it, and columns that are named."""
 MOST_LISTED = 6
 BLOCK_ROWS = 4096
 MOST_OPERATIONS = 1e10
@@ -97,6 +99,22 @@ def note_ahead(config: RunConfig, dataset: Dataset) -> str:
 
 def _goes_by_scatter(config: RunConfig) -> bool:
     return not config.standardizes and not all(section.method.scale_free for section in config.methods)
+
+
+def telling_note(statistics: Statistics, names: list[str] | None) -> list[str]:
+    """Return a note on the columns that tell the classes apart nearly by themselves: they may give the label away."""
+    moments = statistics.moments
+    if not statistics.knows_columns or moments.targets is not None or moments.counts.sum() < 10 * len(moments.counts):
+        return []
+    within = statistics.column_squares(np.ones(len(moments.counts)))
+    between = moments.counts @ statistics.column_deviations() ** 2
+    shares = between / np.where(within + between > 0, within + between, 1)
+    telling = [j for j in np.argsort(-shares, kind="stable")[:MOST_TELLING].tolist() if shares[j] > TELLING]
+    return [
+        f"{repr(names[j]) if names else f'Column {j}'} nearly tells the classes apart alone: {percent(shares[j])} of "
+        "its variance lies between them. Leave it out (dataset.drop) if it is known only together with the label."
+        for j in telling
+    ]
 
 
 def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float]]:

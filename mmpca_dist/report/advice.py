@@ -34,6 +34,8 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
     others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
     other = lowest(others) if others and unreduced else None
     answer = [_sentence(evaluation, use, other, near), *([] if other is None else _how_sure(evaluation, use, other))]
+    if use.summary.mean == 0:
+        answer.append("Not one row is wrong: make sure that no column is known only together with the label.")
     commands = [] if use.method in unreduced else [_run(evaluation, use)]
     largest, most = evaluation.n_components[-1], evaluation.dataset["n_features"]
     reducing = [cell for cell in cells if cell.method not in unreduced]

@@ -18,9 +18,11 @@ from bokeh.core.types import ID
 from bokeh.embed import json_item
 from dask.utils import format_time
 
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Column, Figure, Part, Plot, Table
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.levels import gaps_by_column
 
 CONFIG = "report/config.yaml"
 """The configuration of a run, for further commands."""
@@ -172,19 +174,17 @@ def _printable(value: Any) -> Any:
 
 def _gaps(dataset: Mapping[str, Any]) -> list[Part]:
     """Return how much is missing of the columns that lack most, where any do."""
-    missing, names = dataset.get("missing") or [], dataset.get("feature_names")
-    worst = sorted((j for j, count in enumerate(missing) if count), key=lambda j: -missing[j])
+    worst = gaps_by_column(dataset.get("missing") or [], dataset.get("feature_names"))
     if not worst:
         return []
     shown = worst[:MOST_CLASSES]
-    lengths = bars(missing[j] for j in shown)
     rows = [
-        (names[j] if names else str(j), f"{missing[j]:,}", f"{missing[j] / dataset['n_rows']:.1%}", length)
-        for j, length in zip(shown, lengths, strict=True)
+        (name, f"{count:,}", f"{count / dataset['n_rows']:.1%}", length)
+        for (name, count), length in zip(shown, bars(count for _, count in shown), strict=True)
     ]
     about = (
-        f"{len(worst):,} of {len(missing):,} columns lack values, for which the mean of the others stands: it shrinks "
-        f"the variance of a column by the share that is missing.{' The worst are:' if len(worst) > len(shown) else ''}"
+        f"{counted(len(worst), 'column')} with missing values, for which the mean of the others stands: it shrinks the "
+        f"variance of a column by the share that is missing.{' The worst are:' if len(worst) > len(shown) else ''}"
     )
     columns = [Column("column"), Column("missing", "number"), Column("share", "number"), Column("", "bar")]
     return [Part("gaps", "Missing values", [about], tables=[Table(columns, rows)])]

@@ -114,7 +114,11 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
     finished = FinishedRun(run, config, dataset, results)
     methods = [MethodResult.of(finished, section) for section in config.methods]
     return ReportContents(
-        dataset={**count, "uri": dataset.uri, "classes": [str(label) for label in count["classes"]]},
+        dataset={
+            **count,
+            "uri": dataset.uri if "uri" in count else config.dataset.uri,
+            "classes": [str(label) for label in count["classes"]],
+        },
         methods=methods,
         stages={name: record.get("seconds", 0.0) for name, record in results.items()},
         config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),

@@ -15,7 +15,7 @@ from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of, resources_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
+from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import (
     ModelRecord,
@@ -128,6 +128,7 @@ def _solve(job: Job) -> SolveRecord:
         "notes": notes,
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
+    notes += telling_note(statistics, job.results.of(records.COUNT)["feature_names"])
     notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)

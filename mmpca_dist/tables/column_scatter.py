@@ -77,19 +77,19 @@ def heavy_note(heavy: Sequence[tuple[int, float]], names: Sequence[Any] | None, 
     if not heavy:
         return None
     labels = [f"column {column}" if names is None else repr(str(names[column])) for column, _ in heavy]
-    shares = [f"{label} ({_percent(share)})" for label, (_, share) in zip(labels, heavy, strict=True)]
+    shares = [f"{label} ({percent(share)})" for label, (_, share) in zip(labels, heavy, strict=True)]
     total = sum(share for _, share in heavy)
     if len(heavy) == 1:
         subject, follow = f"{labels[0]} holds", "it"
     else:
         subject, follow = f"{', '.join(shares[:-1])} and {shares[-1]} hold", "them"
     return (
-        f"{subject[0].upper()}{subject[1:]} {_percent(total)} of the scatter of the {n_features} columns, so that "
+        f"{subject[0].upper()}{subject[1:]} {percent(total)} of the scatter of the {n_features} columns, so that "
         f"components mostly follow {follow}. Set standardize: true to give every column the same weight "
         f"({100 / n_features:.2g}% of the scatter); leave it out where all columns have the same unit."
     )
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Return a percentage; 100% only where it is exact."""
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"

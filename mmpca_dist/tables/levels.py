@@ -21,6 +21,16 @@ JOINED = "(rare)"
 """What joined levels are called."""
 
 
+def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None) -> list[tuple[str, int]]:
+    """Return the columns of a table that lack values, and how many each: the worst first.
+
+    Indicators of one text lack the same values, which count once.
+    """
+    labels = (name.partition("=")[0] for name in names) if names else (f"column {j}" for j in range(len(missing)))
+    lacking = {name: int(count) for name, count in zip(labels, missing, strict=False) if count}
+    return sorted(lacking.items(), key=lambda pair: -pair[1])
+
+
 @dataclass(frozen=True)
 class Levels:
     """The levels of a text column: those with an indicator each, and those that are joined; both sorted."""

@@ -155,18 +155,15 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
 
 
 def separation(sample: ProjectedSample, methods: Sequence[MethodResult]) -> dict[str, float]:
-    """Return the share of the sample's spread along the first two components that lies between classes, the most first.
-
-    Both components count equally.
-    """
+    """Return the share of the spread along the first two components that lies between classes, the most first."""
     explained = {}
     for method in methods:
         rows = np.asarray(sample.rows[method.name][:, : min(method.size, 2)], dtype=np.float64)
         finite = np.isfinite(rows).all(axis=1)
         rows, codes = rows[finite] - rows[finite].mean(axis=0), np.asarray(sample.codes)[finite]
-        squares, counts = (rows**2).sum(axis=0), np.maximum(np.bincount(codes), 1)
-        between = [(np.bincount(codes, column) ** 2 / counts).sum() for column in rows.T]
-        explained[method.name] = float(np.mean(between / np.where(squares > 0, squares, 1)))
+        squares, counts = float((rows**2).sum()), np.maximum(np.bincount(codes), 1)
+        between = sum((np.bincount(codes, column) ** 2 / counts).sum() for column in rows.T)
+        explained[method.name] = float(between / squares) if squares > 0 else 0.0
     return dict(sorted(explained.items(), key=lambda pair: -pair[1]))
 
 
