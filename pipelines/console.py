@@ -281,7 +281,8 @@ def print_differences(console: Console, comparison: Comparison) -> None:
         ("Settings that differ", comparison.settings),
         (titles[comparison.content], comparison.results),
     ):
-        shown = [{name: _number(value) for name, value in row.items()} for row in rows]
+        of_errors = rows is comparison.results and comparison.content == "evaluation"
+        shown = [{name: _shown(value, ".2f" if of_errors else ".4g") for name, value in row.items()} for row in rows]
         if shown:
             console.print(rows_table(title, shown))
         else:
@@ -290,11 +291,13 @@ def print_differences(console: Console, comparison: Comparison) -> None:
         print_text(console, note, style="dim", soft_wrap=False)
 
 
-def _number(value: Any) -> str:
-    """Return a number with four digits, or a list of such; a dash for what there is not."""
+def _shown(value: Any, number: str) -> str:
+    """Return a value in words, a list of such, or a number in this format; a dash for what there is not."""
     if isinstance(value, list):
-        return ", ".join(map(_number, value))
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        return ", ".join(_shown(each, number) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(str(each) if name == "name" else f"{name}: {each}" for name, each in value.items())
+    return "-" if value is None else f"{value:{number}}" if isinstance(value, float) else str(value)
 
 
 def open_report(console: Console, output: str) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.evaluating import config_of, store
 from helpers.samples import labelled
+from sklearn.datasets import load_iris
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import holm
@@ -76,11 +77,27 @@ def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):
     cells = pq.read_table(tmp_path / "both" / "evaluation" / "tables" / "cells.parquet").to_pylist()
     expected = next(cell for cell in cells if cell["method"] == "ridge-1000")
     mine, whole = found.results
-    assert (mine["method"], whole["method"], whole["components"]) == ("mine", "all-columns", 6)
+    assert (mine["method"], whole["method"], whole["components"]) == ("mine", "all-columns", "6")
     assert mine["error B"] == expected["mean"] and mine["B - A"] == pytest.approx(expected["difference"])
     assert expected["difference"] != 0 == whole["B - A"]
     assert mine["p B"] == pytest.approx(holm([expected["t_p_value"], 1.0])[0]) and whole["p B"] == 1
     assert mine["p C"] is None and "C has other splits than A" in found.notes[1]
+
+
+def test_a_column_that_is_left_out_is_tested_and_what_one_has_alone_is_counted(tmp_path):
+    frame = load_iris(as_frame=True).frame.rename(columns={"target": "label"})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    asked = {"evaluation": {"folds": 3, "classifiers": ["lda"]}}
+    for name, drop, sizes in (("a", [], [1, 2]), ("b", ["petal width (cm)"], [2, 3])):
+        dataset = {"uri": str(tmp_path / "rows.parquet"), "drop": drop}
+        config = config_of(tmp_path / name, dataset["uri"], methods=["pca", "m-pca0"], n_components=sizes, **asked)
+        evaluate(config.model_copy(update={"dataset": config.dataset.model_copy(update={"drop": drop})}))
+    (found,) = compare_runs([str(tmp_path / name) for name in "ab"])
+    assert [(row["method"], row["components"]) for row in found.results] == [
+        ("pca", "2"), ("m-pca0", "2"), ("all-columns", "4, 3")
+    ]  # fmt: skip
+    assert all(row["p B"] is not None for row in found.results)
+    assert found.notes[-1] == "Not shown, as only one evaluation has them: 4 errors."
 
 
 def test_what_does_not_compare_is_refused(rows, tmp_path):

@@ -165,9 +165,7 @@ def test_new_rows_without_labels_and_text(tmp_path):
     recorder, n_left_out = Recorder(), parts[1]["label"].isna().sum()
     settings = {"run": str(tmp_path / "first"), "new": uris[1], "output": str(tmp_path / "live")}
     folder = refresh(RefreshConfig(**settings), [recorder])["folder"]
-    assert any(
-        f"1.parquet left out, as they have no label: {n_left_out}." in each for each in recorder.notes
-    )
+    assert any(f"1.parquet left out, as they have no label: {n_left_out}." in each for each in recorder.notes)
     kept = frame[frame["label"].notna()]
     expected = MarginPCA(2, precision="double", standardize=True).fit(encoded(kept, parts[0])[0], kept["label"])
     np.testing.assert_allclose(load_model(folder, "m-pca0").components_, expected.components_, atol=1e-9)

@@ -12,12 +12,13 @@ from scipy.linalg import subspace_angles
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
-from mmpca_dist.evaluation.tables import REGRESSION, Counts, ErrorTable
+from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.evaluation_summary import stored_table
 from mmpca_dist.runs.summary import share_of
 from mmpca_dist.stores import storage
@@ -94,7 +95,7 @@ def _differing(runs: Mapping[str, RunDirectory]) -> list[dict[str, Any]]:
     facts = {}
     for letter, run in runs.items():
         count, settings = finished(run, COUNT), dict(_flat(run.config.settings(run.purpose)))
-        of_data = {"fingerprint of the data": run.header()["fingerprint"]}
+        of_data = {"fingerprint of the data": run.header()["fingerprint"][:12]}
         facts[letter] = settings | of_data | {"rows": count["n_rows"], "features": count["n_features"]}
     keys = dict.fromkeys(key for each in facts.values() for key in each)
     rows = [{"setting": key, **{letter: each.get(key) for letter, each in facts.items()}} for key in keys]
@@ -136,12 +137,12 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
     """Compare mean errors; where splits are the same, by the corrected t-test with Holm's correction for all tests."""
     lines = {letter: finished(run, COMPARE) and stored_table(run, "errors").to_pylist() for letter, run in runs.items()}
     tables = {letter: ErrorTable(each) for letter, each in lines.items()}
-    cells = {letter: {cell.key: cell for cell in table.cells("")} for letter, table in tables.items()}
+    cells = {letter: {_asked(cell): cell for cell in table.cells("")} for letter, table in tables.items()}
     splits = {letter: _splits_of(run, lines[letter]) for letter, run in runs.items()}
     same = [letter for letter in runs if letter != "A" and splits[letter] == splits["A"]]
     p_values = {
         (letter, cell.models, cells["A"][key].models): _p_value(
-            tables["A"].counts[key], tables[letter].counts[key], key[2]
+            tables["A"].counts[cells["A"][key].key], tables[letter].counts[cell.key], key[2]
         )
         for letter in same
         for key, cell in cells[letter].items()
@@ -150,12 +151,15 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
     known = {models: p_value for models, p_value in p_values.items() if p_value is not None}
     adjusted = dict(zip(known, holm(list(known.values())), strict=True))
     rows: dict[Any, dict[str, Any]] = {}
+    n_common = len(cells["A"].keys() & set().union(*(cells[letter] for letter in list(runs)[1:])))
     for key in dict.fromkeys(key for each in cells.values() for key in each):
         found = {letter: each[key] for letter, each in cells.items() if key in each}
+        if len(found) == 1 and n_common:
+            continue
         means = {letter: cell.summary.mean for letter, cell in found.items()}
         models = {letter: cell.models for letter, cell in found.items()}
-        used = next(iter(found.values())).used
-        row: dict[str, Any] = {"method": key[0], "components": used, "classifier": key[2]}
+        used = dict.fromkeys(cell.used for cell in found.values())
+        row: dict[str, Any] = {"method": key[0], "components": ", ".join(map(str, used)), "classifier": key[2]}
         row |= {f"error {letter}": means.get(letter) for letter in runs}
         for letter in list(runs)[1:]:
             both = {"A", letter} <= means.keys()
@@ -166,7 +170,15 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
     tested = f"p: corrected resampled t-test of the difference from A, after Holm's correction for {tests}."
     other = [letter for letter in runs if letter not in ("A", *same)]
     untested = [f"{letter} has other splits than A: their differences are not tested." for letter in other]
-    return list(rows.values()), [*([tested] if known else []), *untested]
+    alone = sum(key not in cells["A"] for each in cells.values() for key in each) + len(cells["A"]) - n_common
+    left_out = [f"Not shown, as only one evaluation has them: {alone} errors."] if alone and n_common else []
+    return list(rows.values()), [*([tested] if known else []), *untested, *left_out]
+
+
+def _asked(cell: Cell) -> tuple[str, int, str]:
+    """Return what a cell is of; all columns are the same for every number of components."""
+    reduces = cell.method not in METHODS or METHODS[cell.method].reduces
+    return cell.method, cell.n_components if reduces else 0, cell.classifier
 
 
 def _p_value(first: Counts, other: Counts, classifier: str) -> float | None:
@@ -175,11 +187,15 @@ def _p_value(first: Counts, other: Counts, classifier: str) -> float | None:
 
 
 def _splits_of(run: RunDirectory, lines: list[dict[str, Any]]) -> Any:
-    """Return what tells splits: the content of the data, the settings that they follow from, and their sizes."""
-    settings = run.config.model_dump(mode="json")
+    """Return what tells splits: the table, its classes, the settings that they follow from, and their sizes.
+
+    Columns that are left out or corrected do not change them.
+    """
+    settings, count = run.config.model_dump(mode="json"), finished(run, COUNT)
     dataset, evaluation = settings["dataset"], settings["evaluation"]
     splitting = [dataset[name] for name in SPLITTING], {k: v for k, v in evaluation.items() if k not in NOT_SPLITTING}
-    return run.header()["fingerprint"], splitting, sorted({(x["split"], x["rows"], x["training"]) for x in lines})
+    table = dataset["uri"], count["classes"], count["counts"]
+    return table, splitting, sorted({(x["split"], x["rows"], x["training"]) for x in lines})
 
 
 def _number(value: float) -> float | None:
