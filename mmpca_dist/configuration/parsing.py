@@ -59,6 +59,10 @@ def read_yaml(text: str) -> Any:
         raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MOST_BYTES:,}.")
     try:
         return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise ConfigError(f"{place}{error.problem}.") from error
     except Exception as error:  # also of scalars that PyYAML takes for a number, and cannot read as one
         raise ConfigError(" ".join(str(error).split()).rstrip(".") + ".") from error
 
@@ -179,8 +183,9 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":
         keys = keys_of(model, path[:-1])
-        hint = did_you_mean(path[-1], keys) or f" There are {', '.join(keys)}."
-        return f"Unknown key {key!r}.{hint}"
+        elsewhere = [setting.key for setting in settings_of(model) if setting.key.rpartition(".")[2] == path[-1]]
+        hint = f" There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(path[-1], keys)
+        return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys)}.")
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
         return f"The key {key!r} is missing. Add it, such as {_example(model, key)}."
     if kind == "value_error":

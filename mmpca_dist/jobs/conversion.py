@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import CSV_SUFFIXES
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
@@ -18,6 +21,17 @@ from mmpca_dist.tables.readers.formats import TEXT, stem_of
 CONVERT = "convert"
 VERSION = 1
 """Another number lets all texts be converted again."""
+
+
+@contextmanager
+def errors_name(source: str, converted: str) -> Iterator[None]:
+    """Let what is wrong with converted rows be said of their source."""
+    try:
+        yield
+    except InputError as error:
+        if converted == source or converted not in str(error):
+            raise
+        raise type(error)(str(error).replace(converted, source)) from error
 
 
 def readable_rows(uri: str, output: str, callback: Callback) -> str:

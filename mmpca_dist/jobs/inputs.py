@@ -9,7 +9,7 @@ from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
-from mmpca_dist.jobs.conversion import readable_rows
+from mmpca_dist.jobs.conversion import errors_name, readable_rows
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.held_out import HeldOut
@@ -125,7 +125,10 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
     label = targets[0] if targets else section.label
     uri = readable_rows(located(section), config.output, callback)
     options = {**section.model_dump(include=given), "label": label}
-    with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
+    with (
+        errors_name(section.uri, uri),
+        memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"),
+    ):
         rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
         refuse_gaps(rows, dropped=section.drop)
         for method in config.methods if section.weighted or config.class_weight is not None else []:

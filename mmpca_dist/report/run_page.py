@@ -41,6 +41,7 @@ from mmpca_dist.report.method_results import MethodResult, eigenvalue_parts, met
 from mmpca_dist.report.pages import about_config, config_in, page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
 from mmpca_dist.tables.dataset import Table
+from mmpca_dist.tables.readers.formats import TEXT
 
 SECTIONS = Registry(
     Section,
@@ -197,6 +198,7 @@ def _next(contents: ReportContents) -> list[Part]:
     if not contents.output:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
+    suffix = ".csv" if TEXT.is_named_by(str(contents.dataset["uri"]).lower()) else ".parquet"
     method = next((one for one in methods if not one.method.reference), methods[0])
     evaluate = Command(
         f"Which method and how many components serve best on rows that are held out{about_config(contents.output)}:",
@@ -206,10 +208,10 @@ def _next(contents: ReportContents) -> list[Part]:
         *([evaluate] if contents.evaluates else []),
         Command(
             "Project new rows with the models of this run:",
-            f"mmpca transform {output} new_rows.parquet {shlex.quote(contents.output + '-new')}",
+            f"mmpca transform {output} new_rows{suffix} {shlex.quote(contents.output)}-new{suffix}",
         ),
         Command(
-            f"Use a model in Python; X has {contents.dataset['n_features']:,} columns, as the table has:",
+            "Use a model in Python; X is a data frame or an array with the columns of the table:",
             "from mmpca_dist import load_model\n\n"
             f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)",
         ),

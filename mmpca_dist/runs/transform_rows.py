@@ -128,6 +128,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
         }
     if table is not None:
         storage.remove(job.run.uri)
+        storage.remove(job.run.uri + CONVERTED)
     return manifest
 
 
@@ -187,6 +188,8 @@ def _plan(job: Job) -> PlanRecord:
     return planned(job, plan)
 
 
+CONVERTED = ".rows"
+"""Ends the folder of rows that were text, which goes with the folder that one file is made in."""
 STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
 
 
@@ -203,7 +206,8 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
         require_method(run, method, fitted.labels)
     config = config.model_copy(update={"features": config.features or fitted.dataset.features})
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
-    config = config.model_copy(update={"dataset": readable_rows(config.dataset, destination, callback)})
+    beside = destination if folder.uri == destination else storage.join(folder.uri + CONVERTED, "rows")
+    config = config.model_copy(update={"dataset": readable_rows(config.dataset, beside, callback)})
     dataset = _open(config, run)
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}
     settings = fitted.model_copy(

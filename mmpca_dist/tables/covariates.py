@@ -86,8 +86,9 @@ class Covariate:
         if unknown.any():
             row = int(np.argmax(unknown))
             raise InputError(
-                f"Row {start + row} has {self.name} {names[row]!s} in {column.values_place}, which no row had that the "
-                "model was fitted to."
+                f"Row {column.source_row(start + row)} (from 0) has {self.name} {names[row]!s} in "
+                f"{column.values_place}, which no row had that the model was fitted to: what it adds is unknown. Leave "
+                "such rows out, or fit again with rows that have it."
             )
         return (names[:, None] == self.levels[1:]) - self.centre
 
