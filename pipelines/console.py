@@ -55,7 +55,7 @@ class ProgressLines:
         pass
 
 
-WHOLE_NAMES = 24
+WHOLE_NAMES = 16
 """Letters of a name in the first column of a table that are not broken over lines."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""

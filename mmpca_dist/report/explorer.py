@@ -189,8 +189,11 @@ def _names(dataset: Mapping[str, Any], features: Sequence[int] | NDArray) -> lis
     return [f"{name} ({i})" if shown.count(name) > 1 else name for name, i in zip(shown, features, strict=True)]
 
 
-def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any]) -> list[Part]:
-    """Return what components are made of: bars of any component, and a table of the first of each method."""
+def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], first: str) -> list[Part]:
+    """Return what components are made of: bars of any component, and a table of the first of each method.
+
+    The bars begin with the method ``first``.
+    """
     shown = [method for method in methods if "components" in method.method.sections]
     if not shown:
         return []
@@ -202,6 +205,7 @@ def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any]) -
     plot.hbar(y="name", left=0, right="value", height=0.7, source=source, fill_color="colour", line_color=None)
     explorer = {
         "kind": "loadings",
+        "start": next((i for i, method in enumerate(shown) if method.label == first), 0),
         "methods": [_loadings(method, dataset) for method in shown],
         "colours": [POSITIVE, NEGATIVE],
         "bars": bars,

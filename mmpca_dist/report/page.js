@@ -125,10 +125,13 @@
         const order = longest.filter((f) => length(f) > 0.1 * length(longest[0]));
         const reach = (values, [low, high]) => (0.45 * (high - low)) / (Math.max(...order.map((f) => Math.abs(values[f]))) || 1);
         const scale = Math.min(reach(a, one.ranges[i]), reach(b, one.ranges[j]));
-        const [x0, y0] = [mean(across), mean(up)];
+        const [x0, y0] = [mean(across), mean(up)], size = ([low, high]) => high - low;
+        const end = (f) => [x0 + scale * a[f], y0 + scale * b[f]];
+        const covers = ([x, y], f) => Math.abs(x - end(f)[0]) < 0.15 * size(one.ranges[i]) && Math.abs(y - end(f)[1]) < 0.05 * size(one.ranges[j]);
+        const named = order.reduce((kept, f) => (kept.some((other) => covers(end(other), f)) ? kept : [...kept, f]), []);
         return {
-          x: order.map((f) => x0 + scale * a[f]), y: order.map((f) => y0 + scale * b[f]),
-          x0: order.map(() => x0), y0: order.map(() => y0), name: order.map((f) => one.features[f]),
+          x: order.map((f) => end(f)[0]), y: order.map((f) => end(f)[1]), x0: order.map(() => x0), y0: order.map(() => y0),
+          name: order.map((f) => (named.includes(f) ? one.features[f] : "")),
         };
       };
       const tell = () => {
@@ -167,6 +170,7 @@
         bars.data = { name, value, colour: value.map((v) => data.colours[v > 0 ? 0 : 1]) };
       };
       controls.append(method.element, component.element);
+      method.chosen.value = data.start;
       fill();
       draw();
     },
@@ -203,6 +207,6 @@
 
   // Paper shows tables that are folded away.
   let folded = [];
-  addEventListener("beforeprint", () => { for (const one of folded = all("details:not([open])")) one.open = true; });
+  addEventListener("beforeprint", () => { for (const one of folded = all("details:not([open], .config)")) one.open = true; });
   addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
 })();

@@ -168,9 +168,11 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
     projected = [method for method in methods if PROJECTION.name in method.method.sections]
     still = next((figure for figure in figures if figure.name == PROJECTION.name), None)
     points = points_part(projected, contents.data.get(PROJECTION.name), dataset, still)
+    shown = points.plots[0].explorer if points.plots else {}
+    first = shown["methods"][shown["start"]]["label"] if shown else ""
     parts = [
         *([points] if projected else []),
-        *loadings_part(methods, dataset),
+        *loadings_part(methods, dataset, first),
         *_next(contents),
         methods_part(methods, chosen),
         *(Part.of(figure) for figure in figures if figure is not still or not points.plots),
