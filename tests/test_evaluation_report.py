@@ -36,8 +36,8 @@ def with_nasty_names() -> Evaluation:
     made.dataset.update(uri="file:///x/<b>'\"y", classes=[NASTY, "a & b"])
     return dataclasses.replace(
         made, splits=NASTY, seconds={NASTY: 1.0},
-        config_yaml=yaml.safe_dump({"methods": ["pca", NASTY]}), versions={NASTY: NASTY}, margin_rows=NASTY,
-        stages={NASTY: 1.0},
+        config_yaml=yaml.safe_dump({"methods": ["pca", {"name": "lol", "label": NASTY}]}), versions={NASTY: NASTY},
+        margin_rows=NASTY, stages={NASTY: 1.0},
     )  # fmt: skip
 
 

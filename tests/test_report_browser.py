@@ -110,6 +110,7 @@ def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
 
     shown = wait_for(tooltip, 20, lambda: "no tooltip")
     assert f"{HOSTILE}: {HOSTILE}0" in shown and f"class: {NASTY}" in shown
+    tab.run("choose('loadings', 'Method', 0)")
     tab.run("choose('loadings', 'Component', 1)")
     assert sorted(tab.run("doc('bars').roots()[0].y_range.factors")) == sorted(FEATURES)
     assert tab.run("document.title") == "table.zarr: components"

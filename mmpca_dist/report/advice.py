@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from statistics import mean
+from typing import Any
 
 import yaml
 
@@ -49,13 +50,16 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
 
 def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
     """Tell whether the method has no more components: those with one fewer than there are classes."""
-    names = {section.label: section.name for section in _methods(evaluation)}
-    of_classes = METHODS[names[cell.method]].limit == "classes - 1"
+    name = _section(evaluation, cell)["name"]
+    of_classes = name in METHODS and METHODS[name].limit == "classes - 1"
     return of_classes and cell.used >= len(evaluation.dataset["classes"]) - 1
 
 
-def _methods(evaluation: Evaluation) -> list[MethodSection]:
-    return [MethodSection.model_validate(section) for section in yaml.safe_load(evaluation.config_yaml)["methods"]]
+def _section(evaluation: Evaluation, cell: Cell) -> dict[str, Any]:
+    """Return the name and the options of the method of a cell."""
+    methods = yaml.safe_load(evaluation.config_yaml)["methods"]
+    sections = ({"name": each} if isinstance(each, str) else each for each in methods)
+    return next(each for each in sections if each.get("label", each["name"]) == cell.method)
 
 
 def _fewest(cells: list[Cell]) -> Cell:
@@ -111,9 +115,10 @@ def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
 def _run(evaluation: Evaluation, use: Cell) -> str:
     """Return the command that fits the method with its options; a reference that is another must not be named."""
     config = yaml.safe_load(evaluation.config_yaml)
-    section = next(section for section in _methods(evaluation) if section.label == use.method)
-    plain = section == MethodSection.model_validate(section.name)
-    chosen = section.name if plain else section.model_dump(mode="json")
+    section = _section(evaluation, use)
+    name = section["name"]
+    default = MethodSection.model_validate(name).model_dump(mode="json")
+    chosen = name if section in ({"name": name}, default) else section
     method = yaml.safe_dump([chosen], default_flow_style=True, width=math.inf)
     settings = [f"methods={method.strip()}", f"n_components={use.used}"]
     named = config.get("evaluation", {}).get("reference") not in (None, use.method)
