@@ -43,6 +43,8 @@ class Reduction:
     """Whether its passes ended within the tolerance of the method."""
     at_edge: bool = False
     """Whether a choice among values ended on an edge of what was tried."""
+    cautions: Sequence[str] = ()
+    """What makes its components poor."""
     sizes: tuple[int, ...] = ()
     """All numbers asked for, of a method that reduces nothing: it is scored once for all of them."""
 
@@ -116,6 +118,11 @@ class Reductions:
         """The method of every fit whose choice among values ended on an edge of them."""
         return [item.method for item in self.items if item.at_edge]
 
+    @property
+    def cautions(self) -> dict[str, str]:
+        """What makes the components of a method poor, by its label."""
+        return {item.method: " ".join(item.cautions) for item in self.items if item.cautions}
+
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""
         return replace(self, items=[replace(item, moments=None) for item in self.items])
@@ -175,10 +182,12 @@ def _fitted(
                 moments = (
                     partial(_reduced_moments, statistics.unweighted, reducer) if exact and offset is None else None
                 )
-                own, converged, at_edge = _own_rule(reducer), not reducer._unconverged(), bool(reducer._edges())
                 items.append(
-                    Reduction(method.label, size, columns, moments, reducer._n_used, own, converged, at_edge, sizes)
-                )
+                    Reduction(
+                        method.label, size, columns, moments, reducer._n_used, _own_rule(reducer),
+                        not reducer._unconverged(), bool(reducer._edges()), reducer._cautions(), sizes,
+                    )
+                )  # fmt: skip
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(

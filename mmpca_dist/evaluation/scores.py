@@ -88,6 +88,7 @@ def split_record(
         "errors": _for_all_sizes(lines, reductions),
         "unconverged": reductions.unconverged,
         "edges": reductions.at_edges,
+        "cautions": reductions.cautions,
         **others,
     }
 

@@ -57,7 +57,8 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
             f"{precision} precision: not reliable."
         )
     return notes + [
-        f"{title}: {remark}" for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges()]
+        f"{title}: {remark}"
+        for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges(), *reducer._cautions()]
     ]
 
 

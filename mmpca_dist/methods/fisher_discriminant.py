@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,9 @@ from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
+
+TELLING = 0.25
+"""Share of the criterion from which on that of a single column counts."""
 
 
 class FisherDiscriminant(BlockReducer):
@@ -60,6 +64,7 @@ class FisherDiscriminant(BlockReducer):
         "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
     }
     _by_classes = True
+    _shrinkage_cautions: Sequence[str] = ()
 
     def __init__(
         self, n_components: int | None = None, *, shrinkage: float = 1e-3,
@@ -79,7 +84,27 @@ class FisherDiscriminant(BlockReducer):
         between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
+        self._shrinkage_cautions = self._cautions_of(statistics, float(pairs.values[0]))
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), class_limit(len(present)), certificate)
+
+    def _cautions_of(self, statistics: Statistics, criterion: float) -> list[str]:
+        """Return what shrinkage takes from columns that tell of the classes: it may drown their own variance."""
+        moments = statistics.moments
+        if not statistics.knows_columns or self.shrinkage == 0:
+            return []
+        scale = 1 if statistics.scale is None else statistics.scale
+        within = statistics.column_squares(np.ones(len(moments.counts))) / np.square(scale)
+        drowned = (within > 0) & (within < self.shrinkage * within.mean())
+        ratios = (moments.counts @ (statistics.column_deviations() / scale) ** 2)[drowned] / within[drowned]
+        if ratios.max(initial=0) <= TELLING * criterion:
+            return []
+        return [
+            f"shrinkage adds more to {drowned.sum()} of {len(within)} columns than their own variance within the "
+            "classes, so that what these tell is lost. Set standardize to true, or lower shrinkage."
+        ]
+
+    def _cautions(self) -> list[str]:
+        return list(self._shrinkage_cautions)
 
 
 METHOD = Method(

@@ -27,6 +27,7 @@ from mmpca_dist.jobs.records import CompareRecord, PlanRecord, ScoreRecord, Tune
 from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
@@ -118,6 +119,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *_counted(config, splits, "edges", AT_EDGE),
         *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
     ]
+    cautions = {method: text for record in reversed(splits) for method, text in record["cautions"].items()}
+    notes += [f"{title_of(method)}, in a split: {text}" for method, text in cautions.items()]
     notes += [note for record in splits for note in record["notes"]]
     sampled = any(record.get("sampled") for record in splits)
     return Evaluation(

@@ -83,6 +83,10 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         """Return where a choice among values ended on an edge of them, as sentences."""
         return []
 
+    def _cautions(self) -> list[str]:
+        """Return what makes the components poor and what to do about it, as sentences; `fit` warns of it."""
+        return []
+
     @abstractmethod
     def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
@@ -128,7 +132,10 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         self._kept = None
         rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
         self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
-        for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, self._edges())):
+        for category, remarks in (
+            (ConvergenceWarning, self._unconverged()),
+            (UserWarning, [*self._edges(), *self._cautions()]),
+        ):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
         return self
