@@ -4,8 +4,10 @@ import mmpca_dist.methods.base.reducer
 
 from .configuration.schema import RunConfig as RunConfig
 from .configuration.schema import load_config as load_config
+from .jobs.events import Callback as Callback
 from .jobs.finished_runs import load_maps as load_maps
 from .jobs.finished_runs import load_moments as load_moments
+from .jobs.progress_lines import ProgressLines as ProgressLines
 from .methods.all_columns import AllColumns as AllColumns
 from .methods.base.row_features import NystroemFeatures as NystroemFeatures
 from .methods.base.row_features import RandomFourierFeatures as RandomFourierFeatures

@@ -282,6 +282,11 @@ def as_config(config: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConf
     """
     if isinstance(config, dict):
         return parse_config(config, "the configuration")
+    if not isinstance(config, RunConfig | str | os.PathLike):
+        raise ConfigError(
+            f"A configuration is a path or a dict, and this is {type(config).__name__}. Rows in memory are for the "
+            "`fit` of an estimator, and for evaluate(X, y)."
+        )
     return config if isinstance(config, RunConfig) else load_config(config)
 
 

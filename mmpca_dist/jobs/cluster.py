@@ -82,6 +82,8 @@ def compute_on(client: Any, compute: ComputeConfig) -> ComputeConfig:
     """
     if client is None:
         return compute
+    if getattr(client, "status", "") == "closed" or not callable(getattr(client, "scheduler_info", None)):
+        raise InputError(f"client must be an open Dask client, such as distributed.Client(cluster) (found {client!r}).")
     address = client.scheduler.address
     _await_workers(client, address, 1, compute.wait, lambda note: None)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()

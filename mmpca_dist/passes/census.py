@@ -121,7 +121,7 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     if len(census.classes) < 2 and not dataset.targets:
         weighted = "" if census.totals is None else " whose weight (sample_weight) is not zero"
         raise InputError(
-            f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows{weighted} have the label "
+            f"There is only 1 class in the labels of {dataset.uri}: all {census.n_rows} rows{weighted} have the label "
             f"{census.classes[0]!s}. There must be at least two."
         )
     check_missing_labels(dataset, census)

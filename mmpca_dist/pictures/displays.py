@@ -16,6 +16,9 @@ from mmpca_dist.errors import InputError
 class _Display:
     """Base of the displays: ``plot`` draws on ``ax_``, which belongs to ``figure_``."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
     def _axes(self, ax: Any, xlabel: str, ylabel: str = "") -> Any:
         from matplotlib import pyplot
 
@@ -25,7 +28,7 @@ class _Display:
         return self.ax_
 
 
-@dataclass
+@dataclass(repr=False)
 class ReductionDisplay(_Display):
     """Rows on two components: points (n, 2), coloured by labels or numbers y (n,), and what the axes are called.
 
@@ -51,6 +54,8 @@ class ReductionDisplay(_Display):
 
         Components count from 0. Raises InputError where there is no such component.
         """
+        if y is not None and len(y) != len(X):
+            raise InputError(f"X has {len(X):,} rows, and y {len(y):,} labels.")
         Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
         points = np.stack([_component(Z.T, component) for component in components], axis=1)
         names = [f"component {component + 1}" for component in components]
@@ -60,7 +65,11 @@ class ReductionDisplay(_Display):
         """Draw the rows; keywords go to ``Axes.scatter``."""
         from mmpca_dist.pictures.drawing import MOST_COLOURS, class_colours, class_marker, plain
 
-        ax, look = self._axes(ax, *self.names), {"s": 14, "linewidths": 0, "alpha": 0.8} | kwargs
+        flat = {} if "marker" in kwargs else {"linewidths": 0}  # markers of lines need a width
+        ax, look = self._axes(ax, *self.names), {"s": 14, "alpha": 0.8} | flat | kwargs
+        if kwargs.keys() & {"c", "color", "cmap"}:
+            ax.scatter(*self.points.T, **{"c": self.y} | look if "color" not in kwargs else look)
+            return self
         classes, codes = np.unique(np.zeros(len(self.points)) if self.y is None else self.y, return_inverse=True)
         if len(classes) > MOST_COLOURS:
             values = self.y if classes.dtype.kind in "iuf" else codes
@@ -74,7 +83,7 @@ class ReductionDisplay(_Display):
         return self
 
 
-@dataclass
+@dataclass(repr=False)
 class SpectrumDisplay(_Display):
     """The eigenvalues (K,) of a reducer, or their shares of the scatter that it is about."""
 
@@ -85,6 +94,8 @@ class SpectrumDisplay(_Display):
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
         reducer = _reducer_of(estimator)
+        if not hasattr(reducer, "total_"):  # scikit-learn's
+            return cls(reducer.explained_variance_ratio_, "share of the variance").plot(ax, **kwargs)
         if not reducer.total_ > 0:  # NaN where it is unknown
             return cls(reducer.eigenvalues_).plot(ax, **kwargs)
         return cls(reducer.eigenvalues_ / reducer.total_, "share of its scatter").plot(ax, **kwargs)
@@ -93,10 +104,11 @@ class SpectrumDisplay(_Display):
         """Draw the spectrum; keywords go to ``Axes.plot``."""
         ax = self._axes(ax, "component", self.ylabel)
         ax.plot(np.arange(1, len(self.values) + 1), self.values, **{"marker": "o"} | kwargs)
+        ax.xaxis.get_major_locator().set_params(integer=True)
         return self
 
 
-@dataclass
+@dataclass(repr=False)
 class LoadingsDisplay(_Display):
     """What a component is made of: loadings (m,) as bars, the first at the top, and the names of their columns."""
 

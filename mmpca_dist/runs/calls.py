@@ -13,6 +13,7 @@ from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.conversion import errors_name
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing
@@ -70,7 +71,10 @@ def evaluate(
     content["dataset"] = stored_rows(data, y, storage.join(output, "rows"))
     for name, value in settings.items():
         next((content[key] for key, fields in SECTIONS.items() if name in fields), content)[name] = value
-    outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
+    if y is None and not content["dataset"].keys() & {"label", "target"}:
+        raise InputError("evaluate(X, y) needs the labels of the rows, or the name of their column.")
+    with errors_name("X", content["dataset"]["uri"]):
+        outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
     if temporary is not None:
         weakref.finalize(outcome, temporary.cleanup)
     return outcome
@@ -85,7 +89,7 @@ def transform(
     Options are ``methods``, ``features`` and ``label``, as in ``TransformConfig``; a Dask ``client`` does the work.
     Rows in memory need no files: ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
-    content = {"output": _folder(run), "dataset": str(dataset), "destination": str(destination), **options}
+    content = {"output": _folder(run), "dataset": _path(dataset), "destination": str(destination), **options}
     config = parse_model(transform_rows.TransformConfig, content, "transform")
     return TransformedRows(transform_rows.transform(config, callbacks, client), config.destination)
 
@@ -100,10 +104,19 @@ def refresh(
     ``RefreshConfig``; a Dask ``client`` does the work. The result says what was done (``taken``, ``rows``, ...), and
     has the models. Raises MmpcaError for what can be corrected.
     """
-    content = {"run": _folder(run), "new": str(new), "output": str(output), **options}
+    content = {"run": _folder(run), "new": _path(new), "output": str(output), **options}
     config = parse_model(refreshing.RefreshConfig, content, "refresh")
     manifest = refreshing.refresh(config, callbacks, client)
     return FinishedRun(manifest, config.run if manifest["folder"] is None else config.output)
+
+
+def _path(rows: Any) -> str:
+    if not isinstance(rows, str | os.PathLike):
+        raise InputError(
+            f"The rows must be in files, named by their path, and these are {type(rows).__name__}. For rows in memory "
+            "there are run.model(method).transform(X) and partial_fit."
+        )
+    return str(rows)
 
 
 def _folder(run: str | os.PathLike | FinishedRun) -> str:

@@ -17,12 +17,13 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
-from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
@@ -256,7 +257,7 @@ def evaluate(
     FinishedEvaluation
         What each stage left, by name, with the errors.
     """
-    with open_job(as_config(config), Callbacks(callbacks or []), "evaluation", client) as job, forgetting(job):
+    with open_job(as_config(config), told(callbacks), "evaluation", client) as job, forgetting(job):
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)
         return FinishedEvaluation(job.results, job.run.uri)

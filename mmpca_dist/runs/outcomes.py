@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class Outcome(Results):
 
     summary: str
     _table: pd.DataFrame
+    _caption = _link = ""
 
     def __init__(self, records: Mapping[str, Any], folder: str) -> None:
         super().__init__(records)
@@ -33,7 +35,8 @@ class Outcome(Results):
 
     def _repr_html_(self) -> str:
         summary, folder = html.escape(self.summary), html.escape(self.folder)
-        return f"<p>{summary}</p>{self._table.to_html(border=0)}<p>Folder: <code>{folder}</code></p>"
+        table = f"{self._caption}{self._table.to_html(border=0)}"
+        return f"<p>{summary}</p>{table}<p>Folder: <code>{folder}</code>{self._link}</p>"
 
 
 class Reported(Outcome):
@@ -43,6 +46,11 @@ class Reported(Outcome):
     def report(self) -> str:
         """The address of the report."""
         return open_run(self.folder).path("report", "index.html")
+
+    @property
+    def _link(self) -> str:  # type: ignore[override]
+        address = Path(self.report).as_uri() if storage.is_local(self.report) else self.report
+        return f', <a href="{html.escape(address)}" target="_blank">report</a>'
 
 
 class FinishedRun(Reported):
@@ -89,14 +97,24 @@ class FinishedEvaluation(Reported):
 
     @property
     def summary(self) -> str:  # type: ignore[override]
-        """Which method is best, how sure that is, and whether fewer components suffice."""
+        """Which method to use with how many components, how sure that is, and whether more are worth a try."""
+        return " ".join(comparison(self.folder)["answer"])
+
+    @property
+    def verdict(self) -> str:
+        """The lowest mean error, and how it differs from the others, with all tests."""
         return comparison(self.folder)["verdict"]
 
     @property
     def errors(self) -> pd.DataFrame:
         """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
         cells = stored_table(RunDirectory(self.folder), "cells").to_pandas()
+        whole = cells["used"] > cells["n_components"]  # all columns, which are the same for each number asked for
+        cells.loc[whole, "n_components"] = cells["used"]
+        cells = cells.drop_duplicates(["method", "n_components", "classifier"])
         return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
+
+    _caption = "<p>Mean errors in percent:</p>"
 
     @property
     def best(self) -> pd.Series:

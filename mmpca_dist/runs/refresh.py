@@ -17,12 +17,13 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
 from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.directory import Generations, RunDirectory
-from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.held_out import HeldOut
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
+from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.passes.census import check_missing_labels, count_labels
@@ -122,7 +123,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     ...     load_moments(f"{folder}/both").n_rows
     1500
     """
-    begin, callback = time.perf_counter(), Callbacks(callbacks or [])
+    begin, callback = time.perf_counter(), told(callbacks)
     inputs = RefreshInputs.of(config)
     with held(inputs.output.uri, callback.on_note) as lease:
         job = _RefreshJob(inputs, callback, lease)

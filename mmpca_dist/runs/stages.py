@@ -10,13 +10,14 @@ from typing import Any, cast
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of, resources_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
 from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import (
     ModelRecord,
     PassesRecord,
@@ -199,7 +200,7 @@ def run(
     MmpcaError
         For a mistake that the user can correct; the message says what, where and how.
     """
-    with open_job(as_config(config), Callbacks(callbacks or []), client=client) as job:
+    with open_job(as_config(config), told(callbacks), client=client) as job:
         for stage in stages_of(job.inputs.asked):
             run_stage(job, stage)
         return FinishedRun(job.results, job.run.uri)

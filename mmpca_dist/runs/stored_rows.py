@@ -23,13 +23,13 @@ from mmpca_dist.tables.readers.memory import CSR_PARTS
 
 
 def stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
-    """Write rows and labels into a new folder, and return the section ``dataset`` of a configuration that reads them.
+    """Write rows and labels into a folder, and return the section ``dataset`` of a configuration that reads them.
+
+    A folder that holds the same rows already is left as it is.
 
     Data frames in memory become Parquet, as they may hold text and gaps; ``y`` may name a column. Dask arrays become
     Zarr, piece by piece; other rows a ``.npz`` file. Raises InputError for what is no table, or is in files already.
     """
-    if storage.exists(folder):
-        raise OutputError(f"{folder} holds the rows of an earlier call. Name another folder.")
     if isinstance(y, str) and y in getattr(X, "columns", ()):
         y, X = X[y], X[[name for name in X.columns if name != y]]
     y, table, names = labels_of(y, X), as_table(X), None
@@ -40,13 +40,16 @@ def stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     if issparse(getattr(table, "_meta", None)):
         table = table.compute()
     labels = None if y is None else normalize_labels(dask.compute(y)[0], "y")
+    n_rows = getattr(table, "shape", (None,))[0]
+    if labels is not None and isinstance(n_rows, int) and len(labels) != n_rows:
+        raise InputError(f"X has {n_rows:,} rows, and y {len(labels):,} labels.")
     buffer, uri = io.BytesIO(), storage.join(folder, "rows")
     if hasattr(table, "columns"):
         frame = table.to_arrow() if hasattr(table, "to_arrow") else pa.Table.from_pandas(table, preserve_index=False)
         name = next(name for name in ("label", "y", "label of rows") if name not in frame.column_names)
         frame = frame if labels is None else frame.append_column(name, pa.array(labels.tolist()))
         pq.write_table(frame, buffer)
-        storage.write_bytes(f"{uri}.parquet", buffer.getvalue())
+        _keep(f"{uri}.parquet", buffer.getvalue())
         return {"uri": f"{uri}.parquet"} | ({} if labels is None else {"label": name})
     y = {} if labels is None else {"y": labels}
     if dask.is_dask_collection(table):
@@ -57,11 +60,21 @@ def stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
         rows = csr_array(table)
         parts = {name: getattr(rows, name) for name in CSR_PARTS}
     np.savez(buffer, **parts, **y)
-    storage.write_bytes(f"{uri}.npz", buffer.getvalue())
+    _keep(f"{uri}.npz", buffer.getvalue())
     return {"uri": f"{uri}.npz"}
 
 
+def _keep(uri: str, content: bytes) -> None:
+    """Write a file, or leave it where it holds the same."""
+    if not storage.exists(uri):
+        storage.write_bytes(uri, content)
+    elif storage.read_bytes(uri) != content:
+        raise OutputError(f"{uri} holds other rows, of an earlier call. Name another folder.")
+
+
 def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
+    if storage.exists(uri):
+        raise OutputError(f"{uri} holds the rows of an earlier call. Name another folder.")
     X = whole_rows(X.compute_chunk_sizes() if np.isnan(X.shape[0]) else X)
     X = X.rechunk((default_chunk_rows(X.shape[1] * X.dtype.itemsize), -1))
     group = zarr_stores.open_group(uri, "a")

@@ -14,7 +14,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
 from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import finished, open_rows_for, open_run, require_method
 from mmpca_dist.jobs.first_stages import planned, resources_of
 from mmpca_dist.jobs.held_out import HeldOut
@@ -22,6 +22,7 @@ from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.jobs.open_job import claimable, open_inputs
+from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import PlanRecord
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_projection
@@ -94,11 +95,11 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     PlanError
         Where memory or disk do not suffice.
     """
-    destination, told = storage.normalize(config.destination), Callbacks(callbacks or [])
+    destination, callback = storage.normalize(config.destination), told(callbacks)
     suffix = _format_of(destination)
     table = None if suffix is None else _OneTable(destination, suffix)
     stages = STAGES if table is None else [STAGES[0], replace(PROJECT, function=partial(project, tables_of=table))]
-    with open_inputs(_inputs(config, told), told, client) as job:
+    with open_inputs(_inputs(config, callback), callback, client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
                 job.callback.on_note(note)

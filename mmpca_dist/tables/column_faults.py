@@ -45,7 +45,7 @@ def refusal(uri: str, faults: Sequence[ColumnFault], dropped: Sequence[str] = ()
     if options and features:
         advice.append(remedy or "run on the table itself, which may hold text and, with dataset.missing=mean, gaps")
     elif "gap" in kinds:
-        advice.append("let means stand for gaps: --set dataset.missing=mean")
+        advice.append("let means stand for gaps: dataset.missing=mean")
     if "names" in kinds:
         advice.append("correct labels and columns to keep, which are integers or names in every row, or name others")
     if len(faults) == 1:

@@ -62,6 +62,11 @@ def labels_of(y: Any, X: Any = None) -> Any:
             columns = [str(name) for name in X.obs.columns]
             raise InputError(f"The AnnData object has no column {y!r} in obs.{did_you_mean(y, columns)}")
         return np.asarray(X.obs[y])
+    if isinstance(y, str):
+        columns = [str(name) for name in getattr(X, "columns", ())]
+        if y in columns:
+            raise InputError(f"y is the name {y!r}: give the labels themselves, X[{y!r}], and X without that column.")
+        raise InputError(f"X has no column {y!r}.{did_you_mean(y, columns)}")
     if is_from(y, "xarray"):
         return y.data
     return y.to_dask_array() if hasattr(y, "to_dask_array") else y

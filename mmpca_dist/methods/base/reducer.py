@@ -300,6 +300,11 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
                 f"n_components={self.n_components} is more than the {count} components that {type(self).__name__} "
                 f"finds in {n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up "
                 f"to rounding ({precision} precision)."
+                + (
+                    " Standardised columns, or precision='double', may tell more apart."
+                    if precision == "single"
+                    else ""
+                )
             )
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError
+from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, some_names
 from mmpca_dist.tables.dataset import grain_edges
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request
@@ -61,5 +62,16 @@ def encoded(X: Any, levels: Sequence[Levels] | None, names: list[str] | None) ->
     except ColumnError as error:
         found = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in error.faults[:MOST_NAMES])
         raise InputError(f"Columns of the data frame X cannot be features: {found}. Drop or encode them.") from error
+    numbers = [each.name for each in rows.levels if _are_numbers([*each.kept, *each.rare])]
+    if levels is None and numbers:
+        warnings.warn(
+            f"Text of X holds numbers, and has an indicator for each: {some_names(numbers)}. Convert these columns.",
+            UserWarning,
+            stacklevel=6,
+        )
     index = X.index if isinstance(X, pd.DataFrame) else None
     return pd.DataFrame(rows.read_rows(0, rows.n_rows), index=index, columns=rows.feature_names), rows
+
+
+def _are_numbers(texts: list[str]) -> bool:
+    return len(texts) > 2 and bool(pd.to_numeric(pd.Series(texts), errors="coerce").notna().all())
