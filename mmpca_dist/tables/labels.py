@@ -144,7 +144,8 @@ def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
     codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     matches = classes[codes] == y
     if not np.all(matches):
-        raise InputError(f"Label {y[int(np.argmin(matches))]!r} in {where} is none of the known classes.")
+        stranger = y[[np.argmin(matches)]].tolist()[0]
+        raise InputError(f"Label {stranger!r} in {where} is none of the known classes.")
     return codes
 
 

@@ -54,6 +54,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
     """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+    _declared: Any = None
+    """All classes that ``partial_fit`` was told to expect."""
 
     def __init__(
         self, n_components: int | None = None, *,
@@ -129,7 +131,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
     def _fit_anew(self, X: Any, y: Any, sample_weight: Any, covariates: Any = None) -> Self:
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
         self._check_parameters()
-        self._kept = None
+        self._kept = self._declared = None
         rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
         self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
         for category, remarks in (
@@ -169,11 +171,13 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         """
         self._check_parameters()
         stored = self._extendable()
+        if stored is None or classes is not None:
+            self._declared = classes
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
         dataset, scheduler = self._widened(dataset, scheduler, covariates, sample_weight, stored)
         weightings = self._needs().scatters
         arrived = moments_of(
-            dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
+            dataset, precision=self.precision, classes=self._declared, scheduler=scheduler, weightings=weightings
         )
         moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
         if self._solvable(moments):
