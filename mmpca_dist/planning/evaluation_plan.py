@@ -235,7 +235,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         (passes + score_passes) * n_splits,
         memory,
         more_passes=more_passes * n_splits,
-        solver=f"dense, {d} x {d}, of merged parts",
+        solver=f"dense, {dataset.n_columns} x {dataset.n_columns}, of merged parts",
         kept=kept * n_splits,
         search=sum_searches(searches, at_once=together),
     )

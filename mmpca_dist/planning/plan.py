@@ -147,7 +147,7 @@ class Plan:
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),
-            ("output", format_bytes(self.output) + free),
+            ("output", format_bytes(self.output) + free if self.output else ""),
             ("expected time", "told after the first split" if self.fits else self._time()),
             ("note", self.note),
         ]
