@@ -56,8 +56,8 @@ def evaluate(
     >>> from sklearn.datasets import load_iris
     >>> from mmpca_dist import evaluate
     >>> X, y = load_iris(return_X_y=True)
-    >>> len(evaluate(X, y, methods="m-pca0", n_components=[1, 2], splits="folds").errors)  # two classifiers
-    8
+    >>> len(evaluate(X, y, methods="m-pca0", n_components=[1, 2], splits="folds").errors)  # all columns, too
+    3
     """
     if isinstance(data, RunConfig | Mapping | str | os.PathLike):
         if y is not None or settings:
