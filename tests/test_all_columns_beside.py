@@ -91,5 +91,5 @@ def test_tests_against_all_columns_leave_those_against_the_reference_alone(tmp_p
         assert cells[cell.key].t_test == cell.t_test and cells[cell.key].test == cell.test
     whole = [cell for cell in table.cells("all-columns", {"all-columns"}) if cell.method == "pca"]
     assert whole and all(cell.t_test is not None for cell in whole)
-    assert by_cell(found)[0, "all-columns", 2, "fisher"][0] == 5
+    assert by_cell(found)[0, "all-columns", 2, "lda"][0] == 5
     assert np.isfinite([cell.summary.mean for cell in whole]).all()

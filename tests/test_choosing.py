@@ -176,7 +176,7 @@ def test_what_the_record_says(no_report, tmp_path):
     results = run(auto(tmp_path / "out", methods=["pca", "fisher"]), [recorder])
     record = json.loads((tmp_path / "out" / "records" / "choose.json").read_text())
     assert record["passes"] == ["moments", "score"], "two passes serve all folds, methods and numbers"
-    assert (record["classifier"], record["folds"]) == ("fisher", 5) and "one standard error" in record["rule"]
+    assert (record["classifier"], record["folds"]) == ("lda", 5) and "one standard error" in record["rule"]
     pca, fisher = record["methods"]["pca"], record["methods"]["fisher"]
     assert pca["candidates"] == fisher["candidates"] == [1, 2, 3, 4]
     assert (pca["used"], fisher["used"]) == ([1, 2, 3, 4], [1, 2, 2, 2])
@@ -189,9 +189,9 @@ def test_what_the_record_says(no_report, tmp_path):
         np.testing.assert_allclose(found["means"], 100 * np.mean(errors, axis=0), rtol=1e-12)
         deviation = 100 * np.std(errors, axis=0, ddof=1)
         np.testing.assert_allclose(found["standard_errors"], deviation * np.sqrt(1 / 5 + 1 / 4), rtol=1e-12)
-    words = "(one-standard-error rule, fisher, 5 folds)"
+    words = "(one-standard-error rule, lda, 5 folds)"
     assert results["choose"]["found"] == [f"pca: 3 components {words}", f"fisher: {fisher['chosen']} component {words}"]
-    assert lines(str(tmp_path / "out"))[1].endswith("the one-standard-error rule, fisher, 5 folds")
+    assert lines(str(tmp_path / "out"))[1].endswith("the one-standard-error rule, lda, 5 folds")
     assert not recorder.notes, "nobody asked for more components than there are"
     events = [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert any(e["event"] == "stage-end" and e.get("found") == record["found"] for e in events)
@@ -264,7 +264,7 @@ def test_a_run_depends_on_folds_and_judge_only_where_it_chooses(no_report, tmp_p
     with pytest.raises(OutputError, match=r"its evaluation\.folds is 5, here it is 4"):
         run(auto(tmp_path / "out", evaluation={"folds": 4}))
     recorder = Recorder()  # what the choice does not depend on
-    run(auto(tmp_path / "out", evaluation={"classifiers": ["fisher", "svm"], "margins": False}), [recorder])
+    run(auto(tmp_path / "out", evaluation={"classifiers": ["lda", "svm"], "margins": False}), [recorder])
     assert recorder.ended["choose"]
     with pytest.raises(OutputError, match="its n_components is 'auto', here it is"):
         run(config_of(tmp_path / "out", "bundled:iris", n_components=[2]))

@@ -229,7 +229,7 @@ def test_slices_of_few_values_are_these(values, classes, tmp_path):
 def test_classifiers_are_refused_in_evaluations_of_numbers(tmp_path):
     X, Y = with_targets(60, 5, 1, seed=10)
     uri = write("parquet", tmp_path / "rows", X, Y[:, 0])
-    dataset, evaluation = {"uri": uri, "target": "y"}, {"classifiers": ["lda"]}
+    dataset, evaluation = {"uri": uri, "target": "y"}, {"classifiers": ["qda"]}
     with pytest.raises(InputError, match=r"evaluation\.classifiers are for classes"):
         scored(config_of(tmp_path / "out", uri, dataset=dataset, methods=["pls"], evaluation=evaluation))
 

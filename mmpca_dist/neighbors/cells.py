@@ -188,7 +188,8 @@ class Cells:
         """Return the cell of every row, one of the nearest; which one of them matters for speed alone."""
         z = coordinates.astype(np.float32)
         halves = 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
-        product = z @ self.centres.T
+        with np.errstate(invalid="ignore"):  # OpenBLAS multiplies what its buffers held before, too
+            product = z @ self.centres.T
         return np.argmin(np.subtract(halves, product, out=product), axis=1)
 
     def locate(self, X: NDArray) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]:
