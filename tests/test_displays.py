@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -40,6 +41,18 @@ def test_rows_by_class_or_by_number(pyplot):
     assert by_number.plot().ax_ is not by_number.plot(ax).figure_
     with pytest.raises(InputError, match="no component 3: there are 3, counted from 0"):
         ReductionDisplay.from_estimator(model, X, components=(0, 3))
+    with pytest.raises(InputError, match="X has 150 rows, and y 9 labels"):
+        ReductionDisplay.from_estimator(model, X, Y[:9])
+    assert repr(by_number) == "<ReductionDisplay>"
+
+
+def test_keywords_of_matplotlib_are_its_own(pyplot):
+    model = MarginPCA(2).fit(X, Y)
+    crosses = ReductionDisplay.from_estimator(model, X, Y, marker="x").ax_.collections
+    assert len(crosses) == 3 and all(points.get_linewidths() > 0 for points in crosses)
+    (points,) = ReductionDisplay.from_estimator(model, X, Y, cmap="magma").ax_.collections
+    assert points.get_cmap().name == "magma"
+    np.testing.assert_array_equal(points.get_array(), Y)
 
 
 def test_spectra_are_shares_where_there_is_a_total():
@@ -48,6 +61,9 @@ def test_spectra_are_shares_where_there_is_a_total():
     np.testing.assert_array_equal(shown.ax_.lines[0].get_ydata(), model.eigenvalues_ / model.total_)
     model.total_ = np.nan
     assert SpectrumDisplay.from_estimator(model).ax_.get_ylabel() == "eigenvalue"
+    peer = PCA(2).fit(X)
+    drawn = SpectrumDisplay.from_estimator(peer).ax_.lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn, peer.explained_variance_ratio_)
 
 
 def test_loadings_have_the_names_of_columns_by_size():

@@ -14,7 +14,7 @@ from helpers.runs import model_hash
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
-from mmpca_dist import evaluate, open_dataset, refresh, run, transform
+from mmpca_dist import MarginPCA, evaluate, open_dataset, refresh, run, transform
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 
 X, Y = load_iris(return_X_y=True, as_frame=True)
@@ -71,8 +71,21 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
     assert Path(found.folder) == tmp_path / "a" / "evaluation" and found.report.startswith(found.folder)
     stored = open_dataset(tmp_path / "a" / "rows" / "rows.parquet", label="label", encode=True, missing="mean")
     assert stored.feature_names == [*X.columns, "colour=red", "plant"]
-    with pytest.raises(OutputError, match="holds the rows of an earlier call"):
-        evaluate(frame, "kind", folder=tmp_path / "a", **options)
+    again = evaluate(frame, "kind", splits="groups", column="plant", folds=3, folder=tmp_path / "a", **options)
+    assert again.errors.equals(found.errors)
+    with pytest.raises(OutputError, match="holds other rows, of an earlier call"):
+        evaluate(frame[:-1], "kind", folder=tmp_path / "a", **options)
+    with pytest.raises(InputError, match=r"Column .sepal length .cm.. of X cannot be used as it is"):
+        evaluate(frame, "kind")
+    for call, words in (
+        (lambda: evaluate(X), "needs the labels of the rows"), (lambda: evaluate(X, Y[:9]), "150 rows, and y 9 labels"),
+        (lambda: evaluate(frame, "knd"), "X has no column 'knd'. Did you mean 'kind'"),
+        (lambda: MarginPCA(2).fit(frame, "kind"), "give the labels themselves"),
+        (lambda: run(X), "Rows in memory are for the `fit`"), (lambda: refresh("run", X, "out"), "must be in files"),
+        (lambda: evaluate(X, Y, client="tcp://here"), "must be an open Dask client"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            call()
     with pytest.raises(InputError, match="folds is for rows: set it in the configuration"):
         evaluate(configured(tmp_path / "b"), folds=3)
     with pytest.raises(ConfigError, match="fold"):
