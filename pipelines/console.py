@@ -118,6 +118,10 @@ class ConsoleCallback(Callback):
         self._progress: ProgressBar | ProgressLines | None = None
         self._sweep = ""
 
+    def on_page(self, address: str) -> None:
+        """Print where Prefect shows the flow run."""
+        print_text(self.console, f"Flow run: {address}")
+
     def on_cluster(self, dashboard: str) -> None:
         print_text(self.console, f"Dask dashboard: {dashboard}")
 

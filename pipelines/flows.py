@@ -64,7 +64,11 @@ Work = Callable[[Model, Artifacts, Callbacks], Done]
 class FlowEnd:
     """How the work of a flow ended, whether or not the server sees it."""
 
-    def __init__(self, settings: ExitStack | None = None, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(
+        self, settings: ExitStack | None = None, callbacks: Sequence[Callback] = (),
+        announce: Callable[[str], None] = lambda page: None,
+    ) -> None:  # fmt: skip
+        self.announce = announce
         self.state: State | None = None
         self.failure = ""
         """Why the server did not receive all; empty where it did."""
@@ -82,13 +86,17 @@ class FlowEnd:
 _end: ContextVar[FlowEnd | None] = ContextVar("end", default=None)
 
 
-def ended(flow: Flow[..., State], config: Any, *callbacks: Callback) -> FlowEnd:
+def ended(
+    flow: Flow[..., State], config: Any, *callbacks: Callback, announce: Callable[[str], None] = lambda page: None
+) -> FlowEnd:
     """Run a flow that tells callbacks of this process, too, and return how its work ended.
+
+    ``announce`` is called with the address of its page.
 
     Raises what ended it, unless that is a server that has gone.
     """
     with ExitStack() as settings:
-        end = FlowEnd(settings, callbacks)
+        end = FlowEnd(settings, callbacks, announce)
         token = _end.set(end)
         settings.callback(_end.reset, token)
         try:
@@ -118,8 +126,9 @@ def flow_of(
         def run(config: Any, credentials: str | None = None) -> State:
             quieten()
             end, outbox = _end.get() or FlowEnd(), Outbox()
-            outbox.send(_tag, runtime.flow_run.id, name)
             prefix = slug(written_to(name, config) or name)
+            outbox.send(_tag, runtime.flow_run.id, name, prefix)
+            end.announce(str(runtime.flow_run.ui_url))
             artifacts = Artifacts(outbox, f"{prefix}-evaluation" if name == "evaluate" else prefix)
             shown = ArtifactCallback(artifacts)
             try:
@@ -154,11 +163,11 @@ def flow_of(
     return decorate
 
 
-def _tag(flow_run: str, name: str) -> None:
-    """Give a flow run the tags that those of deployments have, next to its own."""
+def _tag(flow_run: str, *names: str) -> None:
+    """Give a flow run the tags that those of deployments have, its flow and its folder, next to its own."""
     with get_client(sync_client=True) as client:
         tags = client.read_flow_run(flow_run).tags  # type: ignore[arg-type]
-        client.update_flow_run(flow_run, tags=sorted({*tags, "mmpca", name}))  # type: ignore[arg-type]
+        client.update_flow_run(flow_run, tags=sorted({*tags, "mmpca", *names}))  # type: ignore[arg-type]
 
 
 def as_model(model: type[Model], parameters: Any) -> Model:

@@ -14,6 +14,7 @@ STILL_RUNNING = "Finished in state Running()"
 
 def quieten() -> None:
     """Have loggers of flow runs show a refusal as its sentence, and not say that a cancelled run is running."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
     logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
 from mmpca_dist.runs.summary import components, legend
+from mmpca_dist.runs.summary import lines as summary
 from mmpca_dist.stores import storage
 
 from .artifacts import Artifacts
@@ -48,7 +49,8 @@ def publish_run(
         f"mmpca transform {at} NEW_ROWS {shlex.quote(folder + '-new')}",
     ]
     python = f"from mmpca_dist import load_model\n\nmodel = load_model({folder!r}, {spectra[0]['method']!r})"
-    _publish_page(artifacts, report, "Run finished", "\n".join(f"| {line} |" for line in lines), following, python)
+    table = "\n".join(f"| {line} |" for line in lines)
+    _publish_page(artifacts, report, _plain(summary(folder)[0]), table, following, python)
 
 
 def publish_evaluation(artifacts: Artifacts, folder: str, comparison: CompareRecord) -> None:

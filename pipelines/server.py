@@ -77,6 +77,11 @@ class PrefectServer:
                 "'prefect server start', or unset PREFECT_API_URL for a temporary one."
             )
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it has been started by this command, and ends with it."""
+        return self._answers
+
     def connect(self) -> None:
         """Wait until a server answers, and let flows use it.
 

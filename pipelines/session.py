@@ -94,7 +94,8 @@ class Session:
 
             flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
             self.server.connect()
-            end = ended(flow, config, self.callback)
+            page = self.callback.on_page if not self.server.is_temporary else lambda address: None
+            end = ended(flow, config, self.callback, announce=page)
             if end.failure:
                 server_is_lost.set()
                 self.callback.on_note(

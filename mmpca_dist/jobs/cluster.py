@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +54,8 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.adapt is for clusters that the run starts, and compute.cluster is {compute.cluster!r}. Leave it "
             "out, or use local or a class of clusters, without n_workers in compute.options."
         )
-    if compute.performance_report and (compute.cluster == "threads" or find_spec("bokeh") is None):
-        raise ConfigError(
-            "compute.performance_report is of a Dask cluster, such as compute.cluster: local, and needs bokeh: pip "
-            "install 'mmpca-dist[dashboard]'."
-        )
+    if compute.performance_report and compute.cluster == "threads":
+        raise ConfigError("compute.performance_report is of a Dask cluster, such as compute.cluster: local.")
     least_mib = math.ceil(WORKER_BASE / PAUSED / 2**20)
     if compute.cluster == "local" and compute.memory_bytes < least_mib << 20:
         raise ConfigError(

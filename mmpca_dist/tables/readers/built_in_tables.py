@@ -21,7 +21,7 @@ from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.proxies import LoadedRows
-from mmpca_dist.tables.readers.formats import Format
+from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
 TABLES = ("digits", "breast_cancer", "wine", "iris")
@@ -290,7 +290,13 @@ def _integer(text: str) -> int:
     return int(number)
 
 
+def _opened(request: Request) -> Dataset:
+    if request.label is not None:
+        raise InputError(f"{request.uri} has labels of its own: leave out dataset.label.")
+    return BundledDataset(request.uri) if request.uri.startswith("bundled:") else open_synthetic(request.uri)
+
+
 FORMATS = (
-    Format("bundled", "a bundled table", lambda request: BundledDataset(request.uri), scheme="bundled:"),
-    Format("synthetic", "a synthetic table", lambda request: open_synthetic(request.uri), scheme="synthetic:"),
+    Format("bundled", "a bundled table", _opened, scheme="bundled:"),
+    Format("synthetic", "a synthetic table", _opened, scheme="synthetic:"),
 )
