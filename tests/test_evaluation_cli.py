@@ -137,7 +137,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     assert "The lowest mean error" in first and f"Report: {tmp_path}/out/evaluation/report/index.html" in first
     assert all(f"✓ {name}" in first for name in STAGES)
     table = first[first.index("Errors in percent") :]
-    assert all(name in table for name in ("pca", "m-pca0", "fisher", "naive-bayes"))
+    assert all(name in table for name in ("pca", "m-pca0", "lda"))
     listed = mmpca("runs", tmp_path)[1].splitlines()
     assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
 

@@ -48,7 +48,8 @@ def arrivals(uri: str) -> list[Arrival]:
         return [Arrival(uri, uri, storage.digest(uri))]
     fs, path = storage.filesystem(uri)
     storage.require(uri)
-    suffixes = (*TEXT.suffixes, *(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes))
+    texts = (suffix for suffix in TEXT.suffixes if not suffix.startswith(".txt"))  # which may be about the data sets
+    suffixes = (*texts, *(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes))
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)
