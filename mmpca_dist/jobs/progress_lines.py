@@ -20,7 +20,7 @@ class ProgressLines(Callback):
     """
 
     def __init__(self) -> None:
-        self._told = 0.0
+        self._told = time.monotonic()
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         """Write how far a stage is."""
