@@ -10,6 +10,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation import cost_meter as metering
 from mmpca_dist.evaluation import merged_folds, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
+from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.runs import evaluation_stages as stages
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_of
@@ -170,7 +171,7 @@ def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)
     records, _, results = scored(config)
-    with stages.open_job(config, stages.Callbacks([]), "evaluation") as job:
+    with stages.open_job(config, Callbacks([]), "evaluation") as job:
         job.results.update(results)
         found = evaluation_of(job, records)
     for name, sums in (("seconds", found.seconds), ("read", found.bytes_read)):

@@ -34,11 +34,12 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
     row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)
     monkeypatch.setattr(results, "components", lambda _: [row])
     monkeypatch.setattr(results, "legend", lambda _: "")
+    monkeypatch.setattr(results, "summary", lambda _: [hostile])
     results.publish_evaluation(shown, hostile, {**record, "tables": {"errors": (hostile, [])}})
     results.publish_run(shown, hostile, record, [], [])
     plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) \`\`\` # Title"
     evaluation, report = (text for text in published if text.startswith("# "))
-    assert evaluation.count(plain) == 3 and report.count(plain) == 5 and plain in published
+    assert evaluation.count(plain) == 3 and report.count(plain) == 6 and plain in published
     code = re.compile(r"^```\n(?:.*\n)*?```$", re.M)
     for text in (code.sub("", text) for text in published):
         assert "](" not in text.replace(r"\](", "") and "<img" not in text.replace(r"\<", "") and "```" not in text
