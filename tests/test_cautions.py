@@ -61,6 +61,7 @@ def test_text_of_numbers_is_told():
         MarginPCA(2).fit(frame.astype(str), y)
 
 
+@pytest.mark.e2e
 def test_notebooks_tell_how_far_a_run_is(tmp_path, no_report, capsys, monkeypatch):
     run(make_config(tmp_path / "a", methods=["pca"], n_components=2))
     assert capsys.readouterr().err == ""

@@ -84,6 +84,7 @@ def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):
     assert mine["p C"] is None and "C has other splits than A" in found.notes[1]
 
 
+@pytest.mark.e2e
 def test_a_column_that_is_left_out_is_tested_and_what_one_has_alone_is_counted(tmp_path):
     frame = load_iris(as_frame=True).frame.rename(columns={"target": "label"})
     frame.to_parquet(tmp_path / "rows.parquet")

@@ -126,7 +126,7 @@ def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path,
     assert all(words in text for words in there) and not any(words in text for words in absent)
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.e2e), True])
 def test_a_column_that_gives_the_label_away_is_named(standardize, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)

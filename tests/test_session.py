@@ -23,7 +23,7 @@ def config_file(tmp_path):
 def connected(monkeypatch, prefect_server):
     """Count how often a command waits for the server of the tests."""
     waited = []
-    server = SimpleNamespace(check=lambda: None, connect=lambda: waited.append(1))
+    server = SimpleNamespace(check=lambda: None, connect=lambda: waited.append(1), is_temporary=False)
     monkeypatch.setattr("mmpca_pipelines.server.PrefectServer", lambda *_: nullcontext(server))
     return waited
 
