@@ -171,7 +171,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, monkeypatch):
 
 
 @no_report
-@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("dense", [True, pytest.param(False, marks=pytest.mark.e2e)])
 def test_runs_evaluations_transforms_refreshes_and_ingests(dense, tmp_path):
     maps = [{"name": "normalize-total", "to": 100}, "log1p"]
     counts = np.abs(X) + (np.arange(8) == 0)

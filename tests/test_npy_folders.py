@@ -79,6 +79,7 @@ def test_the_fingerprint_is_that_of_all_files(tmp_path):
     assert len(open_dataset(folder).addresses) == 22
 
 
+@pytest.mark.e2e
 @no_report
 def test_runs_evaluations_transforms_and_refreshes(tmp_path):
     frame = FRAME.assign(label=FRAME["label"].where(np.arange(440) % 9 > 0))

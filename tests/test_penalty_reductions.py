@@ -48,6 +48,7 @@ def test_a_linear_transformer_of_scikit_learn_is_its_matrix():
         np.testing.assert_allclose(model.coef_, given.coef_, atol=1e-12)
 
 
+@pytest.mark.e2e
 def test_features_of_another_transformer_are_appended():
     """Topics of counts: the model is one of [x; phi(x)] whose coefficients of phi bear epsilon."""
     rng = np.random.default_rng(10)

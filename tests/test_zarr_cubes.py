@@ -84,6 +84,7 @@ def test_moments_have_the_bits_of_the_same_rows_in_zarr(value, tmp_path):
     assert found.classes.tolist() == [1, 2, 3]
 
 
+@pytest.mark.e2e
 @no_report
 def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
     uri = write(tmp_path / "c.zarr")
