@@ -17,8 +17,8 @@ from prometheus_client import Counter, Gauge
 
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.progress_lines import StageLines
 
-from .console import ProgressLines
 from .outbox import Outbox, repeatable
 
 UPDATE_SECONDS = 1.0
@@ -75,7 +75,7 @@ class ArtifactCallback(Callback):
         self._artifacts = artifacts
         self._updated: dict[str, float] = {}
         self._stages: dict[str, dict[str, str]] = {}
-        self._lines: ProgressLines | None = None
+        self._lines: StageLines | None = None
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
@@ -86,7 +86,7 @@ class ArtifactCallback(Callback):
         self._artifacts.show("plan", "What the run will cost", table=rows)
 
     def on_stage_start(self, stage: str) -> None:
-        self._lines = ProgressLines(_log, f"Stage {stage}", LOG_SECONDS)
+        self._lines = StageLines(_log, f"Stage {stage}", LOG_SECONDS)
         self._set_row(stage, {"stage": stage, "state": "running"})
 
     def on_pass(self, stage: str, name: str) -> None:

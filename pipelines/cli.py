@@ -38,7 +38,7 @@ from .export import export
 from .options import config_options, image_shape_of, json_option, load, prefect_option, quick_prefect_option, verbosity
 from .session import session
 
-GOES_ON = "The same command goes on inside the stage that it was in."
+GOES_ON = "The same command goes on where it stopped."
 STARTS_AGAIN = "The same command starts again."
 
 

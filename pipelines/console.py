@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 import webbrowser
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,42 +16,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mmpca_dist.durations import duration, time_left
+from mmpca_dist.durations import time_left
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.limits import LIMITS
+from mmpca_dist.jobs.progress_lines import StageLines
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
     from mmpca_dist.runs.check import Check
     from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
-
-
-class ProgressLines:
-    """Says the pass of a stage, units done, time passed and time left, at most every few seconds."""
-
-    def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
-        self._say, self._stage, self._name = say, stage, ""
-        self._every = LIMITS.progress_line_seconds if every is None else every
-        self._begin = self._pass_begin = self._printed = time.monotonic()
-
-    def begin_pass(self, name: str) -> None:
-        self._name, self._pass_begin = name, time.monotonic()
-
-    def update(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._printed < self._every:
-            return
-        self._printed = now
-        parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
-        parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
-        if 0 < done < total:
-            parts.append(time_left((now - self._pass_begin) * (total - done) / done))
-        self._say(", ".join(parts))
-
-    def close(self) -> None:
-        pass
 
 
 WHOLE_NAMES = 16
@@ -115,7 +88,7 @@ class ConsoleCallback(Callback):
         self.notes: list[str] = []
         self.heading: str | None = None
         """Printed before the first stage, of work that has not been refused."""
-        self._progress: ProgressBar | ProgressLines | None = None
+        self._progress: ProgressBar | StageLines | None = None
         self._sweep = ""
 
     def on_page(self, address: str) -> None:
@@ -138,7 +111,7 @@ class ConsoleCallback(Callback):
         if self.console.is_terminal:
             self._progress = ProgressBar(self.console, stage)
         else:
-            self._progress = ProgressLines(lambda line: print_text(self.console, f"  {line}"), stage)
+            self._progress = StageLines(lambda line: print_text(self.console, f"  {line}"), stage)
 
     def on_pass(self, stage: str, name: str) -> None:
         if getattr(self.console, "verbose", False):

@@ -18,7 +18,7 @@ from mmpca_dist.jobs.run_stage import run_stage
 
 REFUSED = "Refused"
 """Name of the state of a run that ended by the user's mistake, in data or settings."""
-STOPPED = "Stopped. The same command, or Retry, goes on inside the stage."
+STOPPED = "Stopped. The same command, or Retry, goes on from there."
 
 
 def refused(error: MmpcaError) -> State:

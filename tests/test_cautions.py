@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from mmpca_dist import FisherDiscriminant, FisherScore, LassoSelection, MarginPCA, ProgressLines, run
+from mmpca_dist import FisherDiscriminant, FisherScore, LassoSelection, MarginPCA, ProgressLines, open_dataset, run
 from mmpca_dist.errors import InputError
 
 WINE = load_wine(return_X_y=True)
@@ -70,6 +70,12 @@ def test_notebooks_tell_how_far_a_run_is(tmp_path, no_report, capsys, monkeypatc
             monkeypatch.setitem(sys.modules, "ipykernel", sys)
         run(make_config(tmp_path / name, methods=["pca"], n_components=2), callbacks)
         told = capsys.readouterr().err
-        assert "reduce done in" in told and "solve done in" in told
+        assert "reduce: " in told and "solve: " in told
     run(make_config(tmp_path / "c", methods=["pca"], n_components=2))
-    assert "reduce was done before" in capsys.readouterr().err
+    assert "reduce: done before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("uri", ["bundled:wine", "synthetic:gaussian?n=50&d=3"])
+def test_tables_with_labels_of_their_own_take_no_others(uri):
+    with pytest.raises(InputError, match="has labels of its own"):
+        open_dataset(uri, label="species")

@@ -119,6 +119,14 @@ def test_two_commands_from_a_csv_to_a_report(folder, tmp_path, monkeypatch):
     assert shown["records"]["count"]["n_rows"] == table["outcome"].notna().sum()
     assert shown["records"]["count"]["n_features"] == 6 + 3 + 1  # numbers, cities, smoker
     assert set(shown["records"]["solve"]["models"]) == {"pca", "fisher"}
+    page = (tmp_path / "runs" / "messy" / "report" / "index.html").read_text()
+    assert "<h1>messy.csv</h1>" in page and "new_rows.csv" in page
+    refused = invoke("plan", config, "--set", "dataset.label=outcom")
+    assert f"{folder / 'messy.csv'} has no column 'outcom'" in str(refused)
+    few = table.drop(columns="outcome")[:9]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    assert invoke("transform", "runs/messy", "few.csv", "out.csv", "--no-prefect").exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"my.yaml", "runs", "few.csv", "out.csv"}  # no copy is left
     (listed,) = json.loads(invoke("runs", "runs", "--json").output)
     assert (listed["state"], listed["methods"]) == ("finished", ["pca", "fisher"])
 
@@ -164,6 +172,10 @@ def test_the_sample_of_values_is_fair_and_counts_are_exact(monkeypatch):
     # The relative standard error of the estimate is 1/sqrt(300); five of them.
     assert look.n_distinct == pytest.approx(len(counts), rel=5 / np.sqrt(300))
     assert not look.all_differ
+    exact = ColumnLook("few")
+    exact.add(pa.array(["a", "b"] * 700 + [str(i) for i in range(100)]))
+    assert exact.distinct == "102"
+    assert look.distinct == f"about {float(f'{look.n_distinct:.1e}'):,.0f}" != f"about {look.n_distinct:,}"
 
 
 def test_arrays_and_sparse_text(tmp_path):

@@ -99,7 +99,7 @@ def test_a_run_broken_off_ends_soon_with_one_line(prefect_home, long_config, tmp
     arguments = ["run", str(long_config), "--set", f"compute.cluster={cluster}"]
     found, text = in_terminal(arguments, prefect_home, b"reduce: moments", press_ctrl_c)
     assert found == 130, text
-    assert text.rstrip().endswith("mmpca: stopped. The same command goes on inside the stage that it was in.")
+    assert text.rstrip().endswith("mmpca: stopped. The same command goes on where it stopped.")
     assert "Waiting for a temporary Prefect server to start (set PREFECT_API_URL to use yours)" in text
     assert "Traceback" not in text
     assert (tmp_path / "out" / "records" / "count.json").exists()

@@ -213,6 +213,7 @@ def test_runs_evaluations_transforms_refreshes_and_ingests(dense, tmp_path):
     np.testing.assert_array_equal(open_column(written, "donor").read_labels(0, 300), OBS["donor"][0])
 
 
+@pytest.mark.e2e
 def test_the_command_gives_the_bits_of_the_same_rows_in_zarr(tmp_path):
     from mmpca_pipelines.cli import cli
 

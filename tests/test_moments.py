@@ -250,7 +250,7 @@ def rows_of_which_the_first_are_unlike(n_unlike):
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("size", [1, 50, 2000])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.e2e), 50, 2000])
 @pytest.mark.parametrize("n_unlike", [pytest.param(10, marks=pytest.mark.e2e), 500])
 def test_first_rows_unlike_all_others_cost_no_digits(n_unlike, size, pooled):
     X, y, (counts, means, scatters) = rows_of_which_the_first_are_unlike(n_unlike)

@@ -64,8 +64,11 @@ def saved(tmp_path, save, name):
     return (tmp_path / name).read_bytes()
 
 
-EVERYDAY = ("zarr", "folder", "npz")
-KINDS = [*EVERYDAY, *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("csr", "parquet", "npz csr", "npy"))]
+EVERYDAY = ("zarr", "npz")
+KINDS = [
+    *EVERYDAY,
+    *(pytest.param(kind, marks=pytest.mark.e2e) for kind in ("csr", "parquet", "folder", "npz csr", "npy")),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmpca_pipelines import console
-from mmpca_pipelines.console import ProgressLines
+from mmpca_dist.jobs import progress_lines
+from mmpca_dist.jobs.progress_lines import StageLines
 
 SCRIPT = """
 import sys
@@ -29,9 +29,9 @@ evaluate({
 
 def test_what_lines_say_and_how_often(monkeypatch, limits):
     now, limits.progress_line_seconds = [100.0], 10
-    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress_lines, "time", SimpleNamespace(monotonic=lambda: now[0]))
     said: list[str] = []
-    told = ProgressLines(said.append, "score")
+    told = StageLines(said.append, "score")
     for seconds, name, done, line in (
         (9, None, 1, None),
         (2, None, 2, "score, 2 of 4,000 (0%), 11 s, about 6 h left"),

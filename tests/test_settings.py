@@ -41,6 +41,7 @@ MISTAKES = [
     ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
     ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
     ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
+    ("covariates", ["batch"], "Unknown key 'covariates'. There is dataset.covariates."),
     ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
     ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
     ("project.format", "xlsx", "project.format must be zarr or parquet or csv or arrow, one or several"),
@@ -76,6 +77,12 @@ def test_a_key_that_is_there_twice(tmp_path):
     assert str(caught.value) == (
         f"{tmp_path}/my.yaml is not readable as YAML: the key 'n_components', of line 2, is there 2 times."
     )
+
+
+def test_what_is_no_yaml_has_a_place(tmp_path):
+    (tmp_path / "my.yaml").write_text("methods: [pca\nn_components: 2\n")
+    with pytest.raises(ConfigError, match=r"not readable as YAML: line 2, column 13: expected .* but got ':'\.$"):
+        load_config(tmp_path / "my.yaml")
 
 
 def test_every_setting_is_explained_with_a_valid_example():

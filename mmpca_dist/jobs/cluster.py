@@ -55,7 +55,10 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             "out, or use local or a class of clusters, without n_workers in compute.options."
         )
     if compute.performance_report and compute.cluster == "threads":
-        raise ConfigError("compute.performance_report is of a Dask cluster, such as compute.cluster: local.")
+        raise ConfigError(
+            "compute.performance_report is for a Dask cluster, and compute.cluster is threads. Leave it out, or use a "
+            "cluster such as local."
+        )
     least_mib = math.ceil(WORKER_BASE / PAUSED / 2**20)
     if compute.cluster == "local" and compute.memory_bytes < least_mib << 20:
         raise ConfigError(

@@ -1,42 +1,76 @@
-"""Lines that tell how far a run is, where nobody else does: in notebooks and scripts."""
+"""Lines that tell how far a run is, where no bar does: in files, logs, notebooks and scripts."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mmpca_dist.durations import duration, time_left
 from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.limits import LIMITS
 
-EVERY = 0.5
-"""Seconds between changes of a line."""
+
+class StageLines:
+    """Says the pass of a stage, units done, time passed and time left, at most every few seconds."""
+
+    def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
+        self._say, self._stage, self._name = say, stage, ""
+        self._every = LIMITS.progress_line_seconds if every is None else every
+        self._begin = self._pass_begin = self._printed = time.monotonic()
+
+    def begin_pass(self, name: str) -> None:
+        self._name, self._pass_begin = name, time.monotonic()
+
+    def update(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._printed < self._every:
+            return
+        self._printed = now
+        parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
+        parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
+        if 0 < done < total:
+            parts.append(time_left((now - self._pass_begin) * (total - done) / done))
+        self._say(", ".join(parts))
+
+    def close(self) -> None:
+        pass
 
 
 class ProgressLines(Callback):
-    """Writes a line for each stage of a run, and how far it is: ``run(config, [ProgressLines()])``.
+    """Tells of the stages of a run, and how far each is, in lines on the standard error.
 
-    Runs, evaluations, transforms and refreshes in notebooks do so unless they are given other callbacks.
+    ``run(config, [ProgressLines()])`` does so in scripts; in notebooks, runs, evaluations, transforms and refreshes do
+    so unless they are given other callbacks.
     """
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._lines = StageLines(_say, "")
+
+    def on_stage_start(self, stage: str) -> None:
+        """Begin a stage."""
+        self._lines = StageLines(_say, stage)
+
+    def on_pass(self, stage: str, name: str) -> None:
+        """Begin a pass over the rows."""
+        self._lines.begin_pass(name)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
-        """Write how far a stage is."""
-        if time.monotonic() - self._told > EVERY:
-            self._told = time.monotonic()
-            sys.stderr.write(f"\r{stage} {done / max(total, 1):.0%}   ")
-            sys.stderr.flush()
+        """Tell how far a stage is, every few seconds."""
+        self._lines.update(done, total)
 
     def on_note(self, message: str) -> None:
-        """Write a note."""
-        sys.stderr.write(f"\rnote: {message}\n")
+        """Tell a note."""
+        _say(f"note: {message}")
 
     def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
-        """Write that a stage is done."""
-        words = "was done before" if reused else f"done in {record.get('seconds', 0):.1f} s"
-        sys.stderr.write(f"\r{stage} {words}\n")
+        """Tell that a stage is done."""
+        _say(f"{stage}: {'done before' if reused else duration(record.get('seconds', 0))}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def told(callbacks: Sequence[Callback] | None) -> Callbacks:

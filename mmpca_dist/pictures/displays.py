@@ -54,9 +54,9 @@ class ReductionDisplay(_Display):
 
         Components count from 0. Raises InputError where there is no such component.
         """
-        if y is not None and len(y) != len(X):
-            raise InputError(f"X has {len(X):,} rows, and y {len(y):,} labels.")
         Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
+        if y is not None and len(y) != len(Z):
+            raise InputError(f"X has {len(Z):,} rows, and y {len(y):,} labels.")
         points = np.stack([_component(Z.T, component) for component in components], axis=1)
         names = [f"component {component + 1}" for component in components]
         return cls(points, None if y is None else np.asarray(y), names).plot(ax, **kwargs)

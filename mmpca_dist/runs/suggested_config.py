@@ -44,7 +44,7 @@ def suggested_yaml(checked: Check) -> str:
         _line("n_components", sizes, f"of {checked.n_features:,} features; an evaluation compares them"),
         _line("standardize", *_standardize(checked)),
         "evaluation:" if groups or wide else "",
-        _line("  classifiers", ["fisher"] if wide else None, "lda is no reference where columns are more than rows"),
+        _line("  classifiers", ["fisher"] if wide else None, "lda cannot use more columns than rows"),
         _line("  splits", "groups" if groups else None, "rows of a group are held out together"),
         *(_line("  column", use.column.name, use.reason) for use in groups),
         _line("output", f"runs/{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'mine'}", OUTPUT),

@@ -134,10 +134,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         self._kept = self._declared = None
         rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
         self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
-        for category, remarks in (
-            (ConvergenceWarning, self._unconverged()),
-            (UserWarning, [*self._edges(), *self._cautions()]),
-        ):
+        cautions = [*self._edges(), *self._cautions()]
+        for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, cautions)):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
         return self
@@ -298,25 +296,10 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         return labels
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
-        count = len(solution.eigenvalues)
-        if count == 0 or (self.n_components is not None and count < self.n_components):
-            raise InputError(
-                f"n_components={self.n_components} is more than the {count} components that {type(self).__name__} "
-                f"finds in {n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up "
-                f"to rounding ({precision} precision)."
-                + (
-                    " Standardised columns, or precision='double', may tell more apart."
-                    if precision == "single"
-                    else ""
-                )
-            )
+        solution.refuse_too_few(self.n_components, type(self).__name__, n_rows, n_features, precision)
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
-        if not np.isfinite(solution.components).all():
-            raise InputError(
-                f"The components of {type(self).__name__} are not finite: numbers overflow. Standardise the columns "
-                "(standardize)."
-            )
+        solution.refuse_infinite(type(self).__name__)
         self.components_ = solution.components
         self.eigenvalues_ = solution.eigenvalues
         self.residuals_ = solution.residuals

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, fix_signs
+from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.coordinates import Statistics
 
 IMPRECISE = 1e-2
@@ -65,6 +66,24 @@ class Solution:
         """Return the solution of components of models, whose signs stay, and whose rounding is not known."""
         nothing = np.full(len(values), np.nan)
         return cls(components, values, nothing, np.zeros(len(values)), total, limit)
+
+    def refuse_too_few(self, asked: int | None, name: str, n_rows: int, n_features: int, precision: str) -> None:
+        """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""
+        count = len(self.eigenvalues)
+        if count == 0 or (asked is not None and count < asked):
+            hint = " Standardise the columns, or set precision to double, for more." if precision == "single" else ""
+            raise InputError(
+                f"n_components={asked} is more than the {count} components that {name} finds in {n_rows} rows of "
+                f"{n_features} features: its limit is {self.limit}, less what is zero up to rounding ({precision} "
+                f"precision).{hint}"
+            )
+
+    def refuse_infinite(self, name: str) -> None:
+        """Raise InputError where components of the estimator ``name`` are not finite."""
+        if not np.isfinite(self.components).all():
+            raise InputError(
+                f"The components of {name} are not finite: numbers overflow. Standardise the columns (standardize)."
+            )
 
 
 def rank_limit(largest: int) -> str:
