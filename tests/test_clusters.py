@@ -100,7 +100,7 @@ def test_classes_that_are_none_are_refused(name, options, words, tmp_path, allow
         ({"cluster": "threads", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
         ({"cluster": "tcp://h:1", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
         ({"cluster": "local", "adapt": {"minimum": 3, "maximum": 2}}, "minimum is 3, and maximum is 2"),
-        ({"cluster": "threads", "performance_report": True}, "performance_report is of a Dask cluster"),
+        ({"cluster": "threads", "performance_report": True}, "performance_report is for a Dask cluster"),
         ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
     ],
 )
