@@ -95,7 +95,9 @@ def transform(
     """Project the rows of a data set with the methods of a finished run, or of its folder, into a new folder.
 
     Options are ``methods``, ``features`` and ``label``, as in ``TransformConfig``; a Dask ``client`` does the work.
-    Rows in memory need no files: ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
+    The result has ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written),
+    ``written`` (bytes), ``labels`` (whether there are any) and ``seconds``. Rows in memory need no files:
+    ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
     content = {"output": _folder(run), "dataset": _path(dataset), "destination": str(destination), **options}
     config = parse_model(transform_rows.TransformConfig, content, "transform")
@@ -109,8 +111,20 @@ def refresh(
     """Extend a finished run, or that in a folder, by new labelled rows, without reading the old ones again.
 
     ``new`` is a data set, or a folder of them. Options are ``features``, ``label`` and ``weight``, as in
-    ``RefreshConfig``; a Dask ``client`` does the work. The result says what was done (``taken``, ``rows``, ...), and
-    has the models. Raises MmpcaError for what can be corrected.
+    ``RefreshConfig``; a Dask ``client`` does the work. The result has the models, ``taken`` (new data sets: name, uri,
+    fingerprint, rows), ``solved`` (whether there was anything to do), ``data_sets`` and ``rows`` (in all),
+    ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report`` (addresses; None if no data set was ever
+    added), ``seconds``. Raises MmpcaError for what can be corrected.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmpca_dist import refresh, run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"methods": "pca", "n_components": 2, "output": f"{folder}/first"}
+    ...     first = run({"dataset": {"uri": "synthetic:gaussian?n=1000&d=4&seed=1"}, **settings})
+    ...     refresh(first, "synthetic:gaussian?n=500&d=4&seed=2", f"{folder}/both")["rows"]
+    1500
     """
     content = {"run": _folder(run), "new": _path(new), "output": str(output), **options}
     config = parse_model(refreshing.RefreshConfig, content, "refresh")

@@ -240,23 +240,7 @@ def evaluate(
     callbacks: list[Callback] | None = None,
     client: Any = None,
 ) -> FinishedEvaluation:
-    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
-
-    Raises MmpcaError for anything the user can mend; the message says what, where and how.
-
-    Parameters
-    ----------
-    config : RunConfig, dict of the same keys, or path of a YAML file
-    callbacks : list of Callback, optional
-        Who hears of stages and progress.
-    client : Dask client, optional
-        Does the work in place of what ``compute.cluster`` names.
-
-    Returns
-    -------
-    FinishedEvaluation
-        What each stage left, by name, with the errors.
-    """
+    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names."""
     with open_job(as_config(config), told(callbacks), "evaluation", client) as job, forgetting(job):
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)

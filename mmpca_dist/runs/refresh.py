@@ -85,43 +85,6 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     moments are left out. A data set counts once; its name and fingerprint identify it. After a kill at any moment the
     same call continues, with the same result. Readers of the output keep the old models until the new ones are
     complete.
-
-    Parameters
-    ----------
-    config : RefreshConfig
-    callbacks : list of Callback, optional
-        Called with the plan, stages and progress.
-    client : Dask client, optional
-        Does the work in place of the run's own cluster.
-
-    Returns
-    -------
-    dict
-        ``taken`` (new data sets: name, uri, fingerprint, rows), ``solved`` (whether there was anything to do),
-        ``data_sets`` and ``rows`` (in all), ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report``
-        (addresses; None if no data set was ever added), ``seconds``.
-
-    Raises
-    ------
-    InputError
-        If the run keeps no moments that can be extended, or rows do not fit.
-    OutputError
-        If the output holds something else.
-    PlanError
-        If memory or disk do not suffice.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from mmpca_dist import load_moments, run
-    >>> from mmpca_dist.runs.refresh import RefreshConfig, refresh
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     settings = {"methods": "pca", "n_components": 2, "output": f"{folder}/first"}
-    ...     _ = run({"dataset": {"uri": "synthetic:gaussian?n=1000&d=4&seed=1"}, **settings})
-    ...     new = "synthetic:gaussian?n=500&d=4&seed=2"
-    ...     _ = refresh(RefreshConfig(run=f"{folder}/first", new=new, output=f"{folder}/both"))
-    ...     load_moments(f"{folder}/both").n_rows
-    1500
     """
     begin, callback = time.perf_counter(), told(callbacks)
     inputs = RefreshInputs.of(config)

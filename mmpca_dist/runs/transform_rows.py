@@ -71,29 +71,6 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
     Labels are written with the rows, if there are any, and kept columns too. The same call goes on where it was killed;
     where all is there it does nothing, or refuses to replace a file.
-
-    Parameters
-    ----------
-    config : TransformConfig
-    callbacks : list of Callback, optional
-        Called with plan, stages and progress.
-    client : Dask client, optional
-        Does the work in place of the run's own cluster.
-
-    Returns
-    -------
-    dict
-        ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written``
-        (bytes), ``seconds``, ``labels`` (whether there are any).
-
-    Raises
-    ------
-    InputError
-        Where the run or its methods are not there, or the rows do not fit.
-    OutputError
-        Where the destination holds something else, or another process works on it.
-    PlanError
-        Where memory or disk do not suffice.
     """
     destination, callback = storage.normalize(config.destination), told(callbacks)
     suffix = _format_of(destination)
