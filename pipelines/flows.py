@@ -18,10 +18,11 @@ import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
 from .credentials import in_environment
-from .hooks import on_cancellation, on_crashed, written_to
+from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
 from .logs import quieten
 from .names import DRAWN, slug
 from .outbox import Outbox
@@ -61,26 +62,23 @@ class Done:
 Work = Callable[[Model, Artifacts, Callbacks], Done]
 
 
+@dataclass
 class FlowEnd:
     """How the work of a flow ended, whether or not the server sees it."""
 
-    def __init__(
-        self, settings: ExitStack | None = None, callbacks: Sequence[Callback] = (),
-        announce: Callable[[str], None] = lambda page: None,
-    ) -> None:  # fmt: skip
-        self.announce = announce
-        self.state: State | None = None
-        self.failure = ""
-        """Why the server did not receive all; empty where it did."""
-        self.callbacks = callbacks
-        """The callbacks of the process that runs the flow, such as its terminal's."""
-        self._settings = settings
+    settings: ExitStack | None = None
+    callbacks: Sequence[Callback] = ()
+    """The callbacks of the process that runs the flow, such as its terminal's."""
+    announce: Callable[[str], None] = lambda page: None
+    state: State | None = None
+    failure: str = ""
+    """Why the server did not receive all; empty where it did."""
 
     def wait(self, outbox: Outbox) -> None:
         """Wait for what is still to be sent; let Prefect not wait again for a server that does not answer."""
         self.failure = outbox.close()
-        if self.failure and self._settings is not None:
-            self._settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+        if self.failure and self.settings is not None:
+            self.settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
 
 
 _end: ContextVar[FlowEnd | None] = ContextVar("end", default=None)
@@ -133,8 +131,9 @@ def flow_of(
             shown = ArtifactCallback(artifacts)
             try:
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
-                with in_environment(credentials):
-                    done = work(as_model(model, config), artifacts, callbacks)
+                settings = as_model(model, config)
+                with in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
+                    done = work(settings, artifacts, callbacks)
                 end.state = Completed(message=done.message, data=done.result)
             except MmpcaError as error:
                 end.state = refused(error)

@@ -35,7 +35,8 @@ def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
 
 
 def _after(flow: Any, flow_run: Any, end: str) -> None:
-    logger, uri = flow_run_logger(flow_run, flow), _uri(flow.name, flow_run)
+    logger = flow_run_logger(flow_run, flow)
+    uri = folder_of_flow(flow.name, (flow_run.parameters or {}).get("config"))
     if uri is None:
         return
     if flow.name == "ingest":
@@ -57,9 +58,9 @@ def written_to(flow: str, config: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _uri(flow: str, flow_run: Any) -> str | None:
-    """Return the folder that a flow run wrote to, if its parameters name one."""
-    value = written_to(flow, (flow_run.parameters or {}).get("config")) if flow in WRITTEN else None
+def folder_of_flow(flow: str, config: Any) -> str | None:
+    """Return the folder that a flow writes to, if its parameters name one."""
+    value = written_to(flow, config)
     if value is None:
         return None
     uri = storage.normalize(value)
