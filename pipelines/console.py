@@ -237,7 +237,7 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
 
 def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.evaluation_summary import comparison, error_rows
+    from mmpca_dist.runs.summary import comparison, error_rows
 
     record = comparison(output)
     first, *others = record["answer"]
