@@ -27,8 +27,7 @@ from mmpca_dist.jobs.records import (
     StageName,
     StoredColumns,
 )
-from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
-from mmpca_dist.jobs.stored_maps import load_fits
+from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import StoredRowMaps
 from mmpca_dist.statistics.adjustment import Adjustment

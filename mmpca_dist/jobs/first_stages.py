@@ -1,7 +1,8 @@
-"""The first stages of every job: count the rows of each class, and plan."""
+"""The first stages of every job: count the rows of each class, plan, and fit row maps."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -12,8 +13,11 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
-from mmpca_dist.jobs.records import CountRecord, PlanRecord
+from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
+from mmpca_dist.jobs.run_stage import PassCounter, measured
+from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
@@ -22,13 +26,19 @@ from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.levels import gaps_by_column
-from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.mapped_rows import MappedRows, name_of
 
 INDICATORS_BESIDE_NUMBERS = (
     "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."
 )
 MOST_NAMED = 5
 """Columns with gaps that a note names."""
+
+SEES_ALL = (
+    "Row maps were fitted to a sample of all rows, without labels, so held-out rows may be among the landmarks and in "
+    "the estimate of gamma."
+)
+"""A note on evaluations."""
 
 
 def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
@@ -161,3 +171,36 @@ def resources_of(config: RunConfig, output: str) -> Resources:
         in_process=compute.cluster == "threads",
         memory_limit=compute.memory_bytes,
     )
+
+
+def _fit(job: Job) -> MapsRecord:
+    rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
+    assert isinstance(rows, MappedRows)  # noqa: S101  (the stage is there for row maps alone)
+    tasks = job.tasks(records.MAPS, passes)
+    with measured(job) as peak:
+        fits = fit_row_maps(rows, partial(spread_sample, tasks))
+    notes = [
+        f"{name_of(row_map)}: {remark}."
+        for row_map, fit in zip(rows.maps, fits, strict=True)
+        for remark in row_map.remarks(fit)
+    ]
+    if job.run.purpose == "evaluation":  # whose report is the last stage, and tells all notes
+        notes += [SEES_ALL] if passes.names else []
+    else:
+        for note in notes:
+            job.callback.on_note(note)
+    return {
+        "passes": passes.names,
+        "bytes": passes.n_bytes,
+        "memory": peak(),
+        "notes": notes,
+        "outputs": save_fits(job.run, fits),
+    }
+
+
+FIT_MAPS = Stage(records.MAPS, "Fit row maps", _fit)
+
+
+def map_stages(config: RunConfig) -> list[Stage]:
+    """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
+    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.row_maps) else []

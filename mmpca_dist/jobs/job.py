@@ -17,7 +17,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.records import CountRecord, Results, StageName, StageRecord
-from mmpca_dist.jobs.stored_maps import with_stored_fits
+from mmpca_dist.jobs.stored_arrays import with_stored_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.checkpoint import Checkpoint

@@ -1,4 +1,4 @@
-"""Store small arrays and statistics in Zarr groups with checksums."""
+"""Store small arrays, statistics and fits of row maps in Zarr groups with checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import zarr
 import zarr.codecs
 from numpy.typing import NDArray
 
-from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, Objects, objects_in, open_arrays, refuse_other_values
+from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -32,6 +34,8 @@ from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
+from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.row_maps.specification import Arrays
 
 WEIGHTED = "weighted_"
 """Before the names of arrays in the basis for M-PCA0."""
@@ -70,6 +74,36 @@ def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] |
         arrays[name] = read_chunks(path, array, AGAIN)
         refuse_other_values(path, array, extended(0, arrays[name]))
     return arrays
+
+
+def _group(number: int) -> str:
+    return f"maps/{number}.zarr"
+
+
+def save_fits(run: RunDirectory, fits: Sequence[Arrays]) -> list[str]:
+    """Store the fits of row maps, and return the names of the outputs."""
+    outputs = []
+    for number, fit in enumerate(fits, 1):
+        if fit:
+            save_arrays(run.path(_group(number)), dict(fit))
+            outputs.append(_group(number) + GROUP)
+    return outputs
+
+
+def load_fits(run: RunDirectory, record: MapsRecord, n_maps: int) -> list[Arrays]:
+    """Return the fits of so many row maps; raise DamageError where they are not what was written."""
+    stored = record["outputs"]
+    return [
+        load_arrays(run.path(_group(number)), objects_in(record, _group(number)))
+        if _group(number) + GROUP in stored
+        else {}
+        for number in range(1, n_maps + 1)
+    ]
+
+
+def with_stored_fits(rows: MappedRows, run: RunDirectory, record: MapsRecord) -> MappedRows:
+    """Return rows after their fitted maps."""
+    return MappedRows(rows.source, rows.maps, load_fits(run, record, len(rows.maps)))
 
 
 ADJUSTMENT = ("deltas", "slopes", "centre")

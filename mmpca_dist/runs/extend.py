@@ -19,8 +19,7 @@ from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
-from mmpca_dist.jobs.stored_arrays import save_statistics
-from mmpca_dist.jobs.stored_maps import save_fits
+from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.arrivals import Arrival

@@ -12,7 +12,7 @@ from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
-from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of, resources_of
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
@@ -26,7 +26,6 @@ from mmpca_dist.jobs.records import (
     Results,
     SolveRecord,
 )
-from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.stored_arrays import save_statistics
