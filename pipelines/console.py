@@ -186,7 +186,7 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
     return rows_table(f"Runs in {folder}", rows)
 
 
-def print_check(console: Console, checked: Check) -> None:
+def print_check(checked: Check) -> None:
     """Print what a table holds, and what a run would refuse."""
     for line in checked.lines():
         print_text(console, line)
@@ -221,7 +221,7 @@ def _cell(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def print_summary(console: Console, output: str, printed: Collection[str] = ()) -> None:
+def print_summary(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
     from mmpca_dist.runs.summary import components, legend, lines, report_of
 
@@ -232,10 +232,10 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
     for line in others:
         print_text(console, line, soft_wrap=False)
     if (report := report_of(output)) is not None:
-        _print_end(console, report, printed)
+        _print_end(report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
+def print_comparison(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
     from mmpca_dist.runs.summary import comparison, error_rows
 
@@ -247,10 +247,10 @@ def print_comparison(console: Console, output: str, printed: Collection[str] = (
         print_text(console, f"  {command}")
     print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _print_end(console, record, printed)
+    _print_end(record, printed)
 
 
-def print_differences(console: Console, comparison: Comparison) -> None:
+def print_differences(comparison: Comparison) -> None:
     """Print what differs between runs as two tables, and its notes."""
     print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
     titles = {"run": "Methods", "evaluation": "Errors in percent"}
@@ -277,7 +277,7 @@ def _shown(value: Any, number: str) -> str:
     return "-" if value is None else f"{value:{number}}" if isinstance(value, float) else str(value)
 
 
-def open_report(console: Console, output: str) -> None:
+def open_report(output: str) -> None:
     """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
     from mmpca_dist.jobs.finished_runs import open_run
     from mmpca_dist.jobs.records import COMPARE, REPORT
@@ -296,7 +296,7 @@ def open_report(console: Console, output: str) -> None:
         print_text(console, f"No browser was found. Open this file in one: {page}")
 
 
-def _print_end(console: Console, record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
+def _print_end(record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
     for note in record.get("notes", []):
         if note not in printed:
             print_note(console, note, wrapped=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from prefect import Flow, flow, get_client, runtime
+from prefect.exceptions import FailedRun
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, State
 from pydantic import BaseModel
@@ -23,12 +25,13 @@ from mmpca_dist.jobs.journal import traceback_kept
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
 from .credentials import in_environment
 from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
-from .logs import quieten
 from .names import DRAWN, slug
 from .outbox import Outbox
 from .tasks import STOPPED, refused
 
 WHERE = "The parameters of this run"
+STILL_RUNNING = "Finished in state Running()"
+"""What the engine logs of a run that its worker is about to put into the state Cancelled."""
 
 COMMON: dict[str, Any] = {
     "version": mmpca_dist.__version__,
@@ -122,7 +125,7 @@ def flow_of(
     def decorate(work: Work[Model]) -> Flow[..., State]:
         @functools.wraps(work)
         def run(config: Any, credentials: str | None = None) -> State:
-            quieten()
+            _quieten()
             end, outbox = _end.get() or FlowEnd(), Outbox()
             prefix = slug(written_to(name, config) or name)
             outbox.send(_tag, runtime.flow_run.id, name, prefix)
@@ -176,3 +179,16 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     if issubclass(model, RunConfig):
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
+
+
+def _quieten() -> None:
+    """Have loggers of flow runs show a refusal as its sentence, and not say that a cancelled run is running."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
+    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if isinstance(error, MmpcaError | FailedRun):
+        record.msg, record.args, record.exc_info, record.exc_text = str(error), (), None, None
+    return record.getMessage() != STILL_RUNNING
