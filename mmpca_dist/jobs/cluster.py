@@ -229,12 +229,18 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
     Notes say how many workers there are, if some are late or missing.
     """
     from distributed import Client
+    from distributed.security import Security
 
     is_address = isinstance(cluster, str)
     where = cluster if is_address else cluster.scheduler_address
     try:
-        security = {"security": _security(compute)} if is_address else {}
-        client = Client(cluster, timeout=compute.wait, set_as_default=False, **security)
+        security = None  # Dask's own configuration may have some
+        if compute.tls_ca_file:
+            security = Security(
+                tls_ca_file=compute.tls_ca_file, tls_client_cert=compute.tls_cert, tls_client_key=compute.tls_key,
+                require_encryption=True,
+            )  # fmt: skip
+        client = Client(cluster, timeout=compute.wait, set_as_default=False, security=security)
     except (OSError, TimeoutError) as error:
         raise InputError(
             f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
@@ -301,17 +307,3 @@ def _await_workers(client: Any, where: str, expected: int, seconds: float, on_no
                 "scale the cluster; see its logs where they do not come up."
             ) from error
         on_note(f"{n_workers} of {expected} workers are there after {seconds:g} s; going on with these.")
-
-
-def _security(compute: ComputeConfig) -> Any:
-    """Return the certificates of a scheduler that uses TLS; None for those of Dask's own configuration, if any."""
-    if not compute.tls_ca_file:
-        return None
-    from distributed.security import Security
-
-    return Security(
-        tls_ca_file=compute.tls_ca_file,
-        tls_client_cert=compute.tls_cert,
-        tls_client_key=compute.tls_key,
-        require_encryption=True,
-    )

@@ -135,11 +135,11 @@ class RunDirectory:
             if not fs.isdir(path):
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-        name = next((name for name in names if not is_claim(name) and name != EVALUATION), None)
-        if name is not None:
-            raise OutputError(
-                f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
-            )
+        for name in names:
+            if not (name == EVALUATION or is_lease(name) or storage.is_partial(name, "run.json.")):
+                raise OutputError(
+                    f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
+                )
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder unless it holds anything else."""
@@ -228,11 +228,6 @@ def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
     return run if purpose == "run" else RunDirectory(run.path(EVALUATION), within=run.uri)
 
 
-def is_claim(name: str) -> bool:
-    """Tell whether a file may be left of a process that died as it claimed a folder: a lease, or half a claim."""
-    return is_lease(name) or storage.is_partial(name, "run.json.")
-
-
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
     if stored["purpose"] != identity.purpose:
         return f"it holds {CONTENT_OF[stored['purpose']]}"
@@ -242,14 +237,8 @@ def _difference(stored: dict[str, Any], identity: Identity) -> str:
     now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        what = (
-            "input has"
-            if stored["fingerprint"] != identity.fingerprint
-            else "models have"
-            if identity.models
-            else "parts have"
-        )
-        return f"its {what} changed since"
+        is_input = stored["fingerprint"] != identity.fingerprint
+        return f"its {'input has' if is_input else 'models have' if identity.models else 'parts have'} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])

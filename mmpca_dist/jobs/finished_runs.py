@@ -12,21 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
+from mmpca_dist.finite import or_none
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import (
-    COMPARE,
-    COUNT,
-    MAPS,
-    PUBLISH,
-    REDUCE,
-    SOLVE,
-    CountRecord,
-    ModelRecord,
-    R,
-    StageName,
-    StoredColumns,
-)
+from mmpca_dist.jobs.records import CountRecord, ModelRecord, R, StageName, StoredColumns
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import StoredRowMaps
@@ -52,7 +42,7 @@ STATISTICS = "statistics.zarr"
 def open_run(output: str) -> RunDirectory:
     """Return the folder of a run; of a refreshed run the newest that is complete, which is a run in itself."""
     run = RunDirectory(storage.normalize(output))
-    published = run.record(PUBLISH)
+    published = run.record(records.PUBLISH)
     return run if published is None else RunDirectory(run.path(published["folder"]))
 
 
@@ -62,15 +52,13 @@ def finished(run: RunDirectory, stage: StageName[R]) -> R:
     Raises InputError where there is no run, or the stage is not done; DamageError where the record is damaged, or was
     copied from another run.
     """
-    record = run.record(stage)
+    record, header = run.record(stage), run.header()
     if record is not None:
-        if record.get("key") != run.header()["key"]:
+        if record.get("key") != header["key"]:
             raise DamageError(f"{run.record_path(stage)} is of another run than {run.path('run.json')}. {AGAIN}")
         return record
-    if not run.exists:
-        raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
-    if run.purpose != "run" and stage != COMPARE:
-        raise InputError(f"{run.uri} holds {CONTENT_OF[run.purpose]}, and no models: fit them with 'mmpca run'.")
+    if header["purpose"] != "run" and stage != records.COMPARE:
+        raise InputError(f"{run.uri} holds {CONTENT_OF[header['purpose']]}, and no models: fit them with 'mmpca run'.")
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
@@ -104,10 +92,10 @@ def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: Cl
 
     Raises InputError where there is no run, or it has none yet; DamageError where they are damaged.
     """
-    record, config = finished(run, REDUCE), run.config
+    record, config = finished(run, records.REDUCE), run.config
     return load_statistics(
         run.path(STATISTICS),
-        classes_of(finished(run, COUNT)),
+        classes_of(finished(run, records.COUNT)),
         precision=config.precision,
         standardize=standardize,
         class_weight=class_weight,
@@ -200,7 +188,7 @@ def stored_columns(count: CountRecord) -> StoredColumns:
 def fits_of(run: RunDirectory) -> list[Arrays] | None:
     """Return the fits of a run's row maps; None where it has no maps to fit."""
     maps = run.config.dataset.row_maps
-    return load_fits(run, finished(run, MAPS), len(maps)) if any(one.own_columns for one in maps) else None
+    return load_fits(run, finished(run, records.MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
@@ -251,8 +239,8 @@ def load_maps(output: str) -> StoredRowMaps:
     (150, 2)
     """
     run = open_run(output)
-    finished(run, SOLVE)
-    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, COUNT))
+    finished(run, records.SOLVE)
+    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, records.COUNT))
     transformer = StoredRowMaps()
     transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
     transformer.n_features_in_ = columns["n_features"]
@@ -276,17 +264,12 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
     return {
         "scalars": scalars,
         "n_components": reducer._n_used,
-        "leading": [_finite(value) for value in reducer.eigenvalues_[:LEADING]],
-        "total": _finite(reducer.total_),
+        "leading": [or_none(value) for value in reducer.eigenvalues_[:LEADING]],
+        "total": or_none(reducer.total_),
         "limit": reducer.limit_,
         "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
         "certificate": getattr(reducer, "certificate_", None),
     }
-
-
-def _finite(value: float) -> float | None:
-    """Return a number that JSON can hold: None for one that is not finite."""
-    return float(value) if np.isfinite(value) else None
 
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
@@ -311,7 +294,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         Where the model is damaged.
     """
     run = open_run(output)
-    solved = finished(run, SOLVE)
+    solved = finished(run, records.SOLVE)
     models = solved["models"]
     require_method(run, method, list(models))
     record = models[method]
@@ -320,7 +303,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
     group = f"model/{method}.zarr"
     arrays = load_arrays(run.path(group), objects_in(solved, group))
-    count = finished(run, COUNT)
+    count = finished(run, records.COUNT)
     reducer = run.config.reducer(method, n_components or stored).set_params(standardize=count["standardize"])
     if n_components is not None and n_components < stored and not reducer._nested:
         raise InputError(

@@ -153,14 +153,10 @@ def traceback_kept(output: str | None = None) -> Iterator[None]:
     except Exception as error:
         if message := beyond_memory_limit(error):
             raise PlanError(message) from error
+        last = " ".join("".join(traceback.format_exception_only(error)).split()).rstrip(".")
         raise UnforeseenError(
-            f"Unexpected error: {last_line(error)}. The traceback is in {_written(error, output)}; please report it."
+            f"Unexpected error: {last}. The traceback is in {_written(error, output)}; please report it."
         ) from error
-
-
-def last_line(error: BaseException) -> str:
-    """Return what Python prints last of an exception, on one line and without a full stop."""
-    return " ".join("".join(traceback.format_exception_only(error)).split()).rstrip(".")
 
 
 def _written(error: BaseException, output: str | None) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,13 +62,13 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target[...] = values
 
 
-def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote, or some of it; ``objects`` is the record of the group.
+def load_arrays(uri: str, objects: Objects | None = None) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote; ``objects`` is the record of the group.
 
     Raises DamageError, which names the object that is missing or damaged.
     """
     arrays = {}
-    for name, array in open_arrays(uri, objects, names).items():
+    for name, array in open_arrays(uri, objects).items():
         path = storage.join(uri, name)
         arrays[name] = read_chunks(path, array, AGAIN)
         refuse_other_values(path, array, extended(0, arrays[name]))
@@ -195,14 +194,6 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
     return Approximation(solver, int(passes), trace, arrays["outside"], arrays["probed"], history, int(seed))
 
 
-@contextmanager
-def _loaded(uri: str, objects: Objects | None) -> Iterator[dict[str, NDArray[np.float64]]]:
-    """Read arrays; what does not fit together is damage, too."""
-    arrays = load_arrays(uri, objects)
-    with reading_own(uri, AGAIN):
-        yield arrays
-
-
 def load_statistics(
     uri: str,
     classes: NDArray,
@@ -217,7 +208,8 @@ def load_statistics(
 
     Raises DamageError as ``load_arrays`` does.
     """
-    with _loaded(uri, objects) as arrays:
+    arrays = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:
             return _in_basis(arrays, classes, precision, pairings)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)
