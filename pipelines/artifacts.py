@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -86,7 +87,7 @@ class ArtifactCallback(Callback):
         self._artifacts.show("plan", "What the run will cost", table=rows)
 
     def on_stage_start(self, stage: str) -> None:
-        self._lines = StageLines(_log, f"Stage {stage}", LOG_SECONDS)
+        self._lines = StageLines(partial(get_run_logger().info, "%s"), f"Stage {stage}", LOG_SECONDS)
         self._set_row(stage, {"stage": stage, "state": "running"})
 
     def on_pass(self, stage: str, name: str) -> None:
@@ -132,10 +133,6 @@ class ArtifactCallback(Callback):
     def _set_row(self, stage: str, row: dict[str, str]) -> None:
         self._stages[stage] = {name: row.get(name, "") for name in ("stage", "state", *COLUMNS)}
         self._artifacts.show("stages", "The stages so far, and what they took", table=list(self._stages.values()))
-
-
-def _log(line: str) -> None:
-    get_run_logger().info("%s", line)
 
 
 COLUMNS = ("seconds", "passes over the rows", "bytes", "peak memory a worker", "written", "found")

@@ -92,9 +92,7 @@ def ended(
 ) -> FlowEnd:
     """Run a flow that tells callbacks of this process, too, and return how its work ended.
 
-    ``announce`` is called with the address of its page.
-
-    Raises what ended it, unless that is a server that has gone.
+    ``announce`` is called with the address of its page. Raises what ended it, unless that is a server that has gone.
     """
     with ExitStack() as settings:
         end = FlowEnd(settings, callbacks, announce)

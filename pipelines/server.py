@@ -32,12 +32,8 @@ class ServerError(RuntimeError):
 class PrefectServer:
     """The user's Prefect server, or else a temporary one, which starts in the background and ends with the context.
 
-    Parameters
-    ----------
-    announce : callable
-        Called when a temporary server is waited for, which takes seconds.
-    on_death : callable
-        Called from another thread where the temporary server ends before the context does.
+    ``announce`` is called when a temporary server is waited for, and ``on_death``, from another thread, where that ends
+    before the context does.
     """
 
     def __init__(self, announce: Callable[[str], None], on_death: Callable[[str], None]) -> None:
@@ -83,10 +79,7 @@ class PrefectServer:
         return self._answers
 
     def connect(self) -> None:
-        """Wait until a server answers, and let flows use it.
-
-        Raises InputError as ``check`` does; ServerError where the temporary server does not start.
-        """
+        """Wait until a server answers, and let flows use it."""
         from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, temporary_settings
 
         # Events that do not reach a server are told once, at the end of the flow. (Prefect resets levels of loggers.)

@@ -80,10 +80,7 @@ def refuse_misfit(compute: ComputeConfig) -> None:
 
 
 def compute_on(client: Any, compute: ComputeConfig) -> ComputeConfig:
-    """Return the settings that a plan needs for the workers of a Dask client, once one is there; as they are without.
-
-    Raises InputError where no worker comes in ``compute.wait`` seconds.
-    """
+    """Return the settings that a plan needs for the workers of a Dask client, once there is one; without, the same."""
     if client is None:
         return compute
     if getattr(client, "status", "") == "closed" or not callable(getattr(client, "scheduler_info", None)):
@@ -104,8 +101,6 @@ def open_scheduler(
 
     The names of a cluster's tasks begin with ``label``. A Dask ``client`` takes the place of the settings. A cluster
     that is started here lives as long as the context.
-    Raises InputError where there is no such class of clusters, it does not start, nothing answers, or no worker comes
-    in ``compute.wait`` seconds.
     """
     if client is not None:
         callback.on_cluster(client.dashboard_link)

@@ -88,10 +88,7 @@ def classes_of(count: CountRecord) -> NDArray:
 
 
 def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: ClassWeight = None) -> Statistics:
-    """Return the statistics that a run keeps of its rows, in their own units unless standardised.
-
-    Raises InputError where there is no run, or it has none yet; DamageError where they are damaged.
-    """
+    """Return the statistics that a run keeps of its rows, in their own units unless standardised."""
     record, config = finished(run, records.REDUCE), run.config
     return load_statistics(
         run.path(STATISTICS),
@@ -115,10 +112,7 @@ def open_rows_for(
     leaves_out: bool = False,
     weight: str | None = None,
 ) -> Dataset:
-    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did.
-
-    Raises InputError where their features are not those of the run.
-    """
+    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did."""
     columns, target = stored_columns(count), run.config.dataset.target if labelled else None
     dataset = open_rows(
         uri,

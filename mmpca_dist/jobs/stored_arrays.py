@@ -204,10 +204,7 @@ def load_statistics(
     pairings: Sequence[str] = (),
     objects: Objects | None = None,
 ) -> Statistics:
-    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians.
-
-    Raises DamageError as ``load_arrays`` does.
-    """
+    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians."""
     arrays = load_arrays(uri, objects)
     with reading_own(uri, AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:

@@ -28,10 +28,7 @@ OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns", "unla
 
 @dataclass(frozen=True)
 class Arrival:
-    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times.
-
-    The fingerprint is that of names, sizes and modification times: an inbox may be copied or restored.
-    """
+    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times."""
 
     name: str
     uri: str
@@ -39,10 +36,7 @@ class Arrival:
 
 
 def arrivals(uri: str) -> list[Arrival]:
-    """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name.
-
-    Raises InputError if there is nothing at this address.
-    """
+    """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name."""
     uri = storage.normalize(uri)
     if uri.startswith(storage.NAMED):
         return [Arrival(uri, uri, storage.digest(uri))]

@@ -49,10 +49,7 @@ class Comparison:
 
 
 def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
-    """Return the comparison of runs, and that of the evaluations below them, as far as all of them have these.
-
-    Raises InputError for fewer than two runs, and for runs next to evaluations.
-    """
+    """Return the comparison of runs, and that of the evaluations below them, as far as all of them have these."""
     if not 2 <= len(set(outputs)) == len(outputs) <= len(ascii_uppercase):
         raise InputError("Name at least two runs, and each once: mmpca compare runs/a runs/b")
     found = {letter: _contents(name) for letter, name in zip(ascii_uppercase, outputs, strict=False)}

@@ -49,10 +49,7 @@ LEFT_OUT = "All columns are not evaluated for comparison: "
 
 
 def plan_of_evaluation(job: Job) -> Plan:
-    """Return the plan of an evaluation, from metadata and labels.
-
-    Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
-    """
+    """Return the plan of an evaluation, from metadata and labels."""
     splits, dataset = job.drawn_splits(), job.dataset
     plan, job.left_out = planned_with_all_columns(job)
     plan = with_row_maps(plan, dataset, job.spans, request_of(job).resources)

@@ -95,10 +95,7 @@ def _objects(run: RunDirectory) -> Objects | None:
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
-    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label.
-
-    Raises InputError if the run keeps no class moments, or none of its methods follows from them.
-    """
+    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label."""
     config = run.config
     if config.dataset.balance is not None:
         raise InputError(

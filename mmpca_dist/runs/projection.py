@@ -60,8 +60,6 @@ def project_rows(
 
     ``keep`` names the columns that go with the rows. Until all rows are written, readers find no Zarr group, and a
     folder of parts holds a file that is none.
-
-    Raises InputError for rows that are not finite.
     """
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
     width = sum(projector.matrix.shape[1] for projector in projectors)

@@ -60,10 +60,7 @@ def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | Non
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by `merging` moments.
-
-    Raises InputError where rows are too many and moments do not suffice.
-    """
+    """Tell whether an evaluation goes by `merging` moments."""
     if dataset.targets:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
             raise no_scatter(dataset)
@@ -81,10 +78,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 def evaluation_request(
     config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int, penalties: dict[str, float] | None = None
 ) -> EvaluationRequest:
-    """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen.
-
-    Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
-    """
+    """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     n_classes, classifiers = parts.counts.shape[1], config.evaluation.classifiers
     if config.dataset.predicts:
         classifiers = []

@@ -18,14 +18,7 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.progress_lines import told
-from mmpca_dist.jobs.records import (
-    ModelRecord,
-    PassesRecord,
-    ReduceRecord,
-    ReportRecord,
-    Results,
-    SolveRecord,
-)
+from mmpca_dist.jobs.records import ModelRecord, PassesRecord, ReduceRecord, ReportRecord, Results, SolveRecord
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.stored_arrays import save_statistics

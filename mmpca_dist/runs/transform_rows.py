@@ -200,16 +200,13 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
     """Open the rows, and check that their features are those of the run; their labels only where all have one."""
-    dataset = _with_labels(config, run)
-    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
-    return Unlabelled(dataset) if partly else dataset
-
-
-def _with_labels(config: TransformConfig, run: RunDirectory) -> Dataset:
-    count, section = finished(run, records.COUNT), run.config.dataset
-    label = section.label if section.target is None else section.target.column[0]
+    section, target, dataset = run.config.dataset, run.config.dataset.target, None
+    opened = partial(open_rows_for, run, finished(run, records.COUNT), config.dataset, features=config.features)
+    label = section.label if target is None else target.column[0]
     if config.label is None and label is not None and not label.endswith(".npy"):
         with suppress(InputError):  # new rows need no labels
-            is_target = section.target is not None
-            return open_rows_for(run, count, config.dataset, features=config.features, label=label, labelled=is_target)
-    return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
+            dataset = opened(label=label, labelled=target is not None)
+    if dataset is None:
+        dataset = opened(label=config.label)
+    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
+    return Unlabelled(dataset) if partly else dataset
