@@ -92,7 +92,6 @@ class ConsoleCallback(Callback):
         self._sweep = ""
 
     def on_page(self, address: str) -> None:
-        """Print where Prefect shows the flow run."""
         print_text(self.console, f"Flow run: {address}")
 
     def on_cluster(self, dashboard: str) -> None:
@@ -187,7 +186,6 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
 
 
 def print_check(checked: Check) -> None:
-    """Print what a table holds, and what a run would refuse."""
     for line in checked.lines():
         print_text(console, line)
     if checked.uses:
@@ -199,7 +197,6 @@ def print_check(checked: Check) -> None:
 
 
 def plan_table(rows: list[Any]) -> Table:
-    """Return the plan as a table."""
     table = Table(title="Plan", show_header=False, title_justify="left")
     for name, value in rows:
         table.add_row(_cell(name), _cell(value))
@@ -207,7 +204,6 @@ def plan_table(rows: list[Any]) -> Table:
 
 
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Return rows with the same keys as a table."""
     table = Table(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         widest = max(len(visible(str(row[name]))) for row in rows)

@@ -24,7 +24,6 @@ from .tasks import TaskChain
     title,
 )
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Run every stage of an evaluation as a Prefect task."""
     with open_job(config, callbacks, "evaluation") as job, forgetting(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):

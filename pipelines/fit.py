@@ -27,7 +27,6 @@ def title(config: RunConfig) -> str:
 
 @flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.", title)
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Run every stage as a Prefect task."""
     with open_job(config, callbacks) as job:
         rows, model = asset(config.dataset.uri), asset(job.run.uri, "model")
         made: dict[str, tuple[list[Asset], list[Asset]]] = {SOLVE: ([model], [rows])}

@@ -19,7 +19,6 @@ from .tasks import TaskChain
     lambda config: f"{short(config.source)} into {short(config.destination)}",
 )
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
     makes, of = [asset(config.destination)], [asset(config.source)]
     words = f"Ingest {short(config.source)}"
     manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)

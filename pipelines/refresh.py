@@ -21,7 +21,6 @@ from .tasks import TaskChain
     lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
 )
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Add new data sets to a run; publish them, the components and the report."""
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"

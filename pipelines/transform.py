@@ -19,7 +19,6 @@ from .tasks import TaskChain
     lambda config: f"{short(config.dataset)} with {short(config.output)}",
 )
 def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Project the rows of a data set with the methods of a run."""
     makes = [asset(config.destination, "projected")]
     of = [asset(config.dataset), asset(config.output, "model")]
     words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")

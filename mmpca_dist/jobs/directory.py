@@ -54,7 +54,6 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """The run's key."""
         settings = self.config.settings(self.purpose)
         return storage.digest(settings, self.fingerprint, FORMAT, self.purpose, self.parts, self.models)
 
@@ -188,7 +187,6 @@ class RunDirectory:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration that the run was made with."""
         return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: StageName[R]) -> R | None:
@@ -207,12 +205,10 @@ class RunDirectory:
             return cast(R, record)
 
     def records(self) -> dict[str, Any]:
-        """Return the records of all stages that are done, by name."""
         stages = (name.removesuffix(".json") for name in storage.names_in(self.path("records")))
         return {stage: record for stage in stages if (record := self.record(StageName(stage))) is not None}
 
     def record_path(self, stage: str) -> str:
-        """Return the address of the record of a stage."""
         return self.path("records", f"{stage}.json")
 
     def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
@@ -266,11 +262,9 @@ class Generations:
 
     @property
     def top(self) -> RunDirectory:
-        """The folder itself."""
         return RunDirectory(self.uri)
 
     def folder(self, number: int) -> RunDirectory:
-        """Return the folder of a generation."""
         return RunDirectory(storage.join(self.uri, _name(number)))
 
     @property

@@ -76,14 +76,12 @@ def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
 
 
 def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
-    """Raise InputError where a method is not one of a run's."""
     if method not in labels:
         hint = did_you_mean(method, labels)
         raise InputError(f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}.{hint}")
 
 
 def classes_of(count: CountRecord) -> NDArray:
-    """Return the classes of a run, from its record of the count."""
     return np.asarray(count["classes"], dtype=count["class_type"])
 
 

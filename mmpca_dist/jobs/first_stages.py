@@ -139,7 +139,6 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 
 
 def request_of(job: Job) -> Request:
-    """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {

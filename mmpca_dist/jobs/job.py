@@ -88,7 +88,6 @@ class Job:
 
     @property
     def largest(self) -> int:
-        """The largest number of components of any method."""
         return max(self.sizes(method)[-1] for method in self.config.labels)
 
     @property

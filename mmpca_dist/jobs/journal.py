@@ -78,7 +78,6 @@ class Journal(Callback):
         self.note("note", message=message)
 
     def note(self, event: str, **details: Any) -> None:
-        """Note an event."""
         origin = {"time": round(time.time(), 3), "run": self._key, "attempt": self._attempt, "event": event}
         line = json.dumps({**origin, **details}, default=str)
         with self._lock:
@@ -120,8 +119,6 @@ class Journal(Callback):
 
 
 class _Logged(logging.Handler):
-    """Puts log records into a journal."""
-
     def __init__(self, journal: Journal) -> None:
         super().__init__(logging.INFO)
         self._journal = journal

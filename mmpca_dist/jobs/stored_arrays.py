@@ -101,7 +101,6 @@ def load_fits(run: RunDirectory, record: MapsRecord, n_maps: int) -> list[Arrays
 
 
 def with_stored_fits(rows: MappedRows, run: RunDirectory, record: MapsRecord) -> MappedRows:
-    """Return rows after their fitted maps."""
     return MappedRows(rows.source, rows.maps, load_fits(run, record, len(rows.maps)))
 
 

@@ -68,7 +68,6 @@ def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
 
 
 def _contents(name: str) -> dict[str, RunDirectory]:
-    """Return the run and the evaluation in a folder."""
     below = RunDirectory(storage.join(storage.normalize(name), EVALUATION))
     found = {str(each.purpose): each for each in (open_run(name), below) if each.exists}
     if not found:
@@ -77,7 +76,6 @@ def _contents(name: str) -> dict[str, RunDirectory]:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield settings by dotted keys."""
     for name, value in settings.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")

@@ -226,7 +226,6 @@ WEIGHTED = (
 
 
 def _unexplained(targets: list[str]) -> str:
-    """Return what errors are where there are numbers to predict."""
     return (
         f"Errors are the share of the variance of {', '.join(targets)} in the rows held out that linear regression on "
         "the components leaves unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where "
@@ -289,7 +288,6 @@ COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 
 def evaluation_stages(config: RunConfig) -> list[Stage]:
-    """Return the stages of an evaluation, in order."""
     return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
 
 

@@ -147,7 +147,6 @@ class SplitRecords:
         return storage.join(self.url, f"{number:05d}.json")
 
     def numbers(self) -> set[int]:
-        """Return the splits that are done."""
         names = [name for name in storage.names_in(self.url) if name.endswith(".json")]
         numbers = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
         return {number for number in numbers if self._is_done(number)}
@@ -247,8 +246,6 @@ _rows: dict[str, LabelledRows] = {}
 
 @dataclass(frozen=True)
 class _EvaluateSplit:
-    """The task: evaluate a split and write its record."""
-
     rows: RowsInMemory
     splits: Splits
     request: EvaluationRequest

@@ -141,7 +141,6 @@ def job_folder(destination: str) -> str:
 
 
 def transformed(manifest: dict[str, Any]) -> str:
-    """Return in words what ``transform`` has done."""
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
     destination = manifest["destination"]
     names = ", ".join(uri.removeprefix(f"{destination}/") for uri in manifest["outputs"] if uri != destination)

@@ -40,7 +40,6 @@ class LinearModel:
 
     @property
     def text(self) -> list[Levels]:
-        """The columns of text."""
         return [levels for levels in self.columns.values() if levels is not None]
 
     def arrays(self) -> dict[str, NDArray]:
