@@ -141,15 +141,14 @@ COLUMNS = ("seconds", "passes over the rows", "bytes", "peak memory a worker", "
 def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
     taken = {} if stage == "plan" else record  # the numbers of a plan are of what is to come
-    passes, bytes_read, memory, written, found = COLUMNS[1:]
-    sizes = {bytes_read: "bytes", memory: "memory", written: "written"}
+    sizes = {"bytes": "bytes", "peak memory a worker": "memory", "written": "written"}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
-        COLUMNS[0]: f"{record.get('seconds', 0):.2f}",
-        passes: ", ".join(taken.get("passes", [])),
+        "seconds": f"{record.get('seconds', 0):.2f}",
+        "passes over the rows": ", ".join(taken.get("passes", [])),
         **{column: format_bytes(taken[name]) for column, name in sizes.items() if name in taken},
-        found: "; ".join(taken.get("found", [])),
+        "found": "; ".join(taken.get("found", [])),
     }
 
 

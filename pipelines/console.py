@@ -141,7 +141,7 @@ class ConsoleCallback(Callback):
 
     def on_note(self, message: str) -> None:
         self.notes.append(message)
-        print_note(self.console, message)
+        print_text(self.console, f"  note: {message}", style="yellow")
 
     def close(self) -> None:
         """Remove the progress bar, and print no more lines."""
@@ -158,11 +158,6 @@ def print_json(value: Any) -> None:
 def print_text(console: Console, text: str, **options: Any) -> None:
     """Print text as it is: no markup, no highlights and, unless ``soft_wrap=False``, no broken lines."""
     console.print(text, **{"highlight": False, "markup": False, "soft_wrap": True, **options})
-
-
-def print_note(console: Console, message: str, *, wrapped: bool = False) -> None:
-    """Print a note for the user; unless wrapped, addresses in it stay whole."""
-    print_text(console, f"  note: {message}", style="yellow", soft_wrap=not wrapped)
 
 
 def runs_table(runs: list[RunState], folder: str) -> Table:
@@ -249,14 +244,11 @@ def print_comparison(output: str, printed: Collection[str] = ()) -> None:
 def print_differences(comparison: Comparison) -> None:
     """Print what differs between runs as two tables, and its notes."""
     print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
-    titles = {"run": "Methods", "evaluation": "Errors in percent"}
-    for title, rows in (
-        ("Settings that differ", comparison.settings),
-        (titles[comparison.content], comparison.results),
-    ):
-        of_errors = rows is comparison.results and comparison.content == "evaluation"
-        shown = [{name: _shown(value, ".2f" if of_errors else ".4g") for name, value in row.items()} for row in rows]
-        if shown:
+    heading, number = {"run": ("Methods", ".4g"), "evaluation": ("Errors in percent", ".2f")}[comparison.content]
+    settings, results = comparison.settings, comparison.results
+    for title, rows, form in (("Settings that differ", settings, ".4g"), (heading, results, number)):
+        if rows:
+            shown = [{name: _shown(value, form) for name, value in row.items()} for row in rows]
             console.print(rows_table(title, shown))
         else:
             print_text(console, f"{title}: none")
@@ -295,5 +287,5 @@ def open_report(output: str) -> None:
 def _print_end(record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
     for note in record.get("notes", []):
         if note not in printed:
-            print_note(console, note, wrapped=True)
+            print_text(console, f"  note: {note}", style="yellow", soft_wrap=False)
     print_text(console, f"\nReport: {record['html']}")

@@ -18,11 +18,6 @@ from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.transform_rows import job_folder
 from mmpca_dist.stores import storage
 
-WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
-    ("ingest", "transform"), "destination"
-)
-"""The parameter of each flow that says where it writes; an evaluation writes to a folder below it."""
-
 
 def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
     """Remove what nothing can go on from, and say how to go on or to free the disk."""
@@ -53,7 +48,7 @@ def _after(flow: Any, flow_run: Any, end: str) -> None:
 
 def written_to(flow: str, config: Any) -> str | None:
     """Return where a flow writes, if its parameters, which may be mistaken, say that."""
-    name = WRITTEN[flow]
+    name = "destination" if flow in ("ingest", "transform") else "output"
     value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
     return value if isinstance(value, str) and value else None
 

@@ -40,7 +40,7 @@ class PrefectServer:
         self._announce, self._on_death = announce, on_death
         self._settings = ExitStack()
         self._stopping = threading.Event()
-        self._answers = False
+        self.is_temporary = False  # which it is once it answers
         # Started before Prefect is imported here, which takes a second: it finds out by itself whether it is needed.
         self._process = subprocess.Popen(
             # Without -P Python would first look for modules in the working directory, where anything may be.
@@ -73,11 +73,6 @@ class PrefectServer:
                 "'prefect server start', or unset PREFECT_API_URL for a temporary one."
             )
 
-    @property
-    def is_temporary(self) -> bool:
-        """Whether it has been started by this command, and ends with it."""
-        return self._answers
-
     def connect(self) -> None:
         """Wait until a server answers, and let flows use it."""
         from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, temporary_settings
@@ -97,7 +92,7 @@ class PrefectServer:
                 f"The temporary Prefect server did not start (exit code {self._process.wait()}). "
                 "See what 'prefect server start' says."
             )
-        self._answers = True
+        self.is_temporary = True
         threading.Thread(target=self._watch, daemon=True).start()
         self._settings.enter_context(temporary_settings({PREFECT_API_URL: f"{line}/api"}))
 
@@ -110,7 +105,7 @@ class PrefectServer:
         """End the temporary server, once it has received all events if it was used."""
         self._settings.close()
         self._stopping.set()
-        if not self._answers:
+        if not self.is_temporary:
             self._process.kill()
             self._process.wait()
             return

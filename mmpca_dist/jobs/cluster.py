@@ -111,8 +111,9 @@ def open_scheduler(
         _return_freed_arrays()
         yield Threads(compute.n_threads)
         return
+    start = _start_local if compute.cluster == "local" else _start_class
     with (
-        nullcontext(compute.cluster) if "://" in compute.cluster else _start_cluster(compute) as cluster,
+        nullcontext(compute.cluster) if "://" in compute.cluster else start(compute) as cluster,
         _connect(compute, cluster, callback.on_note, label) as scheduler,
     ):
         callback.on_cluster(scheduler.client.dashboard_link)
@@ -151,13 +152,6 @@ def performance_report(compute: ComputeConfig, scheduler: Scheduler, uri: str) -
         with scheduler.client.as_current():
             report.__exit__(None, None, None)
         storage.write_bytes(uri, page.read_bytes())
-
-
-def _start_cluster(compute: ComputeConfig) -> Any:
-    cluster = _start_local(compute) if compute.cluster == "local" else _start_class(compute)
-    if compute.adapt is not None:
-        cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
-    return cluster
 
 
 def _start_local(compute: ComputeConfig) -> Any:
@@ -228,6 +222,8 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
 
     is_address = isinstance(cluster, str)
     where = cluster if is_address else cluster.scheduler_address
+    if compute.adapt is not None and not is_address:
+        cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
     try:
         security = None  # Dask's own configuration may have some
         if compute.tls_ca_file:

@@ -168,13 +168,7 @@ def _with_covariates(dataset: Dataset, stored: list[dict[str, Any]]) -> Dataset:
 
 def stored_columns(count: CountRecord) -> StoredColumns:
     """Return the columns of the table that a run was fitted to, before row maps."""
-    if "stored" in count:
-        return count["stored"]
-    return {
-        "n_features": count["n_features"],
-        "feature_names": count["feature_names"],
-        "named_columns": count["named_columns"],
-    }
+    return count.get("stored", count)
 
 
 def fits_of(run: RunDirectory) -> list[Arrays] | None:

@@ -8,9 +8,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
@@ -18,6 +20,7 @@ from mmpca_dist.jobs.run_stage import PassCounter, measured
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
@@ -124,8 +127,9 @@ def _count(job: Job) -> CountRecord:
 COUNT = Stage(records.COUNT, "Count classes", _count)
 
 
-def look_ahead(job: Job) -> Job:
+def look_ahead(config: RunConfig, purpose: Purpose, callback: Callback | None) -> Job:
     """Return a job that is not begun, after a look at gaps where these are filled: they make columns of their own."""
+    job = Job(Inputs.of(config, purpose, callback), "", Threads(config.compute.n_threads), Callback())
     if job.config.dataset.missing == "mean" or job.config.dataset.covariates:
         job.results[records.COUNT] = _count(job)
     return job

@@ -17,7 +17,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.records import Results, StageName, StageRecord
-from mmpca_dist.jobs.stored_arrays import with_stored_fits
+from mmpca_dist.jobs.stored_arrays import load_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.checkpoint import Checkpoint
@@ -74,7 +74,8 @@ class Job:
         """The rows, after their row maps once these are fitted, with covariates and indicators of gaps once counted."""
         rows = self.inputs.dataset
         if isinstance(rows, MappedRows) and rows.needs_fit and records.MAPS in self.results:
-            rows = with_stored_fits(rows, self.run, self.results.of(records.MAPS))
+            fits = load_fits(self.run, self.results.of(records.MAPS), len(rows.maps))
+            rows = MappedRows(rows.source, rows.maps, fits)
             self.inputs = replace(self.inputs, table=rows)
         count = self.results.find(records.COUNT)
         if count is None:

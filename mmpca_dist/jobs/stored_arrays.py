@@ -33,7 +33,6 @@ from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
-from mmpca_dist.tables.mapped_rows import MappedRows
 from mmpca_dist.tables.row_maps.specification import Arrays
 
 WEIGHTED = "weighted_"
@@ -98,10 +97,6 @@ def load_fits(run: RunDirectory, record: MapsRecord, n_maps: int) -> list[Arrays
         else {}
         for number in range(1, n_maps + 1)
     ]
-
-
-def with_stored_fits(rows: MappedRows, run: RunDirectory, record: MapsRecord) -> MappedRows:
-    return MappedRows(rows.source, rows.maps, load_fits(run, record, len(rows.maps)))
 
 
 ADJUSTMENT = ("deltas", "slopes", "centre")

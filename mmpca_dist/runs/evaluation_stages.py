@@ -23,7 +23,6 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
-from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job
@@ -33,7 +32,6 @@ from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
@@ -116,8 +114,7 @@ def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
 
 def preview_evaluation(config: RunConfig, callback: Callback | None = None) -> Plan:
     """Return the plan of an evaluation that is not begun, from metadata and labels, as ``preview`` does of a run."""
-    scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation", callback), "", scheduler, Callback())))
+    return plan_of_evaluation(look_ahead(config, "evaluation", callback))
 
 
 def _tune(job: Job) -> TuneRecord:
@@ -185,15 +182,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     return Evaluation(
         dataset={
             "uri": config.dataset.uri,
-            "n_rows": count["n_rows"],
-            "n_features": count["n_features"],
             "classes": classes,
-            "counts": count["counts"],
-            **({"targets": count["targets"]} if "targets" in count else {}),
-            "weights": count.get("weights"),
-            "missing": count.get("missing"),
-            "feature_names": count["feature_names"],
-            "stored": count.get("stored"),
+            **{name: fact for name, fact in count.items() if name in FACTS},
         },
         splits=job.inputs.held_out.words(len(splits)),
         methods=config.labels,
@@ -219,6 +209,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     )
 
 
+FACTS = ("n_rows", "n_features", "counts", "targets", "weights", "missing", "feature_names", "stored")
+"""What an evaluation tells of its data set, of the record of the count."""
 WEIGHTED = (
     "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
     "Margins are of rows, whatever their weights."

@@ -209,7 +209,7 @@ def _score_direct(
     job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
 ) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, request, records)
+    task = _EvaluateSplit(job.dataset, splits, request, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress = job.progress(stage)
     forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
@@ -221,23 +221,14 @@ def _score_direct(
     replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
 
-@dataclass(frozen=True)
-class RowsInMemory:
-    """All rows of a data set, which every process reads once."""
-
-    dataset: Dataset
-    splits: Splits
-    key: str
-
-    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
-        """Return the rows, and the pass and bytes that were read for this."""
-        with _reading:
-            if self.key in _rows:
-                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
-            _rows.clear()
-            _rows[self.key] = read_all(self.dataset, self.splits, Tasks(scheduler=Threads(1)))
-            n_bytes = self.dataset.n_bytes
-            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
+def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[LabelledRows, dict[str, Any]]:
+    """Return all rows of a data set, which every process reads once, and the pass and bytes that were read for this."""
+    with _reading:
+        if key in _rows:
+            return _rows[key], {"passes": [], "bytes": 0, "read": {}}
+        _rows.clear()
+        _rows[key] = read_all(dataset, splits, Tasks(scheduler=Threads(1)))
+        return _rows[key], {"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}
 
 
 _reading = threading.Lock()
@@ -246,13 +237,13 @@ _rows: dict[str, LabelledRows] = {}
 
 @dataclass(frozen=True)
 class _EvaluateSplit:
-    rows: RowsInMemory
+    dataset: Dataset
     splits: Splits
     request: EvaluationRequest
     records: SplitRecords
 
     def __call__(self, span: Span) -> int:
-        rows, read = self.rows.get()
+        rows, read = _rows_in_memory(self.dataset, self.splits, self.records.key)
         with naming(span.start):
             record = evaluate_split(rows, self.splits, span.start, self.request)
         self.records.write({**record, **read})
