@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from prefect import Flow, flow, get_client, runtime
+from prefect.blocks.system import Secret
 from prefect.exceptions import FailedRun
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, State
@@ -18,12 +20,11 @@ from pydantic import BaseModel
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
-from mmpca_dist.errors import MmpcaError
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
-from .credentials import in_environment
 from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
 from .names import DRAWN, slug
 from .outbox import Outbox
@@ -52,6 +53,9 @@ Args:
 """What forms say of the parameters; Prefect reads it from the flow's docstring."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
+"""What a block may set in the environment: nothing that says which code runs."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def flow_of(
             try:
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
                 settings = as_model(model, config)
-                with in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
+                with _in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
                     done = work(settings, artifacts, callbacks)
                 end.state = Completed(message=done.message, data=done.result)
             except MmpcaError as error:
@@ -190,3 +194,38 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     if isinstance(error, MmpcaError | FailedRun):
         record.msg, record.args, record.exc_info, record.exc_text = str(error), (), None, None
     return record.getMessage() != STILL_RUNNING
+
+
+@contextmanager
+def _in_environment(block: str | None) -> Iterator[None]:
+    """Put what a Secret block holds, a JSON object such as ``{"AWS_ACCESS_KEY_ID": ...}``, into the environment.
+
+    Raises InputError where there is no such block, or it holds something else; messages do not show what.
+    """
+    values = {} if block is None else _credentials(block)
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _credentials(block: str) -> dict[str, str]:
+    try:
+        held: Any = Secret.load(block).get()  # type: ignore[union-attr]
+    except ValueError as error:
+        raise InputError(
+            f"credentials: there is no Secret block {block!r} on the Prefect server. 'prefect block ls' lists blocks."
+        ) from error
+    if isinstance(held, dict) and all(
+        name.startswith(PREFIXES) and isinstance(value, str) for name, value in held.items()
+    ):
+        return held
+    raise InputError(
+        f"credentials: the Secret block {block!r} must hold a JSON object of variables whose names begin with "
+        f"{', '.join(PREFIXES)} and whose values are text."
+    )
