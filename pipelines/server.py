@@ -54,9 +54,6 @@ class PrefectServer:
     def __enter__(self) -> PrefectServer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def check(self) -> None:
         """Raise InputError where ``PREFECT_API_URL`` is set and no server answers there."""
         from prefect.client.orchestration import get_client
@@ -101,7 +98,7 @@ class PrefectServer:
         if not self._stopping.is_set():
             self._on_death("The temporary Prefect server has ended. The work goes on without it.")
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the temporary server, once it has received all events if it was used."""
         self._settings.close()
         self._stopping.set()

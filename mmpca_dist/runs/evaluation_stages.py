@@ -169,7 +169,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *job.inputs.held_out.notes(classes, count["counts"]),
         *filter(None, [job.left_out]),
         *(maps["notes"] if maps else []),
-        *([_unexplained(count["targets"])] if "targets" in count else []),
+        *([UNEXPLAINED.format(", ".join(count["targets"]))] if "targets" in count else []),
         *([WEIGHTED] if config.dataset.weighted and "targets" not in count else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
@@ -215,14 +215,11 @@ WEIGHTED = (
     "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
     "Margins are of rows, whatever their weights."
 )
-
-
-def _unexplained(targets: list[str]) -> str:
-    return (
-        f"Errors are the share of the variance of {', '.join(targets)} in the rows held out that linear regression on "
-        "the components leaves unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where "
-        "rows have any. R^2 and RMSE of every split are in tables/errors."
-    )
+UNEXPLAINED = (
+    "Errors are the share of the variance of {} in the rows held out that linear regression on the components leaves "
+    "unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where rows have any. R^2 and RMSE "
+    "of every split are in tables/errors."
+)
 
 
 UNCONVERGED = "ended before they reached the tolerance: raise max_iter or tol."

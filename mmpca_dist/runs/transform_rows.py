@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -74,8 +74,10 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     """
     destination, callback = storage.normalize(config.destination), told(callbacks)
     suffix = _format_of(destination)
-    table = None if suffix is None else _OneTable(destination, suffix)
-    stages = STAGES if table is None else [STAGES[0], replace(PROJECT, function=partial(project, tables_of=table))]
+    stages = list(STAGES)
+    if suffix is not None:
+        table = partial(_one_table, destination if suffix == "zarr" else None)
+        stages[1] = replace(PROJECT, function=partial(project, tables_of=table))
     with open_inputs(_inputs(config, callback), callback, client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
@@ -91,9 +93,11 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
             run_stage(job, stage)
         record = job.results.of(records.PROJECT)
         outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
-        if table is not None:
-            table.complete(job)
+        if suffix is not None:
             outputs = [destination]
+            if suffix != "zarr":
+                job.check_lease()
+                join_parts(job.run.path("projected"), destination, suffix)
         manifest = {
             "dataset": job.dataset.uri,
             "rows": job.dataset.n_rows,
@@ -104,29 +108,17 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
             "labels": job.dataset.has_labels,
             "seconds": record["seconds"],
         }
-    if table is not None:
+    if suffix is not None:
         storage.remove(job.run.uri)
         storage.remove(job.run.uri + CONVERTED)
     return manifest
 
 
-@dataclass(frozen=True)
-class _OneTable:
-    """One file, or Zarr group, with the components of all methods side by side; other files are joined from parts."""
-
-    uri: str
-    format: str
-
-    def __call__(self, job: Job, projectors: list[Projector]) -> list[RowTable]:
-        uri, format = (self.uri, "zarr") if self.format == "zarr" else (job.run.path("projected"), "arrow")
-        columns = [column for projector in projectors for column in projector.columns]
-        return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
-
-    def complete(self, job: Job) -> None:
-        """Write the file, from parts that are whole."""
-        if self.format != "zarr":
-            job.check_lease()
-            join_parts(job.run.path("projected"), self.uri, self.format)
+def _one_table(group: str | None, job: Job, projectors: list[Projector]) -> list[RowTable]:
+    """Return one table for the components of all methods side by side: a Zarr group, or parts that become one file."""
+    columns = [column for projector in projectors for column in projector.columns]
+    uri, format = (job.run.path("projected"), "arrow") if group is None else (group, "zarr")
+    return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
 
 
 def _format_of(destination: str) -> str | None:
