@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmpca_dist.durations import time_left
-from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.progress_lines import StageLines
 
@@ -267,14 +266,12 @@ def _shown(value: Any, number: str) -> str:
 
 def open_report(output: str) -> None:
     """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
-    from mmpca_dist.jobs.finished_runs import open_run
+    from mmpca_dist.jobs.finished_runs import finished, open_run
     from mmpca_dist.jobs.records import COMPARE, REPORT
     from mmpca_dist.stores import storage
 
     run = open_run(output)
-    record = run.record(COMPARE) if run.purpose == "evaluation" else run.record(REPORT)
-    if record is None:
-        raise InputError(f"The run in {run.uri} has no report yet; run it to the end first.")
+    record = finished(run, COMPARE) if run.purpose == "evaluation" else finished(run, REPORT)
     page = Path(record["html"])
     if not storage.is_local(record["html"]):
         page = Path(tempfile.mkdtemp(prefix="mmpca-report-")) / "index.html"

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
@@ -24,9 +23,7 @@ from mmpca_dist.stores.zarr_stores import reading_own
 def lines(output: str) -> list[str]:
     """Return lines on rows, features and classes, on how numbers of components were chosen, and on each search."""
     run = open_run(output)
-    header, count, chosen = run.header(), run.record(records.COUNT), run.record(records.CHOOSE)
-    if count is None:
-        raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
+    header, count, chosen = run.header(), finished(run, records.COUNT), run.record(records.CHOOSE)
     uri = count.get("uri", header["config"]["dataset"]["uri"])
     outcome = f"to predict: {', '.join(count['targets'])}" if "targets" in count else f"{len(count['classes'])} classes"
     headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {outcome}"
