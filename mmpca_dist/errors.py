@@ -109,7 +109,6 @@ def _may_lack_memory(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it came of."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

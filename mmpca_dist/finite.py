@@ -15,3 +15,8 @@ def or_infinite(values: Any) -> NDArray[np.float64]:
     """
     values = np.asarray(values, np.float64)
     return np.where(np.isfinite(values), values, np.inf)
+
+
+def or_none(value: float) -> float | None:
+    """Return a number that JSON can hold: None for one that is not finite."""
+    return float(value) if np.isfinite(value) else None

@@ -129,8 +129,8 @@ class Limits:
     """Labels beyond this many bytes (four a row) wait for the end of an ingest in a temporary file."""
     max_classes: int = 100_000
     """More distinct labels than this are measurements, not classes."""
-    max_groups: int = 1_000_000
     max_levels: int = 4096
+    max_groups: int = 1_000_000
     """More distinct names of groups than this are measurements, too."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""
@@ -141,6 +141,6 @@ class Limits:
 
 
 LIMITS = Limits()
+"""The limits in use."""
 COMPONENT_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of components that are tried: neighbours differ by a third to a half, as errors hardly do within that."""
-"""The limits in use."""

@@ -18,18 +18,8 @@ class Registry(Mapping[str, T], Generic[T]):
     """A mapping from names to objects of one kind, which have a ``name``.
 
     Modules of the packages define the built-in ones, alone or in tuples. Installed packages add theirs by entry points
-    of the group, whose objects are of the same kind. Names in a configuration never import anything.
-
-    Parameters
-    ----------
-    kind : type
-        Type of the objects.
-    packages : sequence of str
-        Packages of the built-in ones; none where all come by entry points.
-    group : str, optional
-        Group of entry points; by default the name of the first package.
-    order : callable, optional
-        Key to sort them by; by default the order of modules.
+    of ``group`` (by default the name of the first package), whose objects are of the same kind. Names in a
+    configuration never import anything. ``order`` is a key to sort them by; by default modules are in order.
     """
 
     def __init__(

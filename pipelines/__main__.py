@@ -89,7 +89,7 @@ def _end_unforeseen(error: Exception) -> NoReturn:
 
 
 def _end(error: Exception, code: int) -> NoReturn:
-    from .cli import errors, print_text
+    from .console import errors, print_text
 
     print_text(errors, f"mmpca: {error}", style="red")
     sys.exit(code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -86,7 +87,7 @@ class ArtifactCallback(Callback):
         self._artifacts.show("plan", "What the run will cost", table=rows)
 
     def on_stage_start(self, stage: str) -> None:
-        self._lines = StageLines(_log, f"Stage {stage}", LOG_SECONDS)
+        self._lines = StageLines(partial(get_run_logger().info, "%s"), f"Stage {stage}", LOG_SECONDS)
         self._set_row(stage, {"stage": stage, "state": "running"})
 
     def on_pass(self, stage: str, name: str) -> None:
@@ -134,25 +135,20 @@ class ArtifactCallback(Callback):
         self._artifacts.show("stages", "The stages so far, and what they took", table=list(self._stages.values()))
 
 
-def _log(line: str) -> None:
-    get_run_logger().info("%s", line)
-
-
 COLUMNS = ("seconds", "passes over the rows", "bytes", "peak memory a worker", "written", "found")
 
 
 def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
     taken = {} if stage == "plan" else record  # the numbers of a plan are of what is to come
-    passes, bytes_read, memory, written, found = COLUMNS[1:]
-    sizes = {bytes_read: "bytes", memory: "memory", written: "written"}
+    sizes = {"bytes": "bytes", "peak memory a worker": "memory", "written": "written"}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
-        COLUMNS[0]: f"{record.get('seconds', 0):.2f}",
-        passes: ", ".join(taken.get("passes", [])),
+        "seconds": f"{record.get('seconds', 0):.2f}",
+        "passes over the rows": ", ".join(taken.get("passes", [])),
         **{column: format_bytes(taken[name]) for column, name in sizes.items() if name in taken},
-        found: "; ".join(taken.get("found", [])),
+        "found": "; ".join(taken.get("found", [])),
     }
 
 

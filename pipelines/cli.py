@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 # Telemetry of Prefect's server and of its dependencies is off unless the user turns it on. Prefect reads these
 # when it is imported.
@@ -14,6 +13,7 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -21,25 +21,11 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .check import check
-from .compare import compare
-from .console import (
-    console,
-    errors,
-    open_report,
-    plan_table,
-    print_comparison,
-    print_json,
-    print_summary,
-    print_text,
-    runs_table,
-)
-from .export import export
-from .options import config_options, image_shape_of, json_option, load, prefect_option, quick_prefect_option, verbosity
-from .session import session
-
-GOES_ON = "The same command goes on where it stopped."
-STARTS_AGAIN = "The same command starts again."
+from . import console as shown
+from .console import console, print_json, print_text
+from .options import config_options, json_option, load, prefect_option, quick_prefect_option, verbosity
+from .session import GOES_ON, STARTS_AGAIN, session
+from .table_commands import check, ingest
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
@@ -59,7 +45,7 @@ def cli() -> None:
     """
 
 
-for command in (check, compare, export):
+for command in (check, ingest):
     cli.add_command(command)
 
 
@@ -81,11 +67,13 @@ def run(prefect: bool, **options: Any) -> None:
       mmpca run table.csv --label species
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
-    with session(console, errors, GOES_ON, prefect) as work:
+    with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        work.callback.heading = f"Reading {loaded.dataset.uri} into {loaded.output}"
-        work.fit(loaded)
-    print_summary(console, loaded.output, work.callback.notes)
+        from mmpca_dist.runs import stages
+
+        folder = work.opened(loaded, "run")
+        work.done("fit", loaded, lambda: stages.run(loaded, [work.callback]), folder)
+    shown.print_summary(folder, work.callback.notes)
 
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
@@ -103,10 +91,10 @@ def plan(evaluation: bool, as_json: bool, **options: Any) -> None:
     from mmpca_dist.runs.evaluation_stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
-    with session(console, errors, STARTS_AGAIN, prefect=False) as work:
+    with session(STARTS_AGAIN, prefect=False) as work:
         loaded = load(**options, defaults={"output": "runs/plan"})
         costs = (preview_evaluation if evaluation else preview)(loaded, work.callback)
-    console.print(plan_table(costs.rows()))
+    console.print(shown.plan_table(costs.rows()))
     if as_json:
         print_json(costs.to_json())
     costs.refuse_if_too_large()
@@ -128,14 +116,13 @@ def evaluate(prefect: bool, **options: Any) -> None:
       mmpca evaluate conf/evaluate.yaml
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
-    with session(console, errors, GOES_ON, prefect) as work:
+    with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        from mmpca_dist.jobs.directory import folder_of
+        from mmpca_dist.runs import evaluation_stages
 
-        folder = folder_of(loaded, "evaluation").uri
-        work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
-        work.evaluate(loaded)
-    print_comparison(console, folder, work.callback.notes)
+        folder = work.opened(loaded, "evaluation")
+        work.done("evaluate", loaded, lambda: evaluation_stages.evaluate(loaded, [work.callback]), folder)
+    shown.print_comparison(folder, work.callback.notes)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -216,13 +203,36 @@ def show(output: str, opens: bool, as_json: bool) -> None:
         print_json({"output": run.uri, "purpose": run.purpose, "records": run.records()})
         return
     if run.purpose == "evaluation":
-        print_comparison(console, run.uri)
+        shown.print_comparison(run.uri)
     else:
-        print_summary(console, run.uri)
+        shown.print_summary(run.uri)
         if below.exists:
             print_text(console, f"Evaluation: mmpca show {below.uri}")
     if opens:
-        open_report(console, run.uri)
+        shown.open_report(run.uri)
+
+
+@cli.command(short_help="Compare the settings and results of runs, or of evaluations.")
+@click.argument("outputs", nargs=-1, metavar="RUN RUN ...")
+@json_option
+def compare(outputs: tuple[str, ...], as_json: bool) -> None:
+    """Compare the other runs with the first: what differs in settings and data, and results next to one another.
+
+    Of runs: components, shares, eigenvalues, and angles between the subspaces of methods of the same name. Of
+    evaluations: errors, their differences and, where the splits are the same, tests.
+
+    \b
+    Example:
+      mmpca compare runs/a runs/b
+    """
+    from mmpca_dist.runs.compare_runs import compare_runs
+
+    comparisons = compare_runs(outputs)
+    if as_json:
+        print_json([asdict(each) for each in comparisons])
+        return
+    for each in comparisons:
+        shown.print_differences(each)
 
 
 @cli.command(short_help="List runs and how far they are.")
@@ -238,7 +248,7 @@ def runs(folder: str, as_json: bool) -> None:
     if as_json:
         print_json(states)
         return
-    console.print(runs_table(states, folder))
+    console.print(shown.runs_table(states, folder))
 
 
 @cli.command(short_help="Remove the scratch of runs, and what killed ingests have left.")
@@ -274,13 +284,14 @@ def transform(prefect: bool, **options: Any) -> None:
     Example:
       mmpca transform runs/mine new.parquet projected.csv
     """
-    from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
+    from mmpca_dist.runs import transform_rows as rows
 
-    config = TransformConfig(**options)
-    with session(console, errors, GOES_ON, prefect) as work:
-        check_transform(config, work.callback)
-        summary = work.transform(config)
-    print_text(console, summary)
+    config = rows.TransformConfig(**options)
+    with session(GOES_ON, prefect) as work:
+        rows.check_transform(config, work.callback)
+        to = config.destination
+        said = work.done("transform", config, lambda: rows.transformed(rows.transform(config, [work.callback])), to)
+    print_text(console, said)
 
 
 @cli.command(short_help="Extend a finished run by new rows.")
@@ -301,99 +312,34 @@ def refresh(prefect: bool, **options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.runs.refresh import RefreshConfig, check_refresh
+    from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, in_words
+    from mmpca_dist.runs.refresh import refresh as extend
 
     config = RefreshConfig(**options)
     check_refresh(config)
-    with session(console, errors, GOES_ON, prefect) as work:
-        summary = work.refresh(config)
-    print_text(console, summary)
+    with session(GOES_ON, prefect) as work:
+        words = work.done("refresh", config, lambda: in_words(config, extend(config, [work.callback])), config.output)
+    print_text(console, words)
 
 
-@cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
-@click.argument("source")
-@click.argument("destination")
-@click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")
-@click.option(
-    "--label",
-    help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
-    "for .npy the labels' file.",
-)
-@click.option(
-    "--drop",
-    multiple=True,
-    metavar="NAME",
-    help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
-)
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="NAME",
-    help="Keep this column of names or whole numbers, such as the patient of a row, as an array next to labels, for "
-    "evaluation.column. May be repeated.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
-)
-@click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
-@click.option(
-    "--sparse/--dense",
-    default=None,
-    help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
-    "takes at most a quarter of the space.",
-)
-@click.option(
-    "--missing-chunks",
-    type=click.Choice(["refuse", "fill"]),
-    default="refuse",
-    help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
-)
-@click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
-@click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
-@click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
-@quick_prefect_option
-@verbosity
-def ingest(
-    prefect: bool,
-    image_shape: str | None,
-    sparse: bool | None,
-    drop: tuple[str, ...],
-    keep: tuple[str, ...],
-    **options: Any,
-) -> None:
-    """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
+@cli.command(short_help="Write a model for another program.")
+@click.argument("output")
+@click.argument("method")
+@click.option("--format", "format_", required=True, help="npy, onnx, sql, faiss or sklearn.")
+@click.option("-o", "--file", help="Where to; by default a file here that is named after METHOD. It is replaced.")
+@click.option("--components", "n_components", type=int, help="The first so many; by default all.")
+def export(format_: str, **options: Any) -> None:
+    """Write the model of METHOD in the run in OUTPUT for another program.
 
-    CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
-    labels and columns that are no features are then named in the configuration of a run.
-
-    An error names all columns of CSV that hold text or gaps, with the options that leave them out.
+    The export gives rows the components that `transform` of the model gives them. What the format cannot express is
+    refused.
 
     \b
     Examples:
-      mmpca ingest table.csv table.zarr --label species --drop id --keep patient
-      mmpca ingest messy.csv messy.parquet
-      mmpca ingest images.npz images.zarr --image-shape 28x28
-      mmpca ingest news.libsvm news.zarr --sparse
+      mmpca export runs/mine m-pca0 --format onnx
+      mmpca export runs/mine m-pca0 --format sql -o reduce.sql --components 4
     """
-    from mmpca_dist.ingest.job import check_ingest
+    from mmpca_dist.runs.export.model import export as write
 
-    from .ingest_table import IngestConfig
-
-    config = IngestConfig(
-        image_shape=image_shape_of(image_shape),
-        layout="auto" if sparse is None else "sparse" if sparse else "dense",
-        drop=list(drop),
-        keep=list(keep),
-        **options,
-    )
-    check_ingest(
-        config.source, config.destination, selection=config.selection, overwrite=config.replaces,
-        note=lambda message: print_text(console, message),
-    )  # fmt: skip
-    with session(console, errors, STARTS_AGAIN, prefect) as work:
-        summary = work.ingest(config)
-    uri = shlex.quote(config.destination)
-    next_command = f"transform RUN {uri} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={uri}"
-    print_text(console, f"{summary}\nNext: mmpca {next_command}")
+    files, usage = write(format=format_, **options)
+    print_text(console, f"Wrote {', '.join(files)}\nUse: {usage}")

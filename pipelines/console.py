@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmpca_dist.durations import time_left
-from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.progress_lines import StageLines
 
@@ -92,7 +91,6 @@ class ConsoleCallback(Callback):
         self._sweep = ""
 
     def on_page(self, address: str) -> None:
-        """Print where Prefect shows the flow run."""
         print_text(self.console, f"Flow run: {address}")
 
     def on_cluster(self, dashboard: str) -> None:
@@ -142,7 +140,7 @@ class ConsoleCallback(Callback):
 
     def on_note(self, message: str) -> None:
         self.notes.append(message)
-        print_note(self.console, message)
+        print_text(self.console, f"  note: {message}", style="yellow")
 
     def close(self) -> None:
         """Remove the progress bar, and print no more lines."""
@@ -159,11 +157,6 @@ def print_json(value: Any) -> None:
 def print_text(console: Console, text: str, **options: Any) -> None:
     """Print text as it is: no markup, no highlights and, unless ``soft_wrap=False``, no broken lines."""
     console.print(text, **{"highlight": False, "markup": False, "soft_wrap": True, **options})
-
-
-def print_note(console: Console, message: str, *, wrapped: bool = False) -> None:
-    """Print a note for the user; unless wrapped, addresses in it stay whole."""
-    print_text(console, f"  note: {message}", style="yellow", soft_wrap=not wrapped)
 
 
 def runs_table(runs: list[RunState], folder: str) -> Table:
@@ -186,8 +179,7 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
     return rows_table(f"Runs in {folder}", rows)
 
 
-def print_check(console: Console, checked: Check) -> None:
-    """Print what a table holds, and what a run would refuse."""
+def print_check(checked: Check) -> None:
     for line in checked.lines():
         print_text(console, line)
     if checked.uses:
@@ -199,7 +191,6 @@ def print_check(console: Console, checked: Check) -> None:
 
 
 def plan_table(rows: list[Any]) -> Table:
-    """Return the plan as a table."""
     table = Table(title="Plan", show_header=False, title_justify="left")
     for name, value in rows:
         table.add_row(_cell(name), _cell(value))
@@ -207,7 +198,6 @@ def plan_table(rows: list[Any]) -> Table:
 
 
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Return rows with the same keys as a table."""
     table = Table(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         widest = max(len(visible(str(row[name]))) for row in rows)
@@ -221,7 +211,7 @@ def _cell(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def print_summary(console: Console, output: str, printed: Collection[str] = ()) -> None:
+def print_summary(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
     from mmpca_dist.runs.summary import components, legend, lines, report_of
 
@@ -232,12 +222,12 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
     for line in others:
         print_text(console, line, soft_wrap=False)
     if (report := report_of(output)) is not None:
-        _print_end(console, report, printed)
+        _print_end(report, printed)
 
 
-def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
+def print_comparison(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.evaluation_summary import comparison, error_rows
+    from mmpca_dist.runs.summary import comparison, error_rows
 
     record = comparison(output)
     first, *others = record["answer"]
@@ -247,20 +237,17 @@ def print_comparison(console: Console, output: str, printed: Collection[str] = (
         print_text(console, f"  {command}")
     print_text(console, f"\n{record['verdict']}")
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _print_end(console, record, printed)
+    _print_end(record, printed)
 
 
-def print_differences(console: Console, comparison: Comparison) -> None:
+def print_differences(comparison: Comparison) -> None:
     """Print what differs between runs as two tables, and its notes."""
     print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
-    titles = {"run": "Methods", "evaluation": "Errors in percent"}
-    for title, rows in (
-        ("Settings that differ", comparison.settings),
-        (titles[comparison.content], comparison.results),
-    ):
-        of_errors = rows is comparison.results and comparison.content == "evaluation"
-        shown = [{name: _shown(value, ".2f" if of_errors else ".4g") for name, value in row.items()} for row in rows]
-        if shown:
+    heading, number = {"run": ("Methods", ".4g"), "evaluation": ("Errors in percent", ".2f")}[comparison.content]
+    settings, results = comparison.settings, comparison.results
+    for title, rows, form in (("Settings that differ", settings, ".4g"), (heading, results, number)):
+        if rows:
+            shown = [{name: _shown(value, form) for name, value in row.items()} for row in rows]
             console.print(rows_table(title, shown))
         else:
             print_text(console, f"{title}: none")
@@ -277,16 +264,14 @@ def _shown(value: Any, number: str) -> str:
     return "-" if value is None else f"{value:{number}}" if isinstance(value, float) else str(value)
 
 
-def open_report(console: Console, output: str) -> None:
+def open_report(output: str) -> None:
     """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
-    from mmpca_dist.jobs.finished_runs import open_run
+    from mmpca_dist.jobs.finished_runs import finished, open_run
     from mmpca_dist.jobs.records import COMPARE, REPORT
     from mmpca_dist.stores import storage
 
     run = open_run(output)
-    record = run.record(COMPARE) if run.purpose == "evaluation" else run.record(REPORT)
-    if record is None:
-        raise InputError(f"The run in {run.uri} has no report yet; run it to the end first.")
+    record = finished(run, COMPARE) if run.purpose == "evaluation" else finished(run, REPORT)
     page = Path(record["html"])
     if not storage.is_local(record["html"]):
         page = Path(tempfile.mkdtemp(prefix="mmpca-report-")) / "index.html"
@@ -296,8 +281,8 @@ def open_report(console: Console, output: str) -> None:
         print_text(console, f"No browser was found. Open this file in one: {page}")
 
 
-def _print_end(console: Console, record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
+def _print_end(record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
     for note in record.get("notes", []):
         if note not in printed:
-            print_note(console, note, wrapped=True)
+            print_text(console, f"  note: {note}", style="yellow", soft_wrap=False)
     print_text(console, f"\nReport: {record['html']}")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import folder_of
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
@@ -26,12 +24,7 @@ from .tasks import TaskChain
     title,
 )
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Run every stage of an evaluation as a Prefect task."""
-    with (
-        traceback_kept(folder_of(config, "evaluation").uri),
-        open_job(config, callbacks, "evaluation") as job,
-        forgetting(job),
-    ):
+    with open_job(config, callbacks, "evaluation") as job, forgetting(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):
             methods = f": {listed(config.labels)}" if stage.name == SCORE else ""

@@ -6,7 +6,6 @@ from prefect.assets import Asset
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
 from mmpca_dist.jobs.searches import search_rows
@@ -28,8 +27,7 @@ def title(config: RunConfig) -> str:
 
 @flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.", title)
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Run every stage as a Prefect task."""
-    with traceback_kept(config.output), open_job(config, callbacks) as job:
+    with open_job(config, callbacks) as job:
         rows, model = asset(config.dataset.uri), asset(job.run.uri, "model")
         made: dict[str, tuple[list[Asset], list[Asset]]] = {SOLVE: ([model], [rows])}
         if config.projected:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from prefect import Flow, flow, get_client, runtime
+from prefect.blocks.system import Secret
+from prefect.exceptions import FailedRun
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, State
 from pydantic import BaseModel
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
-from mmpca_dist.errors import MmpcaError
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
-from .credentials import in_environment
-from .hooks import on_cancellation, on_crashed, written_to
-from .logs import quieten
+from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
 from .names import DRAWN, slug
 from .outbox import Outbox
 from .tasks import STOPPED, refused
 
 WHERE = "The parameters of this run"
+STILL_RUNNING = "Finished in state Running()"
+"""What the engine logs of a run that its worker is about to put into the state Cancelled."""
 
 COMMON: dict[str, Any] = {
     "version": mmpca_dist.__version__,
@@ -49,6 +54,9 @@ Args:
 
 Model = TypeVar("Model", bound=BaseModel)
 
+PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
+"""What a block may set in the environment: nothing that says which code runs."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -61,26 +69,23 @@ class Done:
 Work = Callable[[Model, Artifacts, Callbacks], Done]
 
 
+@dataclass
 class FlowEnd:
     """How the work of a flow ended, whether or not the server sees it."""
 
-    def __init__(
-        self, settings: ExitStack | None = None, callbacks: Sequence[Callback] = (),
-        announce: Callable[[str], None] = lambda page: None,
-    ) -> None:  # fmt: skip
-        self.announce = announce
-        self.state: State | None = None
-        self.failure = ""
-        """Why the server did not receive all; empty where it did."""
-        self.callbacks = callbacks
-        """The callbacks of the process that runs the flow, such as its terminal's."""
-        self._settings = settings
+    settings: ExitStack | None = None
+    callbacks: Sequence[Callback] = ()
+    """The callbacks of the process that runs the flow, such as its terminal's."""
+    announce: Callable[[str], None] = lambda page: None
+    state: State | None = None
+    failure: str = ""
+    """Why the server did not receive all; empty where it did."""
 
     def wait(self, outbox: Outbox) -> None:
         """Wait for what is still to be sent; let Prefect not wait again for a server that does not answer."""
         self.failure = outbox.close()
-        if self.failure and self._settings is not None:
-            self._settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+        if self.failure and self.settings is not None:
+            self.settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
 
 
 _end: ContextVar[FlowEnd | None] = ContextVar("end", default=None)
@@ -91,9 +96,7 @@ def ended(
 ) -> FlowEnd:
     """Run a flow that tells callbacks of this process, too, and return how its work ended.
 
-    ``announce`` is called with the address of its page.
-
-    Raises what ended it, unless that is a server that has gone.
+    ``announce`` is called with the address of its page. Raises what ended it, unless that is a server that has gone.
     """
     with ExitStack() as settings:
         end = FlowEnd(settings, callbacks, announce)
@@ -124,7 +127,7 @@ def flow_of(
     def decorate(work: Work[Model]) -> Flow[..., State]:
         @functools.wraps(work)
         def run(config: Any, credentials: str | None = None) -> State:
-            quieten()
+            _quieten()
             end, outbox = _end.get() or FlowEnd(), Outbox()
             prefix = slug(written_to(name, config) or name)
             outbox.send(_tag, runtime.flow_run.id, name, prefix)
@@ -133,8 +136,9 @@ def flow_of(
             shown = ArtifactCallback(artifacts)
             try:
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
-                with in_environment(credentials):
-                    done = work(as_model(model, config), artifacts, callbacks)
+                settings = as_model(model, config)
+                with _in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
+                    done = work(settings, artifacts, callbacks)
                 end.state = Completed(message=done.message, data=done.result)
             except MmpcaError as error:
                 end.state = refused(error)
@@ -177,3 +181,51 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     if issubclass(model, RunConfig):
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
+
+
+def _quieten() -> None:
+    """Have loggers of flow runs show a refusal as its sentence, and not say that a cancelled run is running."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
+    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if isinstance(error, MmpcaError | FailedRun):
+        record.msg, record.args, record.exc_info, record.exc_text = str(error), (), None, None
+    return record.getMessage() != STILL_RUNNING
+
+
+@contextmanager
+def _in_environment(block: str | None) -> Iterator[None]:
+    """Put what a Secret block holds, a JSON object such as ``{"AWS_ACCESS_KEY_ID": ...}``, into the environment.
+
+    Raises InputError where there is no such block, or it holds something else; messages do not show what.
+    """
+    values = {} if block is None else _credentials(block)
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _credentials(block: str) -> dict[str, str]:
+    try:
+        held: Any = Secret.load(block).get()  # type: ignore[union-attr]
+    except ValueError as error:
+        raise InputError(
+            f"credentials: there is no Secret block {block!r} on the Prefect server. 'prefect block ls' lists blocks."
+        ) from error
+    if isinstance(held, dict) and all(
+        name.startswith(PREFIXES) and isinstance(value, str) for name, value in held.items()
+    ):
+        return held
+    raise InputError(
+        f"credentials: the Secret block {block!r} must hold a JSON object of variables whose names begin with "
+        f"{', '.join(PREFIXES)} and whose values are text."
+    )

@@ -18,11 +18,6 @@ from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.transform_rows import job_folder
 from mmpca_dist.stores import storage
 
-WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
-    ("ingest", "transform"), "destination"
-)
-"""The parameter of each flow that says where it writes; an evaluation writes to a folder below it."""
-
 
 def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
     """Remove what nothing can go on from, and say how to go on or to free the disk."""
@@ -35,7 +30,8 @@ def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
 
 
 def _after(flow: Any, flow_run: Any, end: str) -> None:
-    logger, uri = flow_run_logger(flow_run, flow), _uri(flow.name, flow_run)
+    logger = flow_run_logger(flow_run, flow)
+    uri = folder_of_flow(flow.name, (flow_run.parameters or {}).get("config"))
     if uri is None:
         return
     if flow.name == "ingest":
@@ -52,14 +48,14 @@ def _after(flow: Any, flow_run: Any, end: str) -> None:
 
 def written_to(flow: str, config: Any) -> str | None:
     """Return where a flow writes, if its parameters, which may be mistaken, say that."""
-    name = WRITTEN[flow]
+    name = "destination" if flow in ("ingest", "transform") else "output"
     value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
     return value if isinstance(value, str) and value else None
 
 
-def _uri(flow: str, flow_run: Any) -> str | None:
-    """Return the folder that a flow run wrote to, if its parameters name one."""
-    value = written_to(flow, (flow_run.parameters or {}).get("config")) if flow in WRITTEN else None
+def folder_of_flow(flow: str, config: Any) -> str | None:
+    """Return the folder that a flow writes to, if its parameters name one."""
+    value = written_to(flow, config)
     if value is None:
         return None
     uri = storage.normalize(value)

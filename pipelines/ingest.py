@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import Artifacts
 from .flows import Done, flow_of
@@ -20,11 +19,9 @@ from .tasks import TaskChain
     lambda config: f"{short(config.source)} into {short(config.destination)}",
 )
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
     makes, of = [asset(config.destination)], [asset(config.source)]
     words = f"Ingest {short(config.source)}"
-    with traceback_kept():
-        manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)
+    manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)
     said = ingested(config, manifest)
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
     artifacts.show("ingested", "What was written", table=[{name: str(manifest[name]) for name in shown}])

@@ -80,7 +80,6 @@ class IngestConfig(Section):
 
     @property
     def selection(self) -> Selection:
-        """Which columns are taken for what."""
         options = (self.unlabelled, self.dtype, self.missing_chunks)
         return Selection(self.features, self.column, self.drop, self.keep, *options)
 
@@ -91,7 +90,6 @@ class IngestConfig(Section):
 
 
 def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
-    """Write a table as Zarr, and return what was written."""
     callback.on_stage_start("ingest")
     manifest = ingest(
         config.source,
@@ -108,6 +106,5 @@ def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
 
 
 def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
-    """Return in words what was written."""
     kind = "sparse rows" if manifest["sparse"] else "rows"
     return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"

@@ -64,7 +64,6 @@ json_option = click.option("--json", "as_json", is_flag=True, callback=_note, he
 
 
 def verbosity(command: Callable) -> Callable:
-    """Give a command the options -q and -v."""
     options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note}
     command = click.option("-v", "--verbose", help="Tell every pass.", **options)(command)
     return click.option("-q", "--quiet", help="Print errors alone.", **options)(command)
@@ -133,7 +132,6 @@ def chosen_yaml(checked: Check) -> str:
 
 
 def image_shape_of(text: str | None) -> tuple[int, int] | None:
-    """Return height and width, from HEIGHTxWIDTH."""
     if text is None:
         return None
     height, cross, width = text.lower().partition("x")

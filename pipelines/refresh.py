@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.finished_runs import finished, open_run
-from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
 
@@ -22,19 +21,16 @@ from .tasks import TaskChain
     lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
 )
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Add new data sets to a run; publish them, the components and the report."""
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"
-    with traceback_kept(config.output):
-        manifest = TaskChain().run("refresh", words, lambda: refresh(config, [callbacks]), makes, of)
-        folder = manifest["folder"]
-        if manifest["solved"]:
-            entries = manifest["taken"]
-            rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in entries]
-            if rows:
-                artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
-            publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
+    manifest = TaskChain().run("refresh", words, lambda: refresh(config, [callbacks]), makes, of)
+    folder, taken = manifest["folder"], manifest["taken"]
+    if manifest["solved"]:
+        rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in taken]
+        if rows:
+            artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
+        publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
     kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
-    result = {**run_result(folder, manifest["report"], kept), "taken": [entry["name"] for entry in manifest["taken"]]}
+    result = {**run_result(folder, manifest["report"], kept), "taken": [entry["name"] for entry in taken]}
     return Done(in_words(config, manifest), result)

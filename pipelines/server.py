@@ -32,19 +32,15 @@ class ServerError(RuntimeError):
 class PrefectServer:
     """The user's Prefect server, or else a temporary one, which starts in the background and ends with the context.
 
-    Parameters
-    ----------
-    announce : callable
-        Called when a temporary server is waited for, which takes seconds.
-    on_death : callable
-        Called from another thread where the temporary server ends before the context does.
+    ``announce`` is called when a temporary server is waited for, and ``on_death``, from another thread, where that ends
+    before the context does.
     """
 
     def __init__(self, announce: Callable[[str], None], on_death: Callable[[str], None]) -> None:
         self._announce, self._on_death = announce, on_death
         self._settings = ExitStack()
         self._stopping = threading.Event()
-        self._answers = False
+        self.is_temporary = False  # which it is once it answers
         # Started before Prefect is imported here, which takes a second: it finds out by itself whether it is needed.
         self._process = subprocess.Popen(
             # Without -P Python would first look for modules in the working directory, where anything may be.
@@ -57,9 +53,6 @@ class PrefectServer:
 
     def __enter__(self) -> PrefectServer:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def check(self) -> None:
         """Raise InputError where ``PREFECT_API_URL`` is set and no server answers there."""
@@ -77,16 +70,8 @@ class PrefectServer:
                 "'prefect server start', or unset PREFECT_API_URL for a temporary one."
             )
 
-    @property
-    def is_temporary(self) -> bool:
-        """Whether it has been started by this command, and ends with it."""
-        return self._answers
-
     def connect(self) -> None:
-        """Wait until a server answers, and let flows use it.
-
-        Raises InputError as ``check`` does; ServerError where the temporary server does not start.
-        """
+        """Wait until a server answers, and let flows use it."""
         from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, temporary_settings
 
         # Events that do not reach a server are told once, at the end of the flow. (Prefect resets levels of loggers.)
@@ -104,7 +89,7 @@ class PrefectServer:
                 f"The temporary Prefect server did not start (exit code {self._process.wait()}). "
                 "See what 'prefect server start' says."
             )
-        self._answers = True
+        self.is_temporary = True
         threading.Thread(target=self._watch, daemon=True).start()
         self._settings.enter_context(temporary_settings({PREFECT_API_URL: f"{line}/api"}))
 
@@ -113,11 +98,11 @@ class PrefectServer:
         if not self._stopping.is_set():
             self._on_death("The temporary Prefect server has ended. The work goes on without it.")
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the temporary server, once it has received all events if it was used."""
         self._settings.close()
         self._stopping.set()
-        if not self._answers:
+        if not self.is_temporary:
             self._process.kill()
             self._process.wait()
             return

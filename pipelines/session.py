@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.console import Console
-
 from mmpca_dist.errors import InputError
 
 from . import FAILED, INTERRUPTED
-from .console import ConsoleCallback, print_text
+from .console import ConsoleCallback, console, errors, print_text
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import Purpose, RunConfig
-    from mmpca_dist.runs.refresh import RefreshConfig
-    from mmpca_dist.runs.transform_rows import TransformConfig
 
-    from .ingest_table import IngestConfig
     from .server import PrefectServer
 
+GOES_ON = "The same command goes on where it stopped."
+STARTS_AGAIN = "The same command starts again."
 GRACE_SECONDS = 10
 """How long Prefect may take to note the end of a flow that was broken off."""
 
@@ -42,52 +39,20 @@ class Session:
     server: PrefectServer | None
     """The server of the flows, which may still be starting; None where the work is done without Prefect."""
 
-    def fit(self, config: RunConfig) -> None:
-        """Run every stage of a fit."""
-        from mmpca_dist.runs.stages import run
-
-        self._check(config, "run")
-        self._done("fit", config, lambda: run(config, [self.callback]), config.output)
-
-    def evaluate(self, config: RunConfig) -> None:
-        """Run every stage of an evaluation."""
+    def opened(self, config: RunConfig, purpose: Purpose) -> str:
+        """Return the folder of a run or an evaluation; refuse what cannot run before a server is waited for."""
         from mmpca_dist.jobs.directory import folder_of
-        from mmpca_dist.runs.evaluation_stages import evaluate
-
-        self._check(config, "evaluation")
-        folder = folder_of(config, "evaluation").uri
-        self._done("evaluate", config, lambda: evaluate(config, [self.callback]), folder)
-
-    def transform(self, config: TransformConfig) -> str:
-        """Project new rows, and return what was done in words."""
-        from mmpca_dist.runs.transform_rows import transform, transformed
-
-        return self._done(
-            "transform", config, lambda: transformed(transform(config, [self.callback])), config.destination
-        )
-
-    def refresh(self, config: RefreshConfig) -> str:
-        """Extend a run by new rows, and return what was done in words."""
-        from mmpca_dist.runs.refresh import in_words, refresh
-
-        return self._done("refresh", config, lambda: in_words(config, refresh(config, [self.callback])), config.output)
-
-    def ingest(self, config: IngestConfig) -> str:
-        """Turn a table into Zarr, and return what was done in words."""
-        from .ingest_table import ingest_table, ingested
-
-        return self._done("ingest", config, lambda: ingested(config, ingest_table(config, self.callback)))
-
-    def _check(self, config: RunConfig, purpose: Purpose) -> None:
-        """Refuse what cannot run before a server is waited for."""
         from mmpca_dist.jobs.inputs import Inputs
         from mmpca_dist.jobs.open_job import claimable
 
+        folder = folder_of(config, purpose).uri
+        self.callback.heading = f"Reading {config.dataset.uri} into {folder}"
         if self.server is not None:
             claimable(Inputs.of(config, purpose, self.callback))
             self.server.check()
+        return folder
 
-    def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
+    def done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
         """Do work in the flow of this name or, without Prefect, by ``work``; return what was done in words."""
         if self.server is not None:
             from .flows import ended
@@ -110,19 +75,11 @@ class Session:
 
 
 @contextmanager
-def session(console: Console, errors: Console, afterwards: str, prefect: bool = True) -> Iterator[Session]:
+def session(afterwards: str, prefect: bool) -> Iterator[Session]:
     """Show the work on the console, with a Prefect server if need be, and end at once on Ctrl-C.
 
-    The end does not wait for work in other threads: its results count only once their record is written.
-
-    Parameters
-    ----------
-    console, errors : Console
-        For progress, and for the line that says why a command ended.
-    afterwards : str
-        A sentence that says how to resume an interrupted command.
-    prefect : bool
-        Whether the work is done in flows.
+    The end does not wait for work in other threads: its results count only once their record is written. A sentence
+    says how to resume an interrupted command ``afterwards``.
     """
     callback = ConsoleCallback(console)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
 from .artifacts import Artifacts
@@ -20,12 +19,10 @@ from .tasks import TaskChain
     lambda config: f"{short(config.dataset)} with {short(config.output)}",
 )
 def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
-    """Project the rows of a data set with the methods of a run."""
     makes = [asset(config.destination, "projected")]
     of = [asset(config.dataset), asset(config.output, "model")]
     words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")
-    with traceback_kept(config.destination):
-        manifest = TaskChain().run("project", words, lambda: transform(config, [callbacks]), makes, of)
+    manifest = TaskChain().run("project", words, lambda: transform(config, [callbacks]), makes, of)
     said = transformed(manifest)
     publish_result(artifacts, "Projected rows", said, manifest["outputs"])
     return Done(said, {"folder": manifest["destination"], "projected": manifest["outputs"], "rows": manifest["rows"]})

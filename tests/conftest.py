@@ -113,10 +113,10 @@ def cluster(request):
 @pytest.fixture
 def mmpca(monkeypatch, capsys):
     """Return a function that runs the command in this process and returns (exit code, what it printed, its errors)."""
-    from mmpca_pipelines import cli
+    from mmpca_pipelines import console as shown
     from mmpca_pipelines.__main__ import main
 
-    for console in (cli.console, cli.errors):
+    for console in (shown.console, shown.errors):
         monkeypatch.setattr(console, "width", 80)
 
     def run(*arguments):

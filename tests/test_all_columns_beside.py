@@ -10,7 +10,7 @@ from helpers.samples import labelled
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.runs import score_stage, unreduced_baseline
+from mmpca_dist.runs import evaluation_stages, score_stage
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
 
 METHODS = ["pca", "m-pca0", "fisher"]
@@ -33,7 +33,7 @@ def test_records_of_other_methods_are_the_same_with_and_without(
         "evaluation": {"folds": 3, "classifiers": ["fisher", "naive-bayes", BIASED]},
     }  # fmt: skip
     found = timeless(scored(config_of(tmp_path / "with", uri, **settings))[0])
-    monkeypatch.setattr(unreduced_baseline, "_impossible", lambda *_: "for this test")
+    monkeypatch.setattr(evaluation_stages, "_impossible", lambda *_: "for this test")
     without = timeless(scored(config_of(tmp_path / "without", uri, **settings))[0])
     own = [[line for line in record["errors"] if line["method"] == "all-columns"] for record in found]
     others = [

@@ -19,7 +19,7 @@ from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.runs import evaluation_stages as stages
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_stages
-from mmpca_pipelines import cli
+from mmpca_pipelines import console as shown
 
 ROOT = Path(__file__).parents[1]
 TABLES = set((ROOT / "conf" / "paper").glob("zhang-schneider-*.yaml"))
@@ -36,7 +36,7 @@ def mmpca(mmpca, tmp_path, monkeypatch):
     """Run the command where ``my.yaml`` is, with wide lines."""
     (tmp_path / "my.yaml").write_text(yaml.safe_dump({**SOUND, "output": "out"}))
     monkeypatch.chdir(tmp_path)
-    for console in (cli.console, cli.errors):
+    for console in (shown.console, shown.errors):
         monkeypatch.setattr(console, "width", 200)
     return mmpca
 

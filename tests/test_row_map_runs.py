@@ -18,7 +18,7 @@ from helpers.transforming import write_parquet
 from sklearn.decomposition import KernelPCA
 from sklearn.pipeline import make_pipeline
 
-import mmpca_dist.jobs.row_map_stage as row_map_stage
+import mmpca_dist.jobs.first_stages as first_stages
 from mmpca_dist import load_maps, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
@@ -153,7 +153,7 @@ def test_a_killed_run_fits_maps_once_and_a_damaged_fit_is_made_again(tmp_path, m
     run(whole)
     for fails in ("save_fits", None):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(row_map_stage if fails else stages, fails or "class_statistics", interrupted)
+            patch.setattr(first_stages if fails else stages, fails or "class_statistics", interrupted)
             run(config)
         assert (tmp_path / "out" / "records" / "maps.json").exists() == (fails is None)
     recorder = Recorder()
@@ -278,13 +278,13 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     found, _, results = scored(settings_of(tmp_path / "out", uri, BOTH, **settings))
     maps = MappedRows(
         open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.row_maps,
-        row_map_stage.fit_row_maps(Inputs.of(settings_of(tmp_path, uri, BOTH)).dataset, in_memory),
+        first_stages.fit_row_maps(Inputs.of(settings_of(tmp_path, uri, BOTH)).dataset, in_memory),
     )  # fmt: skip
     mapped = store(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)
     expected, _, _ = scored(settings_of(tmp_path / "plain", mapped, [], **settings))
     assert by_cell(found) == by_cell(expected)
     *widths, last = results["maps"]["notes"]
-    assert len(widths) == 2 and all("gamma is " in note for note in widths) and last == row_map_stage.SEES_ALL
+    assert len(widths) == 2 and all("gamma is " in note for note in widths) and last == first_stages.SEES_ALL
     assert results["count"]["stored"]["n_features"] == 6 and results["count"]["n_features"] == 24
     limits.direct_bytes = 0
     merged, _, _ = scored(settings_of(tmp_path / "merged", uri, BOTH, **settings))

@@ -54,7 +54,6 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """The run's key."""
         settings = self.config.settings(self.purpose)
         return storage.digest(settings, self.fingerprint, FORMAT, self.purpose, self.parts, self.models)
 
@@ -135,11 +134,11 @@ class RunDirectory:
             if not fs.isdir(path):
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-        name = next((name for name in names if not is_claim(name) and name != EVALUATION), None)
-        if name is not None:
-            raise OutputError(
-                f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
-            )
+        for name in names:
+            if not (name == EVALUATION or is_lease(name) or storage.is_partial(name, "run.json.")):
+                raise OutputError(
+                    f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
+                )
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder unless it holds anything else."""
@@ -188,7 +187,6 @@ class RunDirectory:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration that the run was made with."""
         return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: StageName[R]) -> R | None:
@@ -207,12 +205,10 @@ class RunDirectory:
             return cast(R, record)
 
     def records(self) -> dict[str, Any]:
-        """Return the records of all stages that are done, by name."""
         stages = (name.removesuffix(".json") for name in storage.names_in(self.path("records")))
         return {stage: record for stage in stages if (record := self.record(StageName(stage))) is not None}
 
     def record_path(self, stage: str) -> str:
-        """Return the address of the record of a stage."""
         return self.path("records", f"{stage}.json")
 
     def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
@@ -228,11 +224,6 @@ def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
     return run if purpose == "run" else RunDirectory(run.path(EVALUATION), within=run.uri)
 
 
-def is_claim(name: str) -> bool:
-    """Tell whether a file may be left of a process that died as it claimed a folder: a lease, or half a claim."""
-    return is_lease(name) or storage.is_partial(name, "run.json.")
-
-
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
     if stored["purpose"] != identity.purpose:
         return f"it holds {CONTENT_OF[stored['purpose']]}"
@@ -242,14 +233,8 @@ def _difference(stored: dict[str, Any], identity: Identity) -> str:
     now = identity.config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        what = (
-            "input has"
-            if stored["fingerprint"] != identity.fingerprint
-            else "models have"
-            if identity.models
-            else "parts have"
-        )
-        return f"its {what} changed since"
+        is_input = stored["fingerprint"] != identity.fingerprint
+        return f"its {'input has' if is_input else 'models have' if identity.models else 'parts have'} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])
@@ -277,11 +262,9 @@ class Generations:
 
     @property
     def top(self) -> RunDirectory:
-        """The folder itself."""
         return RunDirectory(self.uri)
 
     def folder(self, number: int) -> RunDirectory:
-        """Return the folder of a generation."""
         return RunDirectory(storage.join(self.uri, _name(number)))
 
     @property

@@ -12,23 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
+from mmpca_dist.finite import or_none
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import (
-    COMPARE,
-    COUNT,
-    MAPS,
-    PUBLISH,
-    REDUCE,
-    SOLVE,
-    CountRecord,
-    ModelRecord,
-    R,
-    StageName,
-    StoredColumns,
-)
-from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
-from mmpca_dist.jobs.stored_maps import load_fits
+from mmpca_dist.jobs.records import CountRecord, ModelRecord, R, StageName, StoredColumns
+from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import StoredRowMaps
 from mmpca_dist.statistics.adjustment import Adjustment
@@ -53,7 +42,7 @@ STATISTICS = "statistics.zarr"
 def open_run(output: str) -> RunDirectory:
     """Return the folder of a run; of a refreshed run the newest that is complete, which is a run in itself."""
     run = RunDirectory(storage.normalize(output))
-    published = run.record(PUBLISH)
+    published = run.record(records.PUBLISH)
     return run if published is None else RunDirectory(run.path(published["folder"]))
 
 
@@ -63,15 +52,13 @@ def finished(run: RunDirectory, stage: StageName[R]) -> R:
     Raises InputError where there is no run, or the stage is not done; DamageError where the record is damaged, or was
     copied from another run.
     """
-    record = run.record(stage)
+    record, header = run.record(stage), run.header()
     if record is not None:
-        if record.get("key") != run.header()["key"]:
+        if record.get("key") != header["key"]:
             raise DamageError(f"{run.record_path(stage)} is of another run than {run.path('run.json')}. {AGAIN}")
         return record
-    if not run.exists:
-        raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
-    if run.purpose != "run" and stage != COMPARE:
-        raise InputError(f"{run.uri} holds {CONTENT_OF[run.purpose]}, and no models: fit them with 'mmpca run'.")
+    if header["purpose"] != "run" and stage != records.COMPARE:
+        raise InputError(f"{run.uri} holds {CONTENT_OF[header['purpose']]}, and no models: fit them with 'mmpca run'.")
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
@@ -89,26 +76,21 @@ def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
 
 
 def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
-    """Raise InputError where a method is not one of a run's."""
     if method not in labels:
         hint = did_you_mean(method, labels)
         raise InputError(f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}.{hint}")
 
 
 def classes_of(count: CountRecord) -> NDArray:
-    """Return the classes of a run, from its record of the count."""
     return np.asarray(count["classes"], dtype=count["class_type"])
 
 
 def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: ClassWeight = None) -> Statistics:
-    """Return the statistics that a run keeps of its rows, in their own units unless standardised.
-
-    Raises InputError where there is no run, or it has none yet; DamageError where they are damaged.
-    """
-    record, config = finished(run, REDUCE), run.config
+    """Return the statistics that a run keeps of its rows, in their own units unless standardised."""
+    record, config = finished(run, records.REDUCE), run.config
     return load_statistics(
         run.path(STATISTICS),
-        classes_of(finished(run, COUNT)),
+        classes_of(finished(run, records.COUNT)),
         precision=config.precision,
         standardize=standardize,
         class_weight=class_weight,
@@ -128,10 +110,7 @@ def open_rows_for(
     leaves_out: bool = False,
     weight: str | None = None,
 ) -> Dataset:
-    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did.
-
-    Raises InputError where their features are not those of the run.
-    """
+    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did."""
     columns, target = stored_columns(count), run.config.dataset.target if labelled else None
     dataset = open_rows(
         uri,
@@ -189,19 +168,13 @@ def _with_covariates(dataset: Dataset, stored: list[dict[str, Any]]) -> Dataset:
 
 def stored_columns(count: CountRecord) -> StoredColumns:
     """Return the columns of the table that a run was fitted to, before row maps."""
-    if "stored" in count:
-        return count["stored"]
-    return {
-        "n_features": count["n_features"],
-        "feature_names": count["feature_names"],
-        "named_columns": count["named_columns"],
-    }
+    return count.get("stored", count)
 
 
 def fits_of(run: RunDirectory) -> list[Arrays] | None:
     """Return the fits of a run's row maps; None where it has no maps to fit."""
     maps = run.config.dataset.row_maps
-    return load_fits(run, finished(run, MAPS), len(maps)) if any(one.own_columns for one in maps) else None
+    return load_fits(run, finished(run, records.MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
@@ -252,8 +225,8 @@ def load_maps(output: str) -> StoredRowMaps:
     (150, 2)
     """
     run = open_run(output)
-    finished(run, SOLVE)
-    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, COUNT))
+    finished(run, records.SOLVE)
+    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, records.COUNT))
     transformer = StoredRowMaps()
     transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
     transformer.n_features_in_ = columns["n_features"]
@@ -277,17 +250,12 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
     return {
         "scalars": scalars,
         "n_components": reducer._n_used,
-        "leading": [_finite(value) for value in reducer.eigenvalues_[:LEADING]],
-        "total": _finite(reducer.total_),
+        "leading": [or_none(value) for value in reducer.eigenvalues_[:LEADING]],
+        "total": or_none(reducer.total_),
         "limit": reducer.limit_,
         "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
         "certificate": getattr(reducer, "certificate_", None),
     }
-
-
-def _finite(value: float) -> float | None:
-    """Return a number that JSON can hold: None for one that is not finite."""
-    return float(value) if np.isfinite(value) else None
 
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
@@ -312,7 +280,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         Where the model is damaged.
     """
     run = open_run(output)
-    solved = finished(run, SOLVE)
+    solved = finished(run, records.SOLVE)
     models = solved["models"]
     require_method(run, method, list(models))
     record = models[method]
@@ -321,7 +289,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
     group = f"model/{method}.zarr"
     arrays = load_arrays(run.path(group), objects_in(solved, group))
-    count = finished(run, COUNT)
+    count = finished(run, records.COUNT)
     reducer = run.config.reducer(method, n_components or stored).set_params(standardize=count["standardize"])
     if n_components is not None and n_components < stored and not reducer._nested:
         raise InputError(

@@ -1,19 +1,26 @@
-"""The first stages of every job: count the rows of each class, and plan."""
+"""The first stages of every job: count the rows of each class, plan, and fit row maps."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
-from mmpca_dist.jobs.records import CountRecord, PlanRecord
+from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
+from mmpca_dist.jobs.run_stage import PassCounter, measured
+from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
@@ -22,13 +29,19 @@ from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.levels import gaps_by_column
-from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.mapped_rows import MappedRows, name_of
 
 INDICATORS_BESIDE_NUMBERS = (
     "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."
 )
 MOST_NAMED = 5
 """Columns with gaps that a note names."""
+
+SEES_ALL = (
+    "Row maps were fitted to a sample of all rows, without labels, so held-out rows may be among the landmarks and in "
+    "the estimate of gamma."
+)
+"""A note on evaluations."""
 
 
 def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
@@ -114,8 +127,9 @@ def _count(job: Job) -> CountRecord:
 COUNT = Stage(records.COUNT, "Count classes", _count)
 
 
-def look_ahead(job: Job) -> Job:
+def look_ahead(config: RunConfig, purpose: Purpose, callback: Callback | None) -> Job:
     """Return a job that is not begun, after a look at gaps where these are filled: they make columns of their own."""
+    job = Job(Inputs.of(config, purpose, callback), "", Threads(config.compute.n_threads), Callback())
     if job.config.dataset.missing == "mean" or job.config.dataset.covariates:
         job.results[records.COUNT] = _count(job)
     return job
@@ -129,7 +143,6 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 
 
 def request_of(job: Job) -> Request:
-    """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {
@@ -161,3 +174,36 @@ def resources_of(config: RunConfig, output: str) -> Resources:
         in_process=compute.cluster == "threads",
         memory_limit=compute.memory_bytes,
     )
+
+
+def _fit(job: Job) -> MapsRecord:
+    rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
+    assert isinstance(rows, MappedRows)  # noqa: S101  (the stage is there for row maps alone)
+    tasks = job.tasks(records.MAPS, passes)
+    with measured(job) as peak:
+        fits = fit_row_maps(rows, partial(spread_sample, tasks))
+    notes = [
+        f"{name_of(row_map)}: {remark}."
+        for row_map, fit in zip(rows.maps, fits, strict=True)
+        for remark in row_map.remarks(fit)
+    ]
+    if job.run.purpose == "evaluation":  # whose report is the last stage, and tells all notes
+        notes += [SEES_ALL] if passes.names else []
+    else:
+        for note in notes:
+            job.callback.on_note(note)
+    return {
+        "passes": passes.names,
+        "bytes": passes.n_bytes,
+        "memory": peak(),
+        "notes": notes,
+        "outputs": save_fits(job.run, fits),
+    }
+
+
+FIT_MAPS = Stage(records.MAPS, "Fit row maps", _fit)
+
+
+def map_stages(config: RunConfig) -> list[Stage]:
+    """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
+    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.row_maps) else []

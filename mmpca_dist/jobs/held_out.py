@@ -36,10 +36,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset, purpose: Purpose) -> HeldOut:
-        """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows.
-
-        Raises InputError where there is no such column or file, or it does not hold a name for each row.
-        """
+        """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows."""
         section = config.evaluation
         reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
         if not (reads and section.splits in BY_COLUMN):
@@ -63,10 +60,7 @@ class HeldOut:
         return storage.digest(Tasks(scheduler=scheduler).run(task, spans, operator.add, "parts"))
 
     def draw(self, rows: Rows) -> Splits:
-        """Return the splits of the rows, from passes over labels alone.
-
-        Raises InputError where a class has too few rows, or a column of parts does not fit.
-        """
+        """Return the splits of the rows, from passes over labels alone."""
         section, column = self.section, self.column
         options = {"n_splits": section.count, "seed": section.seed}
         if section.splits == "shares":

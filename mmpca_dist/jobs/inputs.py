@@ -80,7 +80,6 @@ class Inputs:
         return [*self.dataset.addresses, *self.held_out.addresses]
 
     def identity(self) -> Identity:
-        """Return what makes this the same job as another."""
         parts = self.held_out.digest(Threads(self.config.compute.n_threads))
         models = None if self.fitted is None else self.fitted.header()["key"]
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)

@@ -16,8 +16,8 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.records import CountRecord, Results, StageName, StageRecord
-from mmpca_dist.jobs.stored_maps import with_stored_fits
+from mmpca_dist.jobs.records import Results, StageName, StageRecord
+from mmpca_dist.jobs.stored_arrays import load_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.checkpoint import Checkpoint
@@ -29,12 +29,6 @@ from mmpca_dist.stores.lease import Lease
 from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.mapped_rows import MappedRows
-
-
-def widened_by(dataset: Dataset, count: CountRecord) -> Dataset:
-    """Return rows with their covariates, and indicators of the columns that have gaps by the record of a count."""
-    gaps = (count["missing"], count["means"]) if "missing" in count else ()
-    return widened(dataset, *map(np.asarray, gaps))
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
@@ -77,13 +71,17 @@ class Job:
 
     @property
     def dataset(self) -> Dataset:
-        """The rows, after their row maps once these are fitted."""
+        """The rows, after their row maps once these are fitted, with covariates and indicators of gaps once counted."""
         rows = self.inputs.dataset
         if isinstance(rows, MappedRows) and rows.needs_fit and records.MAPS in self.results:
-            rows = with_stored_fits(rows, self.run, self.results.of(records.MAPS))
+            fits = load_fits(self.run, self.results.of(records.MAPS), len(rows.maps))
+            rows = MappedRows(rows.source, rows.maps, fits)
             self.inputs = replace(self.inputs, table=rows)
         count = self.results.find(records.COUNT)
-        return rows if count is None else widened_by(rows, count)
+        if count is None:
+            return rows
+        gaps = (count["missing"], count["means"]) if "missing" in count else ()
+        return widened(rows, *map(np.asarray, gaps))
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
@@ -91,7 +89,6 @@ class Job:
 
     @property
     def largest(self) -> int:
-        """The largest number of components of any method."""
         return max(self.sizes(method)[-1] for method in self.config.labels)
 
     @property

@@ -78,7 +78,6 @@ class Journal(Callback):
         self.note("note", message=message)
 
     def note(self, event: str, **details: Any) -> None:
-        """Note an event."""
         origin = {"time": round(time.time(), 3), "run": self._key, "attempt": self._attempt, "event": event}
         line = json.dumps({**origin, **details}, default=str)
         with self._lock:
@@ -120,8 +119,6 @@ class Journal(Callback):
 
 
 class _Logged(logging.Handler):
-    """Puts log records into a journal."""
-
     def __init__(self, journal: Journal) -> None:
         super().__init__(logging.INFO)
         self._journal = journal
@@ -153,14 +150,10 @@ def traceback_kept(output: str | None = None) -> Iterator[None]:
     except Exception as error:
         if message := beyond_memory_limit(error):
             raise PlanError(message) from error
+        last = " ".join("".join(traceback.format_exception_only(error)).split()).rstrip(".")
         raise UnforeseenError(
-            f"Unexpected error: {last_line(error)}. The traceback is in {_written(error, output)}; please report it."
+            f"Unexpected error: {last}. The traceback is in {_written(error, output)}; please report it."
         ) from error
-
-
-def last_line(error: BaseException) -> str:
-    """Return what Python prints last of an exception, on one line and without a full stop."""
-    return " ".join("".join(traceback.format_exception_only(error)).split()).rstrip(".")
 
 
 def _written(error: BaseException, output: str | None) -> str:

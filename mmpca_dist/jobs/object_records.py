@@ -79,8 +79,8 @@ def _other_size(n_bytes: int, expected: int) -> str:
     return f"it holds {n_bytes} bytes where {expected} were written"
 
 
-def open_arrays(uri: str, objects: Objects | None = None, names: Iterable[str] | None = None) -> dict[str, zarr.Array]:
-    """Open the arrays of a Zarr group of ours, or those of some names; ``objects`` is the record of the group.
+def open_arrays(uri: str, objects: Objects | None = None) -> dict[str, zarr.Array]:
+    """Open the arrays of a Zarr group of ours; ``objects`` is the record of the group.
 
     Raises DamageError, which names the metadata or chunk that is missing, or is not what was written.
     """
@@ -88,12 +88,11 @@ def open_arrays(uri: str, objects: Objects | None = None, names: Iterable[str] |
         present = {name: size for name, size, _ in storage.list_objects(uri)}
         metadata = objects or dict.fromkeys(name for name in present if name.endswith("zarr.json"))
         stored = [name.removesuffix(GROUP) for name in metadata if name.endswith(GROUP)]
-        chosen = [name for name in stored if names is None or name in names]
-        for name in ["zarr.json", *(f"{name}{GROUP}" for name in chosen)]:
+        for name in ["zarr.json", *(f"{name}{GROUP}" for name in stored)]:
             _checked(uri, name, metadata.get(name))
         group = zarr_stores.open_group(uri)
         arrays: dict[str, zarr.Array] = {}
-        for name in chosen:
+        for name in stored:
             array = group[name]
             if not isinstance(array, zarr.Array):
                 raise ValueError(f"{name} is no array")

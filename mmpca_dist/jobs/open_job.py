@@ -25,10 +25,7 @@ from mmpca_dist.tables.changes import Watch
 
 @contextmanager
 def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", client: Any = None) -> Iterator[Job]:
-    """Open everything that a run or an evaluation needs, and claim the output folder; a Dask client does the work.
-
-    Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
-    """
+    """Open everything that a run or an evaluation needs, and claim the output folder; a Dask client does the work."""
     with open_inputs(Inputs.of(config, purpose, callback), callback, client) as job:
         yield job
 

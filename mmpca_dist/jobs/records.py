@@ -234,7 +234,6 @@ class Results(dict[str, StageRecord]):
     """What the stages of a run left, by name."""
 
     def of(self, stage: StageName[R]) -> R:
-        """Return what a stage that is done left."""
         return cast(R, self[stage])
 
     def find(self, stage: StageName[R]) -> R | None:

@@ -42,11 +42,9 @@ class RunNeed:
 
     @property
     def path(self) -> str:
-        """Where its result is kept, in the run's folder."""
         return f"{'pairs' if self.kind == SEARCH else 'fits'}/{self.number}.npz"
 
     def save(self, run: RunDirectory, result: Any) -> None:
-        """Store the scatter of the pairs that a search found, or a fit."""
         storage.write_bytes(run.path(self.path), encode(result))
 
     def load(self, run: RunDirectory, results: Results) -> Any:

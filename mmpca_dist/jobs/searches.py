@@ -50,7 +50,6 @@ class SearchSummary:
             self.relative_errors = ", ".join(shares) or "unknown"
 
     def line(self) -> str:
-        """Return a line for the terminal."""
         name = "search" if self.search.alone else f"search of {self.search.method.label}"
         recall = f"recall {self.recall}, " if self.recall else ""
         refined = f"{self.certificate['refined_per_query']:,.0f} candidates refined a query"
@@ -74,7 +73,6 @@ class SearchSummary:
         return notes
 
     def rows(self) -> list[Row]:
-        """Return its certificate as (what, value, meaning)."""
         certificate, prefix = self.certificate, "" if self.search.alone else f"{self.title}: "
         rows = [
             ("rows searched for", self.queries, "rows whose nearest row of another class was sought"),

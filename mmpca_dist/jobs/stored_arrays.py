@@ -1,10 +1,9 @@
-"""Store small arrays and statistics in Zarr groups with checksums."""
+"""Store small arrays, statistics and fits of row maps in Zarr groups with checksums."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,9 @@ import zarr
 import zarr.codecs
 from numpy.typing import NDArray
 
-from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, Objects, objects_in, open_arrays, refuse_other_values
+from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -32,6 +33,7 @@ from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
+from mmpca_dist.tables.row_maps.specification import Arrays
 
 WEIGHTED = "weighted_"
 """Before the names of arrays in the basis for M-PCA0."""
@@ -59,17 +61,42 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target[...] = values
 
 
-def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote, or some of it; ``objects`` is the record of the group.
+def load_arrays(uri: str, objects: Objects | None = None) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote; ``objects`` is the record of the group.
 
     Raises DamageError, which names the object that is missing or damaged.
     """
     arrays = {}
-    for name, array in open_arrays(uri, objects, names).items():
+    for name, array in open_arrays(uri, objects).items():
         path = storage.join(uri, name)
         arrays[name] = read_chunks(path, array, AGAIN)
         refuse_other_values(path, array, extended(0, arrays[name]))
     return arrays
+
+
+def _group(number: int) -> str:
+    return f"maps/{number}.zarr"
+
+
+def save_fits(run: RunDirectory, fits: Sequence[Arrays]) -> list[str]:
+    """Store the fits of row maps, and return the names of the outputs."""
+    outputs = []
+    for number, fit in enumerate(fits, 1):
+        if fit:
+            save_arrays(run.path(_group(number)), dict(fit))
+            outputs.append(_group(number) + GROUP)
+    return outputs
+
+
+def load_fits(run: RunDirectory, record: MapsRecord, n_maps: int) -> list[Arrays]:
+    """Return the fits of so many row maps; raise DamageError where they are not what was written."""
+    stored = record["outputs"]
+    return [
+        load_arrays(run.path(_group(number)), objects_in(record, _group(number)))
+        if _group(number) + GROUP in stored
+        else {}
+        for number in range(1, n_maps + 1)
+    ]
 
 
 ADJUSTMENT = ("deltas", "slopes", "centre")
@@ -161,14 +188,6 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
     return Approximation(solver, int(passes), trace, arrays["outside"], arrays["probed"], history, int(seed))
 
 
-@contextmanager
-def _loaded(uri: str, objects: Objects | None) -> Iterator[dict[str, NDArray[np.float64]]]:
-    """Read arrays; what does not fit together is damage, too."""
-    arrays = load_arrays(uri, objects)
-    with reading_own(uri, AGAIN):
-        yield arrays
-
-
 def load_statistics(
     uri: str,
     classes: NDArray,
@@ -179,11 +198,9 @@ def load_statistics(
     pairings: Sequence[str] = (),
     objects: Objects | None = None,
 ) -> Statistics:
-    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians.
-
-    Raises DamageError as ``load_arrays`` does.
-    """
-    with _loaded(uri, objects) as arrays:
+    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians."""
+    arrays = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:
             return _in_basis(arrays, classes, precision, pairings)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)

@@ -16,11 +16,7 @@ from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.formats import FORMATS, TEXT, open_dataset
 from mmpca_dist.tables.readers.npy_folder import holds_npy
-from mmpca_dist.tables.readers.parquet_folders import has_log, holds_parquet
-
-GROUP_FILES = ("zarr.json", ".zgroup")
-"""A folder with one of these is a Zarr group, whatever its name."""
-
+from mmpca_dist.tables.readers.parquet_folders import ZARR, has_log, holds_parquet
 
 OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns", "unlabelled_value"}
 """Settings of a data set that ``open_dataset`` takes."""
@@ -28,10 +24,7 @@ OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns", "unla
 
 @dataclass(frozen=True)
 class Arrival:
-    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times.
-
-    The fingerprint is that of names, sizes and modification times: an inbox may be copied or restored.
-    """
+    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times."""
 
     name: str
     uri: str
@@ -39,10 +32,7 @@ class Arrival:
 
 
 def arrivals(uri: str) -> list[Arrival]:
-    """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name.
-
-    Raises InputError if there is nothing at this address.
-    """
+    """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name."""
     uri = storage.normalize(uri)
     if uri.startswith(storage.NAMED):
         return [Arrival(uri, uri, storage.digest(uri))]
@@ -53,7 +43,7 @@ def arrivals(uri: str) -> list[Arrival]:
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)
-    if any(name in names for name in GROUP_FILES) or has_log(uri, names) or holds_npy(uri):
+    if ZARR.intersection(names) or has_log(uri, names) or holds_npy(uri):
         return [_arrival(uri)]
     within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]
     if not within and holds_parquet(uri, names):

@@ -1,25 +1,38 @@
-"""``evaluate``, ``transform`` and ``refresh`` as Python calls them."""
+"""``evaluate``, ``transform`` and ``refresh`` as Python calls them; rows in memory, or lazy, become files."""
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
+import dask
+import dask.array as da
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.sparse import csr_array, issparse
+
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.conversion import errors_name
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
-from mmpca_dist.runs.stored_rows import stored_rows
-from mmpca_dist.stores import storage
+from mmpca_dist.runs.row_tables import CHECKED
+from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables.dataset import Dataset, default_chunk_rows
+from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
+from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.readers.memory import CSR_PARTS
 
 USUAL = {"methods": ["pca", "m-pca0", "m-pca1a"], "n_components": "auto"}
 SECTIONS = {"evaluation": EvaluationConfig.model_fields, "dataset": DatasetConfig.model_fields}
@@ -76,7 +89,7 @@ def evaluate(
     temporary = tempfile.TemporaryDirectory(prefix="mmpca-") if folder is None else None
     output = storage.normalize(str(folder) if temporary is None else temporary.name)
     content: dict[str, Any] = {**USUAL, "output": output, "evaluation": {}}
-    content["dataset"] = stored_rows(data, y, storage.join(output, "rows"))
+    content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
     for name, value in settings.items():
         next((content[key] for key, fields in SECTIONS.items() if name in fields), content)[name] = value
     if y is None and not content["dataset"].keys() & {"label", "target"}:
@@ -95,7 +108,9 @@ def transform(
     """Project the rows of a data set with the methods of a finished run, or of its folder, into a new folder.
 
     Options are ``methods``, ``features`` and ``label``, as in ``TransformConfig``; a Dask ``client`` does the work.
-    Rows in memory need no files: ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
+    The result has ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written),
+    ``written`` (bytes), ``labels`` (whether there are any) and ``seconds``. Rows in memory need no files:
+    ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
     content = {"output": _folder(run), "dataset": _path(dataset), "destination": str(destination), **options}
     config = parse_model(transform_rows.TransformConfig, content, "transform")
@@ -109,8 +124,20 @@ def refresh(
     """Extend a finished run, or that in a folder, by new labelled rows, without reading the old ones again.
 
     ``new`` is a data set, or a folder of them. Options are ``features``, ``label`` and ``weight``, as in
-    ``RefreshConfig``; a Dask ``client`` does the work. The result says what was done (``taken``, ``rows``, ...), and
-    has the models. Raises MmpcaError for what can be corrected.
+    ``RefreshConfig``; a Dask ``client`` does the work. The result has the models, ``taken`` (new data sets: name, uri,
+    fingerprint, rows), ``solved`` (whether there was anything to do), ``data_sets`` and ``rows`` (in all),
+    ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report`` (addresses; None if no data set was ever
+    added), ``seconds``. Raises MmpcaError for what can be corrected.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmpca_dist import refresh, run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"methods": "pca", "n_components": 2, "output": f"{folder}/first"}
+    ...     first = run({"dataset": {"uri": "synthetic:gaussian?n=1000&d=4&seed=1"}, **settings})
+    ...     refresh(first, "synthetic:gaussian?n=500&d=4&seed=2", f"{folder}/both")["rows"]
+    1500
     """
     content = {"run": _folder(run), "new": _path(new), "output": str(output), **options}
     config = parse_model(refreshing.RefreshConfig, content, "refresh")
@@ -129,3 +156,66 @@ def _path(rows: Any) -> str:
 
 def _folder(run: str | os.PathLike | FinishedRun) -> str:
     return run.folder if isinstance(run, FinishedRun) else str(run)
+
+
+def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
+    """Write rows and labels into a folder, and return the section ``dataset`` of a configuration that reads them.
+
+    A folder that holds the same rows already is left as it is.
+
+    Data frames in memory become Parquet, as they may hold text and gaps; ``y`` may name a column. Dask arrays become
+    Zarr, piece by piece; other rows a ``.npz`` file. Raises InputError for what is no table, or is in files already.
+    """
+    if isinstance(y, str) and y in getattr(X, "columns", ()):
+        y, X = X[y], X[[name for name in X.columns if name != y]]
+    y, table, names = labels_of(y, X), as_table(X), None
+    if isinstance(table, ForeignTable):
+        names, table = getattr(table.sample, "columns", None), table.rows
+    if isinstance(table, Dataset):
+        raise InputError(f"{table.uri} is in files already: name it by dataset.uri of a configuration.")
+    if issparse(getattr(table, "_meta", None)):
+        table = table.compute()
+    labels = None if y is None else normalize_labels(dask.compute(y)[0], "y")
+    n_rows = getattr(table, "shape", (None,))[0]
+    if labels is not None and isinstance(n_rows, int) and len(labels) != n_rows:
+        raise InputError(f"X has {n_rows:,} rows, and y {len(labels):,} labels.")
+    buffer, uri = io.BytesIO(), storage.join(folder, "rows")
+    if hasattr(table, "columns"):
+        frame = table.to_arrow() if hasattr(table, "to_arrow") else pa.Table.from_pandas(table, preserve_index=False)
+        name = next(name for name in ("label", "y", "label of rows") if name not in frame.column_names)
+        frame = frame if labels is None else frame.append_column(name, pa.array(labels.tolist()))
+        pq.write_table(frame, buffer)
+        _keep(f"{uri}.parquet", buffer.getvalue())
+        return {"uri": f"{uri}.parquet"} | ({} if labels is None else {"label": name})
+    y = {} if labels is None else {"y": labels}
+    if dask.is_dask_collection(table):
+        _write_zarr(f"{uri}.zarr", table, y, names)
+        return {"uri": f"{uri}.zarr"}
+    parts: dict[str, Any] = {"X": table}
+    if issparse(table):
+        rows = csr_array(table)
+        parts = {name: getattr(rows, name) for name in CSR_PARTS}
+    np.savez(buffer, **parts, **y)
+    _keep(f"{uri}.npz", buffer.getvalue())
+    return {"uri": f"{uri}.npz"}
+
+
+def _keep(uri: str, content: bytes) -> None:
+    """Write a file, or leave it where it holds the same."""
+    if not storage.exists(uri):
+        storage.write_bytes(uri, content)
+    elif storage.read_bytes(uri) != content:
+        raise OutputError(f"{uri} holds other rows, of an earlier call. Name another folder.")
+
+
+def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
+    if storage.exists(uri):
+        raise OutputError(f"{uri} holds the rows of an earlier call. Name another folder.")
+    X = whole_rows(X.compute_chunk_sizes() if np.isnan(X.shape[0]) else X)
+    X = X.rechunk((default_chunk_rows(X.shape[1] * X.dtype.itemsize), -1))
+    group = zarr_stores.open_group(uri, "a")
+    for name, values in {"X": X, **{name: da.from_array(labels, -1) for name, labels in y.items()}}.items():
+        form: dict[str, Any] = {"dtype": str} if values.dtype.kind == "U" else {"dtype": values.dtype, **CHECKED}
+        stored = group.create_array(name, shape=values.shape, chunks=values.chunksize, **form)
+        da.store(values, stored, lock=False)  # type: ignore[arg-type]
+    group.attrs.update({} if names is None else {"feature_names": list(names)})

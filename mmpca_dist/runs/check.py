@@ -57,13 +57,11 @@ class Use:
 
     @property
     def n_features(self) -> int:
-        """Features that the column becomes."""
         if self.what == INDICATORS:
             return len(Levels.of(self.column.name, self.column.levels).names)
         return int(self.what == NUMBER)
 
     def row(self) -> dict[str, Any]:
-        """Return what is known of the column as plain values."""
         column = self.column
         values = ", ".join(text[:20] for text, _ in column.levels.most_common(2))
         if column.is_number and column.n_known:
@@ -105,7 +103,6 @@ class Check:
         return sum(use.n_features for use in self.uses) if self.squares is None else len(self.squares)
 
     def of_use(self, *whats: str) -> list[Use]:
-        """Return the columns for some uses."""
         return [use for use in self.uses if use.what in whats]
 
     @property
@@ -119,14 +116,12 @@ class Check:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain values."""
         plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares")}
         counts = ({"missing": use.column.n_missing, "different": use.column.n_distinct} for use in self.uses)
         rows = [{**use.row(), **exact} for use, exact in zip(self.uses, counts, strict=True)]
         return {**plain, "mended": self.mended, "columns": rows}
 
     def lines(self) -> list[str]:
-        """Return in words what the table is."""
         lines = [f"{self.uri}: {self.n_rows:,} rows, {len(self.uses) or self.n_features:,} columns ({self.layout})"]
         lines += [f"Label: {self.label} ({self.why})"] if self.label else []
         most = ", ".join(f"{name} {n:,}" for name, n in Counter(self.classes).most_common(MOST_CLASSES))
@@ -230,7 +225,6 @@ def _of_array(uri: str, label: str | None, progress: Progress, features: str | N
 
 
 def _of_rows(source: RowSource, checked: Check, progress: Progress) -> Check:
-    """Look at rows of numbers and their labels."""
     spread, n_infinite, classes = ColumnSpread(source.n_features), 0, Counter[str]()
     for block in source.blocks():
         rows = block.rows.astype(np.float64)
@@ -266,7 +260,6 @@ def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[Colu
 
 
 def _uses_of(columns: Sequence[ColumnLook], label: ColumnLook | None) -> list[Use]:
-    """Return what each column is for."""
     likely = [column for column in columns if column is not label and _makes_groups(column)]
     groups = max(likely, key=lambda column: column.n_distinct, default=None)
     seen: dict[str, str] = {}

@@ -80,10 +80,7 @@ def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
 
 
 def choice_request(job: Job) -> EvaluationRequest | None:
-    """Return what the plan must know of the choice; None where numbers of components are given.
-
-    Raises InputError where rows or classes do not permit a choice.
-    """
+    """Return what the plan must know of the choice; None where numbers of components are given."""
     if not job.inputs.chooses:
         return None
     splits = job.config.evaluation.splits

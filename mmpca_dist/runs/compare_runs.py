@@ -13,18 +13,16 @@ from scipy.linalg import subspace_angles
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
+from mmpca_dist.finite import or_none
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
+from mmpca_dist.jobs.finished_runs import LEADING, finished, load_model, open_run
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.evaluation_summary import stored_table
-from mmpca_dist.runs.summary import share_of
+from mmpca_dist.runs.summary import share_of, stored_table
 from mmpca_dist.stores import storage
 
-LEADING = 3
-"""Eigenvalues that are compared."""
 SPLITTING = ("label", "target", "unlabelled", "unlabelled_value", "weight", "balance")
 """Settings of a data set that splits and errors depend on, next to its content."""
 NOT_SPLITTING = ("classifiers", "reference", "margins", "published")
@@ -51,10 +49,7 @@ class Comparison:
 
 
 def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
-    """Return the comparison of runs, and that of the evaluations below them, as far as all of them have these.
-
-    Raises InputError for fewer than two runs, and for runs next to evaluations.
-    """
+    """Return the comparison of runs, and that of the evaluations below them, as far as all of them have these."""
     if not 2 <= len(set(outputs)) == len(outputs) <= len(ascii_uppercase):
         raise InputError("Name at least two runs, and each once: mmpca compare runs/a runs/b")
     found = {letter: _contents(name) for letter, name in zip(ascii_uppercase, outputs, strict=False)}
@@ -73,7 +68,6 @@ def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
 
 
 def _contents(name: str) -> dict[str, RunDirectory]:
-    """Return the run and the evaluation in a folder."""
     below = RunDirectory(storage.join(storage.normalize(name), EVALUATION))
     found = {str(each.purpose): each for each in (open_run(name), below) if each.exists}
     if not found:
@@ -82,7 +76,6 @@ def _contents(name: str) -> dict[str, RunDirectory]:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield settings by dotted keys."""
     for name, value in settings.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")
@@ -114,9 +107,9 @@ def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], li
         row |= {f"components {letter}": models[letter]._n_used if letter in models else None for letter in runs}
         for letter in runs:
             model = models.get(letter)
-            row[f"share {letter}"] = None if model is None else _number(share_of(model))
+            row[f"share {letter}"] = None if model is None else or_none(share_of(model))
             values = [] if model is None else np.ravel(model.eigenvalues_)[:LEADING].tolist()
-            row[f"eigenvalues {letter}"] = list(map(_number, values)) or None
+            row[f"eigenvalues {letter}"] = list(map(or_none, values)) or None
         row |= {f"angles {letter}": _angles(models.get("A"), models.get(letter)) for letter in runs if letter != "A"}
         rows.append(row)
     return rows, [ANGLES]
@@ -196,7 +189,3 @@ def _splits_of(run: RunDirectory, lines: list[dict[str, Any]]) -> Any:
     splitting = [dataset[name] for name in SPLITTING], {k: v for k, v in evaluation.items() if k not in NOT_SPLITTING}
     table = dataset["uri"], count["classes"], count["counts"]
     return table, splitting, sorted({(x["split"], x["rows"], x["training"]) for x in lines})
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -9,42 +9,45 @@ from dataclasses import replace
 from typing import Any
 
 import yaml
+from dask.utils import format_bytes
 
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig, as_config
+from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of
-from mmpca_dist.jobs.inputs import Inputs
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.progress_lines import told
-from mmpca_dist.jobs.records import CompareRecord, PlanRecord, ScoreRecord, TuneRecord
-from mmpca_dist.jobs.row_map_stage import map_stages
+from mmpca_dist.jobs.records import CompareRecord, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
+from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.outcomes import FinishedEvaluation
 from mmpca_dist.runs.score_stage import SplitRecords, forgetting
-from mmpca_dist.runs.unreduced_baseline import planned_with_all_columns
 from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.tables.dataset import Dataset
+
+LEFT_OUT = "All columns are not evaluated for comparison: "
 
 
 def plan_of_evaluation(job: Job) -> Plan:
-    """Return the plan of an evaluation, from metadata and labels.
-
-    Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
-    """
+    """Return the plan of an evaluation, from metadata and labels."""
     splits, dataset = job.drawn_splits(), job.dataset
     plan, job.left_out = planned_with_all_columns(job)
     plan = with_row_maps(plan, dataset, job.spans, request_of(job).resources)
@@ -52,14 +55,66 @@ def plan_of_evaluation(job: Job) -> Plan:
     return replace(plan, note=" ".join(filter(None, notes)))
 
 
+def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
+    """Return the plan of an evaluation, and why all columns are left out, in words; empty where they are not.
+
+    Where they are evaluated, and were not asked for, they become the last method of the job. An evaluation that goes on
+    keeps to what it began with, whatever memory there is now.
+    """
+    plan, config = _plan(job), job.config
+    if any(not section.method.reduces for section in config.methods):
+        return plan, ""
+    begun = job.run.record(records.TUNE) if job.key else None
+    reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.drawn_splits())
+    if reason:
+        return plan, reason
+    before = job.inputs
+    methods = [*config.methods, MethodSection.model_validate(METHOD.name)]
+    job.inputs = replace(before, config=config.model_copy(update={"methods": methods}))
+    larger = _plan(job)
+    if begun is None and plan.memory <= plan.memory_limit < larger.memory:
+        job.inputs = before
+        return plan, (
+            f"{LEFT_OUT}with them the plan needs {format_bytes(larger.memory)} of memory a worker, and {plan.allowed} "
+            "are allowed. Raise compute.memory_limit."
+        )
+    return larger, ""
+
+
+def _plan(job: Job) -> Plan:
+    splits, dataset = job.drawn_splits(), job.dataset
+    merged = score_stage.merges(dataset, splits, job.config)
+    evaluation = score_stage.evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
+    return plan_evaluation(dataset, job.spans, request_of(job), evaluation)
+
+
+def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
+    """Return why all columns cannot be evaluated, whatever the memory; empty where they can."""
+    n_features, n_train = dataset.n_features, int(parts.n_train.max())
+    if choose_solver(config.solver.options(), n_train, n_features, config.needs()).in_passes:
+        return f"{LEFT_OUT}a solver in passes forms no scatter of {n_features:,} columns."
+    turned = [spec.label for spec in config.evaluation.classifiers if not spec.classifier.rotatable]
+    if parts.n_train.min() < n_features and turned and not config.dataset.predicts:
+        return (
+            f"{LEFT_OUT}of fewer rows than columns they are coordinates in the span of the rows, and {turned[0]} "
+            "depends on the columns themselves. Evaluate with fisher, svm or logistic alone."
+        )
+    if any(spec.name == "qda" and not spec.options.get("reg_param") for spec in config.evaluation.classifiers):
+        return f"{LEFT_OUT}qda fails where columns depend on one another. Give qda a reg_param above 0."
+    largest = 8 * dataset.n_rows * min(n_features, n_train)
+    classifiers = config.evaluation.classifiers
+    whole = [spec.label for spec in classifiers if not (is_from_moments(spec) or spec.classifier.out_of_core)]
+    if not config.dataset.predicts and whole and largest > LIMITS.gathered_bytes:
+        return (
+            f"{LEFT_OUT}{whole[0]} would be fitted to {format_bytes(largest)} of rows, and may be to "
+            f"{format_bytes(LIMITS.gathered_bytes)}."
+        )
+    return ""
+
+
 def preview_evaluation(config: RunConfig, callback: Callback | None = None) -> Plan:
     """Return the plan of an evaluation that is not begun, from metadata and labels, as ``preview`` does of a run."""
-    scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(look_ahead(Job(Inputs.of(config, "evaluation", callback), "", scheduler, Callback())))
-
-
-def _plan(job: Job) -> PlanRecord:
-    return planned(job, plan_of_evaluation(job))
+    return plan_of_evaluation(look_ahead(config, "evaluation", callback))
 
 
 def _tune(job: Job) -> TuneRecord:
@@ -114,7 +169,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         *job.inputs.held_out.notes(classes, count["counts"]),
         *filter(None, [job.left_out]),
         *(maps["notes"] if maps else []),
-        *([_unexplained(count["targets"])] if "targets" in count else []),
+        *([UNEXPLAINED.format(", ".join(count["targets"]))] if "targets" in count else []),
         *([WEIGHTED] if config.dataset.weighted and "targets" not in count else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
@@ -127,15 +182,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     return Evaluation(
         dataset={
             "uri": config.dataset.uri,
-            "n_rows": count["n_rows"],
-            "n_features": count["n_features"],
             "classes": classes,
-            "counts": count["counts"],
-            **({"targets": count["targets"]} if "targets" in count else {}),
-            "weights": count.get("weights"),
-            "missing": count.get("missing"),
-            "feature_names": count["feature_names"],
-            "stored": count.get("stored"),
+            **{name: fact for name, fact in count.items() if name in FACTS},
         },
         splits=job.inputs.held_out.words(len(splits)),
         methods=config.labels,
@@ -161,19 +209,17 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     )
 
 
+FACTS = ("n_rows", "n_features", "counts", "targets", "weights", "missing", "feature_names", "stored")
+"""What an evaluation tells of its data set, of the record of the count."""
 WEIGHTED = (
     "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
     "Margins are of rows, whatever their weights."
 )
-
-
-def _unexplained(targets: list[str]) -> str:
-    """Return what errors are where there are numbers to predict."""
-    return (
-        f"Errors are the share of the variance of {', '.join(targets)} in the rows held out that linear regression on "
-        "the components leaves unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where "
-        "rows have any. R^2 and RMSE of every split are in tables/errors."
-    )
+UNEXPLAINED = (
+    "Errors are the share of the variance of {} in the rows held out that linear regression on the components leaves "
+    "unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where rows have any. R^2 and RMSE "
+    "of every split are in tables/errors."
+)
 
 
 UNCONVERGED = "ended before they reached the tolerance: raise max_iter or tol."
@@ -224,14 +270,13 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
     return titles
 
 
-PLAN = Stage(records.PLAN, "Plan", _plan)
+PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of_evaluation(job)))
 TUNE = Stage(records.TUNE, "Choose penalties of classifiers", _tune)
 SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
 COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 
 def evaluation_stages(config: RunConfig) -> list[Stage]:
-    """Return the stages of an evaluation, in order."""
     return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
 
 
@@ -240,23 +285,7 @@ def evaluate(
     callbacks: list[Callback] | None = None,
     client: Any = None,
 ) -> FinishedEvaluation:
-    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
-
-    Raises MmpcaError for anything the user can mend; the message says what, where and how.
-
-    Parameters
-    ----------
-    config : RunConfig, dict of the same keys, or path of a YAML file
-    callbacks : list of Callback, optional
-        Who hears of stages and progress.
-    client : Dask client, optional
-        Does the work in place of what ``compute.cluster`` names.
-
-    Returns
-    -------
-    FinishedEvaluation
-        What each stage left, by name, with the errors.
-    """
+    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names."""
     with open_job(as_config(config), told(callbacks), "evaluation", client) as job, forgetting(job):
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)

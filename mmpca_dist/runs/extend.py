@@ -16,11 +16,11 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
 from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
 from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
-from mmpca_dist.jobs.stored_arrays import save_statistics
-from mmpca_dist.jobs.stored_maps import save_fits
+from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.arrivals import Arrival
@@ -96,10 +96,7 @@ def _objects(run: RunDirectory) -> Objects | None:
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
-    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label.
-
-    Raises InputError if the run keeps no class moments, or none of its methods follows from them.
-    """
+    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label."""
     config = run.config
     if config.dataset.balance is not None:
         raise InputError(
@@ -112,18 +109,16 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             "all rows."
         )
     pooled = is_pooled(run)
-    reasons_by_label = (
-        (method.label, _reason(method.needs, pooled, config.class_weight is not None)) for method in config.methods
-    )
-    left_out = {label: reason for label, reason in reasons_by_label if reason is not None}
+    weighted = config.class_weight is not None
+    reasons_by_label = {method.label: _reason(method.needs, pooled, weighted) for method in config.methods}
+    left_out = {label: reason for label, reason in reasons_by_label.items() if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
     if not methods:
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
         raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
-    standardize = finished(run, COUNT)["standardize"]
     changes = {
         "methods": methods,
-        "standardize": standardize,
+        "standardize": finished(run, COUNT)["standardize"],
         "project": config.project.model_copy(update={"methods": []}),
         "output": output,
     }
@@ -195,7 +190,6 @@ def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]
     classes = np.union1d(old_classes, census.classes)
     old, new = np.searchsorted(classes, old_classes), np.searchsorted(classes, census.classes)
     counts = np.bincount(old, count["counts"], len(classes)) + np.bincount(new, census.sizes, len(classes))
-    n_more = len(data_sets) - 1
     merged: CountRecord = {
         **count,
         "n_rows": int(counts.sum()),
@@ -203,7 +197,7 @@ def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]
         "class_type": classes.dtype.str,
         "counts": counts.astype(np.int64).tolist(),
         "notes": [*count["notes"], *notes_on(rows.dataset)],
-        "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
+        "uri": f"{data_sets[0]['uri']} and {counted(len(data_sets) - 1, 'more data set')}",
     }
     if "weights" in count:
         weights = np.bincount(old, count["weights"], len(classes)) + np.bincount(new, census.counts, len(classes))

@@ -48,7 +48,6 @@ class RunState:
 
     @property
     def words(self) -> str:
-        """How far it is, in words."""
         if self.state == "running":
             return f"running {self.next or 'the end'} ({self.owner})"
         if self.state == "stopped":
@@ -86,7 +85,6 @@ def _is_data(name: str) -> bool:
 
 
 def state_of(run: RunDirectory) -> RunState:
-    """Return how far a run is."""
     owner, scratch = holder(run.uri), _n_bytes(_scratch_folders(run))
     try:
         config, refreshed = run.config, run.record(PUBLISH) is not None or run.record(TAKE) is not None

@@ -14,8 +14,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model, open_projected, open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.evaluation_summary import comparison, stored_table
-from mmpca_dist.runs.summary import components, lines
+from mmpca_dist.runs.summary import comparison, components, lines, stored_table
 from mmpca_dist.stores import storage
 
 

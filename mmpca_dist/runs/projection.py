@@ -60,8 +60,6 @@ def project_rows(
 
     ``keep`` names the columns that go with the rows. Until all rows are written, readers find no Zarr group, and a
     folder of parts holds a file that is none.
-
-    Raises InputError for rows that are not finite.
     """
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
     width = sum(projector.matrix.shape[1] for projector in projectors)
@@ -95,10 +93,7 @@ class _ProjectSpan:
     def __call__(self, span: Span) -> Written:
         written = Written(0)
         dtype = self.projectors[0].matrix.dtype
-        groups = [
-            [projector for projector in self.projectors if (projector.mean is None) == uncentred]
-            for uncentred in (True, False)
-        ]
+        groups = ([one for one in self.projectors if (one.mean is None) == uncentred] for uncentred in (True, False))
         joined = [(group, self._joined(group)) for group in groups if group]
         for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             stop = start + X.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -85,48 +85,11 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     moments are left out. A data set counts once; its name and fingerprint identify it. After a kill at any moment the
     same call continues, with the same result. Readers of the output keep the old models until the new ones are
     complete.
-
-    Parameters
-    ----------
-    config : RefreshConfig
-    callbacks : list of Callback, optional
-        Called with the plan, stages and progress.
-    client : Dask client, optional
-        Does the work in place of the run's own cluster.
-
-    Returns
-    -------
-    dict
-        ``taken`` (new data sets: name, uri, fingerprint, rows), ``solved`` (whether there was anything to do),
-        ``data_sets`` and ``rows`` (in all), ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report``
-        (addresses; None if no data set was ever added), ``seconds``.
-
-    Raises
-    ------
-    InputError
-        If the run keeps no moments that can be extended, or rows do not fit.
-    OutputError
-        If the output holds something else.
-    PlanError
-        If memory or disk do not suffice.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from mmpca_dist import load_moments, run
-    >>> from mmpca_dist.runs.refresh import RefreshConfig, refresh
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     settings = {"methods": "pca", "n_components": 2, "output": f"{folder}/first"}
-    ...     _ = run({"dataset": {"uri": "synthetic:gaussian?n=1000&d=4&seed=1"}, **settings})
-    ...     new = "synthetic:gaussian?n=500&d=4&seed=2"
-    ...     _ = refresh(RefreshConfig(run=f"{folder}/first", new=new, output=f"{folder}/both"))
-    ...     load_moments(f"{folder}/both").n_rows
-    1500
     """
     begin, callback = time.perf_counter(), told(callbacks)
-    inputs = RefreshInputs.of(config)
-    with held(inputs.output.uri, callback.on_note) as lease:
-        job = _RefreshJob(inputs, callback, lease)
+    job = _RefreshJob(config, callback)
+    with held(job.output.uri, callback.on_note) as job.lease:
+        job.data_sets = data_sets_of(job.current, finished(job.current, records.REDUCE), job.count["n_rows"])
         new = new_arrivals(arrivals(config.new), job.data_sets)
         if new:
             job.add(new, client)
@@ -139,8 +102,8 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
         "solved": solved,
         "data_sets": len(job.data_sets),
         "rows": sum(entry["rows"] for entry in job.data_sets),
-        "methods": inputs.config.labels,
-        "left_out": inputs.left_out,
+        "methods": job.config.labels,
+        "left_out": job.left_out,
         "folder": None if folder is None else folder.uri,
         "report": report and report["html"],
         "seconds": time.perf_counter() - begin,
@@ -160,52 +123,32 @@ def in_words(config: RefreshConfig, manifest: dict[str, Any]) -> str:
 
 def check_refresh(config: RefreshConfig) -> None:
     """Make the checks of ``refresh`` that need no rows, without claiming the output; raise its errors."""
-    RefreshInputs.of(config)
+    _RefreshJob(config, Callback())
     arrivals(config.new)
 
 
-@dataclass(frozen=True)
-class RefreshInputs:
-    """The run that is refreshed, and its output, resolved once."""
-
-    request: RefreshConfig
-    base: RunDirectory
-    output: Generations
-    config: RunConfig
-    """The settings of the refreshed run."""
-    left_out: dict[str, str]
-    """Why methods are left out, by label."""
-
-    @classmethod
-    def of(cls, request: RefreshConfig) -> RefreshInputs:
-        """Open a finished run; raise InputError or OutputError where it, or the output, does not serve."""
-        output = Generations(storage.normalize(request.output))
-        if canonical(request.run) == canonical(output.uri):
-            raise OutputError(
-                f"{output.uri} is the run itself. Give what is refreshed a folder of its own; the same command then "
-                "goes on from there."
-            )
-        if not output.top.exists:
-            output.top.refuse_inside()
-        base = open_run(request.run)
-        finished(base, records.SOLVE)
-        inputs = cls(request, base, output, *refreshable_config(base, output.uri))
-        output.check(inputs.origin, base.uri)
-        return inputs
-
-    @property
-    def origin(self) -> str:
-        """What identifies the run that is refreshed."""
-        return storage.digest("refresh", self.base.header()["key"])
-
-
 class _RefreshJob:
-    """A refreshed run in progress, and the ``data_sets`` in its newest statistics."""
+    """A refreshed run in progress: its ``base``, what identifies that (``origin``), and its own settings."""
 
-    def __init__(self, inputs: RefreshInputs, callback: Callback, lease: Lease) -> None:
-        self.inputs, self.callback, self.lease = inputs, callback, lease
-        self.output, self.base, self.config = inputs.output, inputs.base, inputs.config
-        self.data_sets = data_sets_of(self.current, finished(self.current, records.REDUCE), self.count["n_rows"])
+    lease: Lease
+    data_sets: list[dict[str, Any]]
+    """Those in its newest statistics."""
+
+    def __init__(self, request: RefreshConfig, callback: Callback) -> None:
+        """Open a finished run; raise InputError or OutputError where it, or the output, does not serve."""
+        self.request, self.callback, self.output = request, callback, Generations(storage.normalize(request.output))
+        if canonical(request.run) == canonical(self.output.uri):
+            raise OutputError(
+                f"{self.output.uri} is the run itself. Give what is refreshed a folder of its own; the same command "
+                "then goes on from there."
+            )
+        if not self.output.top.exists:
+            self.output.top.refuse_inside()
+        self.base = open_run(request.run)
+        finished(self.base, records.SOLVE)
+        self.config, self.left_out = refreshable_config(self.base, self.output.uri)
+        self.origin = storage.digest("refresh", self.base.header()["key"])
+        self.output.check(self.origin, self.base.uri)
 
     @property
     def current(self) -> RunDirectory:
@@ -220,15 +163,15 @@ class _RefreshJob:
     def add(self, new: list[Arrival], client: Any) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
         compute = compute_on(client, self.config.compute)
-        refuse_private(compute, [*(arrival.uri for arrival in new), self.inputs.request.label, self.output.uri])
+        refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
         watches = [Watch.of(dataset.addresses) for dataset in datasets]
-        for method, reason in self.inputs.left_out.items():
+        for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
         with open_scheduler(compute, self.callback, self.output.top.label, client) as scheduler:
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
-            key = self.output.begin(self.config, self.inputs.origin, self.base.uri)
+            key = self.output.begin(self.config, self.origin, self.base.uri)
             try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
                     self._merge(arrival, rows, watch, key, scheduler)
@@ -240,7 +183,7 @@ class _RefreshJob:
                 raise
 
     def _open(self, arrival: Arrival) -> Dataset:
-        section, request = self.base.config.dataset, self.inputs.request
+        section, request = self.base.config.dataset, self.request
         label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
         weight = request.weight or section.weight
         if request.weight is None and weight is not None and weight.endswith(FILE):
@@ -298,7 +241,7 @@ class _RefreshJob:
     def _merge(self, arrival: Arrival, rows: Rows, watch: Watch, key: str, scheduler: Scheduler) -> None:
         self.lease.check()
         before, number = self.current, self.output.taken + 1
-        names = {"features": self.inputs.request.features, "label": self.inputs.request.label}
+        names = {"features": self.request.features, "label": self.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
         run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
         run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))

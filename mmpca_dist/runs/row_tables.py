@@ -147,25 +147,19 @@ class RowTable:
             zarr_stores.open_group(self.uri, "a").attrs.update(attributes)
 
 
-class _Pieces(io.RawIOBase):
+class _Pieces(io.BytesIO):
     """A file that is taken piece by piece."""
 
-    def __init__(self) -> None:
-        self.held, self.size = list[bytes](), 0
-
-    def writable(self) -> bool:
-        return True
+    taken = 0
 
     def tell(self) -> int:
-        return self.size
-
-    def write(self, data: Any) -> int:
-        self.held.append(bytes(data))
-        self.size += len(data)
-        return len(data)
+        return self.taken + super().tell()
 
     def take(self) -> bytes:
-        data, self.held = b"".join(self.held), []
+        data = self.getvalue()
+        self.taken += len(data)
+        self.seek(0)
+        self.truncate()
         return data
 
 

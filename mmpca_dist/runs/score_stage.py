@@ -60,10 +60,7 @@ def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | Non
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by `merging` moments.
-
-    Raises InputError where rows are too many and moments do not suffice.
-    """
+    """Tell whether an evaluation goes by `merging` moments."""
     if dataset.targets:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
             raise no_scatter(dataset)
@@ -81,10 +78,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 def evaluation_request(
     config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int, penalties: dict[str, float] | None = None
 ) -> EvaluationRequest:
-    """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen.
-
-    Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
-    """
+    """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     n_classes, classifiers = parts.counts.shape[1], config.evaluation.classifiers
     if config.dataset.predicts:
         classifiers = []
@@ -153,7 +147,6 @@ class SplitRecords:
         return storage.join(self.url, f"{number:05d}.json")
 
     def numbers(self) -> set[int]:
-        """Return the splits that are done."""
         names = [name for name in storage.names_in(self.url) if name.endswith(".json")]
         numbers = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
         return {number for number in numbers if self._is_done(number)}
@@ -216,7 +209,7 @@ def _score_direct(
     job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
 ) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, request, records)
+    task = _EvaluateSplit(job.dataset, splits, request, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress = job.progress(stage)
     forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
@@ -228,23 +221,14 @@ def _score_direct(
     replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
 
-@dataclass(frozen=True)
-class RowsInMemory:
-    """All rows of a data set, which every process reads once."""
-
-    dataset: Dataset
-    splits: Splits
-    key: str
-
-    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
-        """Return the rows, and the pass and bytes that were read for this."""
-        with _reading:
-            if self.key in _rows:
-                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
-            _rows.clear()
-            _rows[self.key] = read_all(self.dataset, self.splits, Tasks(scheduler=Threads(1)))
-            n_bytes = self.dataset.n_bytes
-            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
+def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[LabelledRows, dict[str, Any]]:
+    """Return all rows of a data set, which every process reads once, and the pass and bytes that were read for this."""
+    with _reading:
+        if key in _rows:
+            return _rows[key], {"passes": [], "bytes": 0, "read": {}}
+        _rows.clear()
+        _rows[key] = read_all(dataset, splits, Tasks(scheduler=Threads(1)))
+        return _rows[key], {"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}
 
 
 _reading = threading.Lock()
@@ -253,15 +237,13 @@ _rows: dict[str, LabelledRows] = {}
 
 @dataclass(frozen=True)
 class _EvaluateSplit:
-    """The task: evaluate a split and write its record."""
-
-    rows: RowsInMemory
+    dataset: Dataset
     splits: Splits
     request: EvaluationRequest
     records: SplitRecords
 
     def __call__(self, span: Span) -> int:
-        rows, read = self.rows.get()
+        rows, read = _rows_in_memory(self.dataset, self.splits, self.records.key)
         with naming(span.start):
             record = evaluate_split(rows, self.splits, span.start, self.request)
         self.records.write({**record, **read})

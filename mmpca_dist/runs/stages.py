@@ -12,27 +12,17 @@ from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
-from mmpca_dist.jobs.first_stages import COUNT, look_ahead, planned, request_of, resources_of
-from mmpca_dist.jobs.inputs import Inputs
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.progress_lines import told
-from mmpca_dist.jobs.records import (
-    ModelRecord,
-    PassesRecord,
-    ReduceRecord,
-    ReportRecord,
-    Results,
-    SolveRecord,
-)
-from mmpca_dist.jobs.row_map_stage import map_stages
+from mmpca_dist.jobs.records import ModelRecord, PassesRecord, ReduceRecord, ReportRecord, Results, SolveRecord
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
@@ -149,7 +139,6 @@ REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
 def stages_of(config: RunConfig) -> list[Stage]:
-    """Return the stages of a run, in order."""
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [
@@ -162,7 +151,6 @@ def stages_of(config: RunConfig) -> list[Stage]:
 
 
 def plan_of(job: Job) -> Plan:
-    """Return the plan of a job, from its data set's metadata and labels."""
     request = request_of(job)
     plan = plan_run(job.dataset, job.spans, request, choice_request(job))
     plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
@@ -171,8 +159,7 @@ def plan_of(job: Job) -> Plan:
 
 def preview(config: RunConfig, callback: Callback | None = None) -> Plan:
     """Return the plan of a run that is not begun: it reads metadata and labels; ``callback`` hears of a conversion."""
-    scheduler = Threads(config.compute.n_threads)
-    return plan_of(look_ahead(Job(Inputs.of(config, "run", callback), "", scheduler, Callback())))
+    return plan_of(look_ahead(config, "run", callback))
 
 
 def run(

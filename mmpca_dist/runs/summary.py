@@ -1,26 +1,29 @@
-"""Summary of a finished run."""
+"""Tell of a finished run or evaluation, from its records, models and tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.finished_runs import load_model, open_run
-from mmpca_dist.jobs.records import ReportRecord, Results, StageName
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
+from mmpca_dist.jobs.object_records import AGAIN, read_recorded
+from mmpca_dist.jobs.records import CompareRecord, ReportRecord, Results, StageName
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.jobs.searches import summaries
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
 
 
 def lines(output: str) -> list[str]:
     """Return lines on rows, features and classes, on how numbers of components were chosen, and on each search."""
     run = open_run(output)
-    header, count, chosen = run.header(), run.record(records.COUNT), run.record(records.CHOOSE)
-    if count is None:
-        raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
+    header, count, chosen = run.header(), finished(run, records.COUNT), run.record(records.CHOOSE)
     uri = count.get("uri", header["config"]["dataset"]["uri"])
     outcome = f"to predict: {', '.join(count['targets'])}" if "targets" in count else f"{len(count['classes'])} classes"
     headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {outcome}"
@@ -91,3 +94,39 @@ def share_of(model: MomentReducer) -> float:
 def _n_models(model: MomentReducer) -> int:
     """Return how many models a fitted estimator has: one, or one for each class."""
     return len(model.components_) if model.components_.ndim == 3 else 1
+
+
+def comparison(output: str) -> CompareRecord:
+    """Return the record of a finished evaluation: its verdict in words, notes, and where its report is."""
+    return finished(RunDirectory(storage.normalize(output)), records.COMPARE)
+
+
+def error_rows(output: str) -> list[dict[str, str]]:
+    """Return the errors of a finished evaluation as a table: a row for each method and number of components.
+
+    Rows of one method that used as many components and have the same errors are shown once.
+    """
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    used: dict[tuple[str, int], int] = {}
+    for cell in stored_table(RunDirectory(storage.normalize(output)), "cells").to_pylist():
+        method, size = key = cell["method"], cell["n_components"]
+        used[key] = cell["used"]
+        components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
+        row = rows.setdefault(key, {"method": method, "components": components})
+        deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
+        row[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"
+    distinct: dict[tuple[Any, ...], dict[str, str]] = {}
+    for key, row in rows.items():
+        errors = tuple((name, text) for name, text in row.items() if name != "components")
+        distinct.setdefault((used[key], *errors), row)
+    return list(distinct.values())
+
+
+def stored_table(run: RunDirectory, name: str) -> pa.Table:
+    """Return a table of a finished evaluation: ``errors``, or ``cells`` of mean errors."""
+    path = f"tables/{name}.parquet"
+    # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
+    # ends, which aborts the process after all is done.
+    source = pa.BufferReader(read_recorded(run.uri, finished(run, records.COMPARE), path))
+    with reading_own(run.path(path), AGAIN), pq.ParquetFile(source) as file:
+        return file.read(use_threads=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -71,34 +71,13 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
     Labels are written with the rows, if there are any, and kept columns too. The same call goes on where it was killed;
     where all is there it does nothing, or refuses to replace a file.
-
-    Parameters
-    ----------
-    config : TransformConfig
-    callbacks : list of Callback, optional
-        Called with plan, stages and progress.
-    client : Dask client, optional
-        Does the work in place of the run's own cluster.
-
-    Returns
-    -------
-    dict
-        ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written``
-        (bytes), ``seconds``, ``labels`` (whether there are any).
-
-    Raises
-    ------
-    InputError
-        Where the run or its methods are not there, or the rows do not fit.
-    OutputError
-        Where the destination holds something else, or another process works on it.
-    PlanError
-        Where memory or disk do not suffice.
     """
     destination, callback = storage.normalize(config.destination), told(callbacks)
     suffix = _format_of(destination)
-    table = None if suffix is None else _OneTable(destination, suffix)
-    stages = STAGES if table is None else [STAGES[0], replace(PROJECT, function=partial(project, tables_of=table))]
+    stages = list(STAGES)
+    if suffix is not None:
+        table = partial(_one_table, destination if suffix == "zarr" else None)
+        stages[1] = replace(PROJECT, function=partial(project, tables_of=table))
     with open_inputs(_inputs(config, callback), callback, client) as job:
         if job.dataset.has_labels:
             for note in notes_on_missing_labels(job.dataset):
@@ -114,9 +93,11 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
             run_stage(job, stage)
         record = job.results.of(records.PROJECT)
         outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
-        if table is not None:
-            table.complete(job)
+        if suffix is not None:
             outputs = [destination]
+            if suffix != "zarr":
+                job.check_lease()
+                join_parts(job.run.path("projected"), destination, suffix)
         manifest = {
             "dataset": job.dataset.uri,
             "rows": job.dataset.n_rows,
@@ -127,29 +108,17 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
             "labels": job.dataset.has_labels,
             "seconds": record["seconds"],
         }
-    if table is not None:
+    if suffix is not None:
         storage.remove(job.run.uri)
         storage.remove(job.run.uri + CONVERTED)
     return manifest
 
 
-@dataclass(frozen=True)
-class _OneTable:
-    """One file, or Zarr group, with the components of all methods side by side; other files are joined from parts."""
-
-    uri: str
-    format: str
-
-    def __call__(self, job: Job, projectors: list[Projector]) -> list[RowTable]:
-        uri, format = (self.uri, "zarr") if self.format == "zarr" else (job.run.path("projected"), "arrow")
-        columns = [column for projector in projectors for column in projector.columns]
-        return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
-
-    def complete(self, job: Job) -> None:
-        """Write the file, from parts that are whole."""
-        if self.format != "zarr":
-            job.check_lease()
-            join_parts(job.run.path("projected"), self.uri, self.format)
+def _one_table(group: str | None, job: Job, projectors: list[Projector]) -> list[RowTable]:
+    """Return one table for the components of all methods side by side: a Zarr group, or parts that become one file."""
+    columns = [column for projector in projectors for column in projector.columns]
+    uri, format = (job.run.path("projected"), "arrow") if group is None else (group, "zarr")
+    return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
 
 
 def _format_of(destination: str) -> str | None:
@@ -164,7 +133,6 @@ def job_folder(destination: str) -> str:
 
 
 def transformed(manifest: dict[str, Any]) -> str:
-    """Return in words what ``transform`` has done."""
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
     destination = manifest["destination"]
     names = ", ".join(uri.removeprefix(f"{destination}/") for uri in manifest["outputs"] if uri != destination)
@@ -223,16 +191,13 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
     """Open the rows, and check that their features are those of the run; their labels only where all have one."""
-    dataset = _with_labels(config, run)
-    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
-    return Unlabelled(dataset) if partly else dataset
-
-
-def _with_labels(config: TransformConfig, run: RunDirectory) -> Dataset:
-    count, section = finished(run, records.COUNT), run.config.dataset
-    label = section.label if section.target is None else section.target.column[0]
+    section, target, dataset = run.config.dataset, run.config.dataset.target, None
+    opened = partial(open_rows_for, run, finished(run, records.COUNT), config.dataset, features=config.features)
+    label = section.label if target is None else target.column[0]
     if config.label is None and label is not None and not label.endswith(".npy"):
         with suppress(InputError):  # new rows need no labels
-            is_target = section.target is not None
-            return open_rows_for(run, count, config.dataset, features=config.features, label=label, labelled=is_target)
-    return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
+            dataset = opened(label=label, labelled=target is not None)
+    if dataset is None:
+        dataset = opened(label=config.label)
+    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
+    return Unlabelled(dataset) if partly else dataset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,19 +39,7 @@ class LinearModel:
 
     @property
     def text(self) -> list[Levels]:
-        """The columns of text."""
         return [levels for levels in self.columns.values() if levels is not None]
-
-    def arrays(self) -> dict[str, NDArray]:
-        """Return the arrays of an ``.npz`` file, which docs/export.md describes; none needs a pickle."""
-        features = [one for name, text in self.columns.items() for one in (text.names if text else [name])]
-        levels = {text.name: {"kept": text.kept, "rare": text.rare} for text in self.text}
-        named = {"names": self.names, "columns": list(self.columns), "feature_names": features}
-        return {
-            "components": (self.matrix * self.scale[:, None]).T, "mean": self.mean, "scale": self.scale,
-            "offset": self.offset, "fill": np.zeros(0) if self.fills is None else self.fills,
-            "levels": np.asarray(json.dumps(levels)), **{name: np.asarray(of, str) for name, of in named.items()},
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 
@@ -12,9 +13,17 @@ USAGE = 'm = numpy.load("{file}"); Z = (X - m["mean"]) / m["scale"] @ m["compone
 
 
 def npz_of(model: LinearModel) -> dict[str, bytes]:
-    """Return the content of an ``.npz`` file with the arrays of a model, by its suffix."""
+    """Return the content of an ``.npz`` file, which docs/export.md describes, by its suffix; none needs a pickle."""
+    features = [one for name, text in model.columns.items() for one in (text.names if text else [name])]
+    levels = {text.name: {"kept": text.kept, "rare": text.rare} for text in model.text}
+    named = {"names": model.names, "columns": list(model.columns), "feature_names": features}
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **model.arrays())
+    np.savez(
+        file, components=(model.matrix * model.scale[:, None]).T, mean=model.mean, scale=model.scale,
+        offset=model.offset, fill=np.zeros(0) if model.fills is None else model.fills,
+        levels=np.asarray(json.dumps(levels)), allow_pickle=False,
+        **{name: np.asarray(of, str) for name, of in named.items()},
+    )  # fmt: skip
     return {".npz": file.getvalue()}
 
 

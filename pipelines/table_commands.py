@@ -1,0 +1,132 @@
+"""The commands that take a table: ``mmpca check`` and ``mmpca ingest``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmpca_dist.errors import OutputError
+
+from .console import console, print_check, print_json, print_text
+from .options import checked, chosen_yaml, image_shape_of, json_option, quick_prefect_option, verbosity
+from .session import STARTS_AGAIN, session
+
+
+@click.command(short_help="Look at a table, and write a configuration for it.")
+@click.argument("table", type=click.Path())
+@click.option("--label", metavar="NAME", help="The column or array of the labels; by default it is guessed.")
+@click.option("-o", "--output", metavar="FILE", help="Write a configuration, with a reason for each setting.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@json_option
+def check(table: str, label: str | None, output: str | None, overwrite: bool, as_json: bool) -> None:
+    """Read TABLE once: types, gaps, identifiers, categories, scales, classes, and all that a run would refuse.
+
+    TABLE is whatever `mmpca run` or `mmpca ingest` reads, such as CSV, Parquet, Zarr or LIBSVM text.
+
+    \b
+    Examples:
+      mmpca check table.csv
+      mmpca check table.csv --label species -o my.yaml
+    """
+    if output is not None and Path(output).exists() and not overwrite:
+        raise OutputError(f"{output} is there already: name another file, or --overwrite.")
+    found = checked(table, label)
+    print_check(found)
+    if as_json:
+        print_json(found.to_json())
+    chosen = chosen_yaml(found)
+    if output is not None:
+        Path(output).write_text(chosen, encoding="utf-8")
+        print_text(console, f"Wrote {output}. Next: mmpca run {shlex.quote(output)}")
+
+
+@click.command(short_help="Turn a table of any format into Zarr.")
+@click.argument("source")
+@click.argument("destination")
+@click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")
+@click.option(
+    "--label",
+    help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
+    "for .npy the labels' file.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME",
+    help="Keep this column of names or whole numbers, such as the patient of a row, as an array next to labels, for "
+    "evaluation.column. May be repeated.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
+)
+@click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
+@click.option(
+    "--sparse/--dense",
+    default=None,
+    help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
+    "takes at most a quarter of the space.",
+)
+@click.option(
+    "--missing-chunks",
+    type=click.Choice(["refuse", "fill"]),
+    default="refuse",
+    help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
+)
+@click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
+@click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
+@click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
+@quick_prefect_option
+@verbosity
+def ingest(
+    prefect: bool,
+    image_shape: str | None,
+    sparse: bool | None,
+    drop: tuple[str, ...],
+    keep: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
+
+    CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
+    labels and columns that are no features are then named in the configuration of a run.
+
+    An error names all columns of CSV that hold text or gaps, with the options that leave them out.
+
+    \b
+    Examples:
+      mmpca ingest table.csv table.zarr --label species --drop id --keep patient
+      mmpca ingest messy.csv messy.parquet
+      mmpca ingest images.npz images.zarr --image-shape 28x28
+      mmpca ingest news.libsvm news.zarr --sparse
+    """
+    from mmpca_dist.ingest.job import check_ingest
+
+    from .ingest_table import IngestConfig, ingest_table, ingested
+
+    config = IngestConfig(
+        image_shape=image_shape_of(image_shape),
+        layout="auto" if sparse is None else "sparse" if sparse else "dense",
+        drop=list(drop),
+        keep=list(keep),
+        **options,
+    )
+    check_ingest(
+        config.source, config.destination, selection=config.selection, overwrite=config.replaces,
+        note=lambda message: print_text(console, message),
+    )  # fmt: skip
+    with session(STARTS_AGAIN, prefect) as work:
+        summary = work.done("ingest", config, lambda: ingested(config, ingest_table(config, work.callback)))
+    uri = shlex.quote(config.destination)
+    next_command = f"transform RUN {uri} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={uri}"
+    print_text(console, f"{summary}\nNext: mmpca {next_command}")
