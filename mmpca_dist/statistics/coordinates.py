@@ -296,25 +296,17 @@ def tall_statistics(
     adjustment = adjustment_of(moments)
     if adjustment is not None:
         moments = adjustment.moments(moments)
-    mean, medians = moments.mean, medians or {}
-    others: dict[str, Any] = {"kept": kept, "class_weight": class_weight, "adjustment": adjustment}
-    refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.total, precision)
-    if not standardize:
-        return ColumnStatistics(
-            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments, **others
-        )
-    offsets = moments.deviations
-    variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
-    scale = standard_deviations(variances / moments.total, mean)
+    raw, mean, medians, scale = moments, moments.mean, medians or {}, None
+    ones, offsets = np.ones(len(raw.counts)), raw.deviations
+    refuse_vanished(offsets, raw.trace(ones) / raw.total, precision)
+    if standardize:
+        variances = np.diagonal(raw.scatter(ones)) + raw.counts @ offsets**2
+        scale = standard_deviations(variances / raw.total, mean)
+        moments, medians = raw.scaled(1 / scale), {pairing: rows / scale for pairing, rows in medians.items()}
     return ColumnStatistics(
-        moments=moments.scaled(1 / scale),
-        medians={pairing: rows / scale for pairing, rows in medians.items()},
-        mean=mean,
-        scale=scale,
-        precision=precision,
-        raw=moments,
-        **others,
-    )
+        moments=moments, medians=medians, mean=mean, scale=scale, precision=precision, raw=raw, kept=kept,
+        class_weight=class_weight, adjustment=adjustment,
+    )  # fmt: skip
 
 
 def wide_statistics(

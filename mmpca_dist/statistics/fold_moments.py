@@ -14,7 +14,7 @@ from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks, pooled_weights
 from mmpca_dist.statistics.precision import DOUBLE
-from mmpca_dist.statistics.summary import FoldCodes, PassResult, ReadMoments
+from mmpca_dist.statistics.summary import PassResult, ReadMoments
 
 
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
@@ -23,7 +23,7 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
     """
     classes = rows.census.classes
-    task = ReadMoments(rows.dataset, FoldCodes(classes, folds), precision)
+    task = ReadMoments(rows.dataset, classes, precision, folds=folds)
     result = rows.pass_over(task, PassResult.merge, "folds", kept=False)
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     return moments_of_parts(replace(result.moments, widening=rows.dataset.widening), classes, folds.n_folds)

@@ -204,8 +204,8 @@ def _rows_in_memory(
     return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels, weights
 
 
-def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targets: bool = False) -> Rows:
-    """Return few rows, in memory, in the working coordinates of their statistics and ``extra`` more, which are zero.
+def rows_in_span(statistics: SpanStatistics, rows: Rows, *, targets: bool = False) -> Rows:
+    """Return few rows, in memory, in the working coordinates of their statistics and one more, which is zero.
 
     They have their labels, or their ``targets``.
     """
@@ -214,7 +214,7 @@ def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targ
     if statistics.scale is not None:
         X /= statistics.scale
     with single_blas_thread():
-        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), extra))])
+        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), 1))])
     within = GivenLabels(rows_in_memory(coordinates, None, rows.dataset.uri), labels)
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

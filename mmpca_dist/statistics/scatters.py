@@ -74,7 +74,8 @@ def total_scatter(moments: ClassMoments) -> WeightedScatter:
 
 def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the mean outer product of the differences of all pairs of rows of different classes."""
-    counts, n = _counts(moments), moments.total
+    at_least_two(moments.counts)
+    counts, n = moments.counts, moments.total
     pairs = (n**2 - np.sum(counts**2)) / 2
     return WeightedScatter(n - counts, moments.deviations, n * counts, pairs, full_rank(moments))
 
@@ -82,11 +83,6 @@ def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
 def full_rank(moments: ClassMoments) -> int:
     """Return the largest rank that centred rows can have."""
     return min(moments.n_features, moments.n_rows - 1)
-
-
-def _counts(moments: ClassMoments) -> NDArray[np.float64]:
-    at_least_two(moments.counts)
-    return moments.counts.astype(np.float64)
 
 
 def at_least_two(counts: NDArray) -> NDArray[np.intp]:

@@ -35,8 +35,8 @@ class WorkingRows:
         ``centre`` in the columns.
     keeps_sparse : bool
         Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
-    is_standardized, is_uncentred : bool
-        Whether columns are standardised, and whether the mean stays in the rows.
+    is_uncentred : bool
+        Whether the mean stays in the rows.
     """
 
     statistics: Statistics
@@ -47,7 +47,6 @@ class WorkingRows:
     basis: Array | None
     mean: Array
     keeps_sparse: bool = False
-    is_standardized: bool = False
     is_uncentred: bool = False
 
     @classmethod
@@ -56,16 +55,10 @@ class WorkingRows:
         centre, basis, mean = coordinates_of(statistics, by_column=by_column)
         if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
-            return cls(
-                statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse,
-                is_standardized=statistics.scale is not None,
-            )  # fmt: skip
+            return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse)
         assert isinstance(statistics, SpanStatistics)  # noqa: S101  (others have no basis of their rows)
-        rows = rows_in_span(statistics, sweeper.rows, extra=1, targets=targets)
-        return cls(
-            statistics, replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean,
-            is_standardized=statistics.scale is not None,
-        )  # fmt: skip
+        sweeper = replace(sweeper, rows=rows_in_span(statistics, sweeper.rows, targets=targets))
+        return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)
 
     @property
     def n_features(self) -> int:
@@ -82,7 +75,7 @@ class WorkingRows:
 
     def uncentred(self) -> Self:
         """Return the same rows with their mean left in them, unless they are standardised."""
-        return self if self.is_standardized else replace(self, is_uncentred=True)
+        return self if self.statistics.scale is not None else replace(self, is_uncentred=True)
 
     def in_columns(self, vectors: Array) -> Array:
         """Return vectors in working coordinates, shape (..., r), in the columns, shape (..., d)."""
