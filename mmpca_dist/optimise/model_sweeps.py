@@ -26,29 +26,23 @@ LEAST_SCALE = 1e-3
 """Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
 
 
-class ModelFit:
-    """m models that are being fitted.
+class Reached:
+    """The best points so far of m models."""
 
-    Attributes
-    ----------
-    objective, bound, start : arrays of shape (m,)
-        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
-    best : array of shape (m, n + 1)
-        The penalty's parameters and b at the best point.
-    is_done : bool array of shape (m,)
-    idle, setbacks : int arrays of shape (m,)
-        Consecutive passes without progress, and all those that have set a model back.
-    n_passes : int
-    """
+    objective: Array  # (m,)
+    best: Array  # (m, n + 1): the penalty's parameters and b
 
-    objective: Array
-    best: Array
-    bound: Array
-    start: Array
-    is_done: NDArray[np.bool_]
-    idle: NDArray[np.int64]
-    setbacks: NDArray[np.int64]
-    n_passes: int
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFit(Reached):
+    """m models that are being fitted."""
+
+    bound: Array  # (m,): a lower bound of the minimum
+    start: Array  # (m,): the objective at the first point
+    is_done: NDArray[np.bool_]  # (m,)
+    idle: NDArray[np.int64]  # (m,): consecutive passes without progress
+    setbacks: NDArray[np.int64]  # (m,): passes that have set a model back
+    n_passes: int = 0
 
     @property
     def gaps(self) -> Array:

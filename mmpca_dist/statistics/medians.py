@@ -12,7 +12,7 @@ Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,18 +86,11 @@ class Brackets:
 @storable
 @dataclass
 class MedianCounts:
-    """Counts of one pass for every bracket.
+    """Counts of one pass for every bracket."""
 
-    ``below``, ``at_low``, ``inside``, ``at_high`` have shape (T, d). ``values`` with ``keys`` (set times d plus
-    column) are the values inside: all of them, or every 2^thinned-th.
-    """
-
-    below: NDArray[np.int64]
-    at_low: NDArray[np.int64]
-    inside: NDArray[np.int64]
-    at_high: NDArray[np.int64]
-    keys: NDArray[np.unsignedinteger]
-    values: NDArray
+    counts: NDArray[np.int64]  # (4, T, d): below the bracket, at its low end, inside, and at its high end
+    keys: NDArray[np.unsignedinteger]  # of the values inside: set times d plus column
+    values: NDArray  # all of them, or every 2^thinned-th
     thinned: int = 0
     budget: int = 0
 
@@ -105,17 +98,9 @@ class MedianCounts:
         """Return the counts of both sets of rows."""
         level = max(self.thinned, other.thinned)
         left, right = self._thin_to(level), other._thin_to(level)
-        merged = MedianCounts(
-            self.below + other.below,
-            self.at_low + other.at_low,
-            self.inside + other.inside,
-            self.at_high + other.at_high,
-            np.concatenate([left.keys, right.keys]),
-            np.concatenate([left.values, right.values]),
-            level,
-            self.budget + other.budget,
-        )
-        return merged.within_budget()
+        keys, values = np.concatenate([left.keys, right.keys]), np.concatenate([left.values, right.values])
+        both = self.counts + other.counts, keys, values, level, self.budget + other.budget
+        return MedianCounts(*both).within_budget()
 
     def within_budget(self) -> MedianCounts:
         """Thin the values until they fit the budget."""
@@ -131,7 +116,7 @@ class MedianCounts:
         keys, values = self.keys, self.values
         for _ in range(level - self.thinned):
             keys, values = _halved(keys, values)
-        return MedianCounts(self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget)
+        return replace(self, keys=keys, values=values, thinned=level)
 
 
 @dataclass
@@ -180,10 +165,10 @@ class MedianCounter:
 
     def _kept(self, *thinning: int) -> MedianCounts:
         """Return counts of nothing, with what was kept since the last time."""
-        zeros = np.zeros(self.brackets.low.shape, np.int64)
+        zeros = np.zeros_like(self._counts)
         keys = np.concatenate([np.empty(0, self._key_type), *self._kept_keys])
         values = np.concatenate([np.empty(0, self.brackets.low.dtype), *self._kept_values])
-        return MedianCounts(zeros, zeros, zeros, zeros, keys, values, *thinning)
+        return MedianCounts(zeros, keys, values, *thinning)
 
     def _collect(self) -> None:
         """Bring what was kept since the last time within the budget."""
@@ -194,14 +179,11 @@ class MedianCounter:
     def result(self) -> MedianCounts:
         """Return what the span found."""
         self._collect()
-        kept = self._thinned
-        at_low = self._upto_low - self._counts_below
-        # Where both ends are one value, everything at it counts as the low end.
-        inside = np.maximum(self._under_high - self._upto_low, 0)
-        at_high = self._upto_high - np.maximum(self._under_high, self._upto_low)
-        return MedianCounts(
-            self._counts_below, at_low, inside, at_high, kept.keys, kept.values, kept.thinned, self.budget
-        )
+        # In place. Where both ends are one value, everything at it counts as the low end.
+        self._upto_high -= np.maximum(self._under_high, self._upto_low)
+        np.maximum(self._under_high - self._upto_low, 0, out=self._under_high)
+        self._upto_low -= self._counts_below
+        return replace(self._thinned, counts=self._counts)
 
 
 def _halved(keys: NDArray, values: NDArray) -> tuple[NDArray, NDArray]:
@@ -262,11 +244,8 @@ def settle(
         for column in range(d):
             at = number * d + column
             kept = values[edges[at] : edges[at + 1]]
-            below, at_low, inside, at_high = (
-                int(c[number, column]) for c in (counts.below, counts.at_low, counts.inside, counts.at_high)
-            )
             ends = low[number, column], high[number, column]
-            cell = _Cell(below, at_low, inside, at_high, *ends, kept)
+            cell = _Cell(*counts.counts[:, number, column].tolist(), *ends, kept)
             middle = [cell.value_at(int(rank)) for rank in ranks]
             if None not in middle:
                 medians[number, column] = (float(middle[0]) + float(middle[1])) / 2  # type: ignore[arg-type]
