@@ -21,24 +21,12 @@ from mmpca_dist.tables.readers.csr import CSR_ITEM
 
 @dataclass(frozen=True)
 class PassesCosts:
-    """Upper limits on the costs of a solver in passes.
+    """Upper limits on the costs of a solver in passes."""
 
-    Attributes
-    ----------
-    vectors : list of int
-        That scatters are applied to, for every pass; empty for one that takes class means alone.
-    operations : list of float
-        Multiply-adds of every pass.
-    memory : int
-        Bytes that a process holds, the one with the bases included.
-    sums : int
-        Bytes that a span, or several, leave.
-    """
-
-    vectors: list[int]
-    operations: list[float]
-    memory: int
-    sums: int
+    vectors: list[int]  # that scatters are applied to, for every pass; empty for one that takes class means alone
+    operations: list[float]  # multiply-adds of every pass
+    memory: int  # bytes that a process holds, the one with the bases included
+    sums: int  # bytes that a span, or several, leave
 
 
 def passes_costs(

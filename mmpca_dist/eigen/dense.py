@@ -13,27 +13,16 @@ from mmpca_dist.errors import InputError
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Leading eigenpairs, largest first.
+    """Leading eigenpairs, largest first."""
 
-    Attributes
-    ----------
-    vectors : array of shape (d, K)
-    values : array of shape (K,)
-    residuals : array of shape (K,)
-        ||S v - l v||: each value has an eigenvalue of S within its residual.
-    relative_errors : array of shape (K,)
-        Scale of rounding errors over the eigenvalue: eps * trace / l, or more if class means are far from zero (see
-        `Statistics.epsilon`). It is no bound: errors 26 times as large were seen in single precision. At 1 a component
-        is pure rounding error.
-    total : float
-        Sum of all eigenvalues.
-    """
-
-    vectors: NDArray[np.float64]
-    values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    vectors: NDArray[np.float64]  # (d, K)
+    values: NDArray[np.float64]  # (K,)
+    residuals: NDArray[np.float64]  # (K,): ||S v - l v||: each value has an eigenvalue of S within its residual
+    # (K,): scale of rounding errors over the eigenvalue: eps * trace / l, or more if class means are far from zero
+    # (see `Statistics.epsilon`). It is no bound: errors 26 times as large were seen in single precision. At 1 a
+    # component is pure rounding error.
     relative_errors: NDArray[np.float64]
-    total: float
+    total: float  # sum of all eigenvalues
 
     def leading(self, count: int) -> Eigenpairs:
         """Return the first ``count`` of them."""

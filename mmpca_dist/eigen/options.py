@@ -38,24 +38,12 @@ def check_solver(kind: str) -> str:
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How leading eigenvectors are found.
+    """How leading eigenvectors are found."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `solver_names`.
-    oversampling : int
-        Vectors of a block beyond the components asked for.
-    passes : int
-        Over the rows, at most, and at least two: the second takes in what lies between the classes.
-    tolerance : float
-        Residual over eigenvalue of every component at which passes end before that.
-    """
-
-    kind: str = "auto"
-    oversampling: int = 10
-    passes: int = 4
-    tolerance: float = 1e-4
+    kind: str = "auto"  # one of `solver_names`
+    oversampling: int = 10  # vectors of a block beyond the components asked for
+    passes: int = 4  # over the rows, at most, and at least two: the second takes in what lies between the classes
+    tolerance: float = 1e-4  # residual over eigenvalue of every component at which passes end before that
 
     def __post_init__(self) -> None:
         check_solver(self.kind)

@@ -34,22 +34,12 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Regression:
-    """Products of a target and of columns, which have unit variance or are zero.
+    """Products of a target and of columns, which have unit variance or are zero."""
 
-    Attributes
-    ----------
-    cross : array of shape (d,)
-        X^T y / n.
-    gram : array of shape (d, d) or None
-        X^T X / n.
-    factor, target : arrays of shape (r, d) and (r,), or None
-        F and t with F^T F = X^T X / n and F^T t = X^T y / n, where X^T X would be too large.
-    """
-
-    cross: NDArray[np.float64]
-    gram: NDArray[np.float64] | None = None
-    factor: NDArray[np.float64] | None = None
-    target: NDArray[np.float64] | None = None
+    cross: NDArray[np.float64]  # (d,): X^T y / n
+    gram: NDArray[np.float64] | None = None  # (d, d): X^T X / n
+    factor: NDArray[np.float64] | None = None  # (r, d): F with F^T F = X^T X / n, where that would be too large
+    target: NDArray[np.float64] | None = None  # (r,): t with F^T t = X^T y / n
 
     def path(
         self, barred: NDArray[np.bool_], steps: int, least: float

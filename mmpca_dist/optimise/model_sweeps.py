@@ -71,26 +71,18 @@ S = TypeVar("S", bound=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSweep(Sweep[M, S]):
-    """Passes for m models until every gap is at most ``tol``.
-
-    Attributes
-    ----------
-    alphas : array of shape (m,)
-        Weights of the penalty.
-    ends_stalled : bool
-        Whether models end that more than ``SETBACKS`` passes have set back.
-    """
+    """Passes for m models until every gap is at most ``tol``."""
 
     name: str
     penalty: Penalty
-    alphas: Array
+    alphas: Array  # (m,): weights of the penalty
     terms: LabelTerms
     units: RowUnits
     has_intercept: bool
     tol: float
     max_iter: int
     keeps_sparse: bool = False
-    ends_stalled: bool = False
+    ends_stalled: bool = False  # whether models end that more than ``SETBACKS`` passes have set back
 
     def is_done(self, fitted: M) -> bool:
         return fitted.n_passes >= self.max_iter or bool(fitted.is_done.all())

@@ -147,16 +147,10 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSweep(NewtonSweep):
-    """Passes for a squared penalty.
-
-    Attributes
-    ----------
-    with_hessian : bool
-        Whether passes may sum second derivatives, which take (r + 1)^2 doubles a model.
-    """
+    """Passes for a squared penalty."""
 
     penalty: SubspacePenalty
-    with_hessian: bool = True
+    with_hessian: bool = True  # whether passes may sum second derivatives, which take (r + 1)^2 doubles a model
 
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal

@@ -127,20 +127,11 @@ class SubspacePenalty(Penalty):
 
     Rows of Q are the right singular vectors of P. Along them R is ``rest`` = epsilon / (s^2 + epsilon), with singular
     values s; across them it is 1.
-
-    Attributes
-    ----------
-    directions : array of shape (k, r)
-        Q, orthonormal rows.
-    rest : array of shape (k,)
-        The penalty on each direction relative to directions outside; 0 where it is free.
-    back : array of shape (K, k)
-        The matrix with v = back Q w.
     """
 
-    directions: Array
-    rest: Array
-    back: Array
+    directions: Array  # (k, r): Q, orthonormal rows
+    rest: Array  # (k,): the penalty on each direction relative to directions outside; 0 where it is free
+    back: Array  # (K, k): the matrix with v = back Q w
 
     @classmethod
     def of(cls, reduction: Array, epsilon: float) -> Self:
@@ -208,19 +199,11 @@ class SparsePenalty(Penalty):
     Interior points have w~ = p - q, p > 0 and q > 0, whose multipliers are P = alpha - g and Q = alpha + g, with g
     minus the derivative of the losses by w~. Newton's step changes g to (dw~ - c) / F, with F = p / P + q / Q and
     c = mu (1 / P - 1 / Q) - alpha (p / P - q / Q) + (p - q - w~). The last term is rounding.
-
-    Attributes
-    ----------
-    reduction : array of shape (K, r)
-        P.
-    epsilon : float
-    n_appended : int
-        How many of the last columns are appended features, which have no w~.
     """
 
-    reduction: Array
+    reduction: Array  # (K, r): P
     epsilon: float
-    n_appended: int = 0
+    n_appended: int = 0  # how many of the last columns are appended features, which have no w~
 
     @property
     def n_parameters(self) -> int:

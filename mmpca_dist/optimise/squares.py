@@ -63,27 +63,14 @@ class SquaresMinimum(NamedTuple):
 
 @dataclass(frozen=True)
 class Squares:
-    """Sums over n rows x with m targets y.
-
-    Attributes
-    ----------
-    n_rows : float
-    scatter : array of shape (r, r)
-        Sum of x x^T.
-    total : array of shape (r,)
-        Sum of x.
-    cross : array of shape (m, r)
-        Sums of y x.
-    moves, squares : arrays of shape (m,)
-        Sums of y and y^2.
-    """
+    """Sums over n rows x with m targets y."""
 
     n_rows: float
-    scatter: Array
-    total: Array
-    cross: Array
-    moves: Array
-    squares: Array
+    scatter: Array  # (r, r): sum of x x^T
+    total: Array  # (r,): sum of x
+    cross: Array  # (m, r): sums of y x
+    moves: Array  # (m,): sums of y
+    squares: Array  # (m,): sums of y^2
 
     def centred(self) -> Squares:
         """Return the sums of rows and targets less their means."""

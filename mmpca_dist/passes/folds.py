@@ -48,20 +48,11 @@ class GroupFolds:
 
 @dataclass(frozen=True)
 class ClassFolds:
-    """The fold of a row is its number within its class, modulo ``n_folds``.
-
-    Attributes
-    ----------
-    n_folds : int
-    edges : int array of shape (chunks,)
-        The first row of each chunk.
-    before : int array of shape (chunks, C)
-        How many rows of each class come before it.
-    """
+    """The fold of a row is its number within its class, modulo ``n_folds``."""
 
     n_folds: int
-    edges: NDArray[np.int64]
-    before: NDArray[np.int64]
+    edges: NDArray[np.int64]  # (chunks,): the first row of each chunk
+    before: NDArray[np.int64]  # (chunks, C): how many rows of each class come before it
 
     @classmethod
     def of(cls, rows: Rows, n_folds: int) -> Self:

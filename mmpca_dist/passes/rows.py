@@ -26,25 +26,13 @@ SAMPLE_CLASS_ROWS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Tasks):
-    """Labelled rows, and the tasks that pass over them.
-
-    Attributes
-    ----------
-    dataset : Dataset
-    census : Census
-        How many rows each class has.
-    spans : list of Span
-        The stretches of rows that tasks read.
-    scratch : str, optional
-        A folder for tables that do not fit in memory.
-    groups : int array of shape (n,), optional
-        For rows in memory: which of them belong together wherever rows are held out.
-    """
+    """Labelled rows, and the tasks that pass over them."""
 
     dataset: Dataset
-    census: Census
-    spans: list[Span]
-    scratch: str | None = None
+    census: Census  # how many rows each class has
+    spans: list[Span]  # the stretches of rows that tasks read
+    scratch: str | None = None  # a folder for tables that do not fit in memory
+    # (n,): for rows in memory: which of them belong together wherever rows are held out
     groups: NDArray[np.intp] | None = None
 
     @classmethod

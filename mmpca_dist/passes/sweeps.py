@@ -249,34 +249,16 @@ class _SweepSpan(Generic[S]):
 
 @dataclass(frozen=True)
 class SweepRound:
-    """Sweeps of one kind, and what one of them costs in addition to reading the rows.
+    """Sweeps of one kind, and what one of them costs in addition to reading the rows."""
 
-    Attributes
-    ----------
-    most, expected : int
-        Sweeps, at most and usually.
-    columns : int
-        Vectors that rows are multiplied by, and summed with the products as weights.
-    state_bytes : int
-        Bytes of the state of a row.
-    sum_bytes : int
-        What a task leaves, in addition to sums of rows with weights.
-    block_bytes : int
-        What a task works with, in addition to rows and states.
-    row_operations : float
-        For a row, in addition to those products.
-    update_operations : float
-        After the pass, in one process.
-    """
-
-    most: int
-    expected: int
-    columns: int
-    state_bytes: int
-    sum_bytes: int
-    block_bytes: int
-    row_operations: float
-    update_operations: float = 0.0
+    most: int  # sweeps
+    expected: int  # sweeps, usually
+    columns: int  # vectors that rows are multiplied by, and summed with the products as weights
+    state_bytes: int  # bytes of the state of a row
+    sum_bytes: int  # what a task leaves, in addition to sums of rows with weights
+    block_bytes: int  # what a task works with, in addition to rows and states
+    row_operations: float  # for a row, in addition to those products
+    update_operations: float = 0.0  # after the pass, in one process
 
 
 class SweptNeed(ABC):

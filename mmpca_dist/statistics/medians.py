@@ -59,19 +59,11 @@ def by_pairing(medians: NDArray[np.float64] | None, pairings: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class Brackets:
-    """Where the medians of T sets of classes lie, column by column.
+    """Where the medians of T sets of classes lie, column by column."""
 
-    Attributes
-    ----------
-    members : bool array of shape (T, C)
-        The classes of each set.
-    low, high : arrays of shape (T, d), of the type of the rows
-        The ends of the bracket, which belong to it.
-    """
-
-    members: NDArray[np.bool_]
-    low: NDArray
-    high: NDArray
+    members: NDArray[np.bool_]  # (T, C): the classes of each set
+    low: NDArray  # (T, d), of the type of the rows: the end of the bracket, which belongs to it
+    high: NDArray  # (T, d): the other end
 
     @classmethod
     def unbounded(cls, members: NDArray[np.bool_], n_features: int, dtype: np.dtype) -> Brackets:

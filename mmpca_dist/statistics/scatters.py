@@ -19,27 +19,13 @@ from mmpca_dist.statistics.moments import ClassMoments
 
 @dataclass(frozen=True)
 class WeightedScatter:
-    """S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / n_rows.
+    """S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / n_rows."""
 
-    Attributes
-    ----------
-    class_weights : array of shape (C,)
-        w_c.
-    offsets : array of shape (m, d)
-        D_o.
-    offset_weights : array of shape (m,)
-        b_o.
-    n_rows : float
-        Difference rows that S is the mean outer product of.
-    max_rank : int
-        What the structure allows at most, whatever the rows.
-    """
-
-    class_weights: NDArray[np.float64]
-    offsets: NDArray[np.float64]
-    offset_weights: NDArray[np.float64]
-    n_rows: float
-    max_rank: int
+    class_weights: NDArray[np.float64]  # (C,): w_c
+    offsets: NDArray[np.float64]  # (m, d): D_o
+    offset_weights: NDArray[np.float64]  # (m,): b_o
+    n_rows: float  # difference rows that S is the mean outer product of
+    max_rank: int  # what the structure allows at most, whatever the rows
 
     def dense(self, moments: ClassMoments) -> NDArray[np.float64]:
         """Return S as a matrix, shape (d, d)."""
@@ -108,20 +94,11 @@ class RegressionProducts:
 
     Targets are numbers to predict, less their means; or the labels -1 and +1 of two classes, or an indicator (1 for its
     rows, else 0) of each of several.
-
-    Attributes
-    ----------
-    scatter : array of shape (r, r)
-        X^T X, the scatter of PCA.
-    cross : array of shape (r, q)
-        X^T Y, of indicators n_c (m_c - m) for class c.
-    target_squares : float
-        Trace of Y^T Y.
     """
 
-    scatter: NDArray[np.float64]
-    cross: NDArray[np.float64]
-    target_squares: float
+    scatter: NDArray[np.float64]  # (r, r): X^T X, the scatter of PCA
+    cross: NDArray[np.float64]  # (r, q): X^T Y, of indicators n_c (m_c - m) for class c
+    target_squares: float  # trace of Y^T Y
 
 
 def regression_of(moments: ClassMoments) -> RegressionProducts:

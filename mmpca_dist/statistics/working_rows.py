@@ -18,36 +18,19 @@ ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class WorkingRows:
-    """The coordinates that sweeps work in: the columns, or those in the span of few rows and of their mean.
+    """The coordinates that sweeps work in: the columns, or those in the span of few rows and of their mean."""
 
-    Attributes
-    ----------
-    statistics : Statistics
-        Statistics of the rows.
-    centre : array of shape (r,)
-        Mean of the rows, which is subtracted from them, in working coordinates and (standardised) units.
-    origin : array of shape (r,)
-        What has yet to be subtracted from rows as they are read, in their units.
-    scale : array of shape (d,) or None
-        Standard deviations that rows have yet to be divided by.
-    basis : array of shape (d, r) or None
-    mean : array of shape (d,)
-        ``centre`` in the columns.
-    keeps_sparse : bool
-        Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
-    is_uncentred : bool
-        Whether the mean stays in the rows.
-    """
-
-    statistics: Statistics
+    statistics: Statistics  # of the rows
     sweeper: Sweeper
+    # (r,): mean of the rows, which is subtracted from them, in working coordinates and (standardised) units
     centre: Array
-    origin: Array
-    scale: Array | None
-    basis: Array | None
-    mean: Array
+    origin: Array  # (r,): what has yet to be subtracted from rows as they are read, in their units
+    scale: Array | None  # (d,): standard deviations that rows have yet to be divided by
+    basis: Array | None  # (d, r)
+    mean: Array  # (d,): ``centre`` in the columns
+    # whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows
     keeps_sparse: bool = False
-    is_uncentred: bool = False
+    is_uncentred: bool = False  # whether the mean stays in the rows
 
     @classmethod
     def of(cls, statistics: Statistics, sweeper: Sweeper, *, targets: bool, by_column: bool = False) -> Self:
