@@ -77,12 +77,8 @@ def leading_generalized(
 ) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A v = l W v with v^T W v = 1, W positive definite.
 
-    Residuals are ||L^-1 (A^T A v - l W v)||, W = L L^T: those of the orthonormal problem behind it.
-
-    Raises
-    ------
-    InputError
-        Where ``W`` is singular.
+    Residuals are ||L^-1 (A^T A v - l W v)||, W = L L^T: those of the orthonormal problem behind it. Raises InputError
+    where ``W`` is singular.
     """
     factor, failure = scipy.linalg.lapack.dpotrf(W, lower=True, clean=True)
     # A pivot that is zero up to rounding may come out positive.

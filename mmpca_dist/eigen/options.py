@@ -25,10 +25,7 @@ def solver_names() -> tuple[str, ...]:
 def check_solver(kind: str) -> str:
     """Return the name of a solver.
 
-    Raises
-    ------
-    InputError
-        For a name that is none.
+    Raises InputError for a name that is none.
     """
     names = solver_names()
     if kind not in names:
@@ -72,10 +69,7 @@ class Choice:
 def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> Choice:
     """Choose a solver by the shape of the rows and the needs of methods alone: results must not depend on memory.
 
-    Raises
-    ------
-    InputError
-        If the solver asked for does not fit them.
+    Raises InputError if the solver asked for does not fit them.
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"

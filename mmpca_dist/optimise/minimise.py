@@ -121,12 +121,8 @@ SweepOf = Callable[[str, Models], tuple[ModelSweep[Any, Any], ModelFit]]
 def minimise(problem: Problem, rows: WorkingRows) -> list[Minimum]:
     """Return the minimum of each of the problem's models.
 
-    As many models share their passes as second derivatives of which fit in memory.
-
-    Raises
-    ------
-    InputError
-        For more columns than the loss or the penalty allows, and where nothing would tell how near a minimum is.
+    As many models share their passes as second derivatives of which fit in memory. Raises InputError for more columns
+    than the loss or the penalty allows, and where nothing would tell how near a minimum is.
     """
     is_hinge, d = problem.loss in INTERIORS, rows.width
     if (is_hinge or problem.is_sparse) and d + 1 > WIDEST:

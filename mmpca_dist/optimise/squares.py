@@ -96,12 +96,8 @@ class Squares:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
         ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
-        any two of these relative to all.
-
-        Raises
-        ------
-        InputError
-            Where the rows do not determine the coefficients of directions that bear no penalty.
+        any two of these relative to all. Raises InputError where the rows do not determine the coefficients of
+        directions that bear no penalty.
         """
         sums, R = self.centred() if has_intercept else self, penalty.matrix()
         spread = np.maximum(np.diagonal(sums.scatter), 0)

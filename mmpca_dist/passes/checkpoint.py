@@ -109,10 +109,7 @@ def keep(result: Any, uri: str, largest: int) -> Any:
 def read_back(uri: str) -> Any:
     """Return what `keep` has kept.
 
-    Raises
-    ------
-    DamageError
-        Where it is damaged.
+    Raises DamageError where it is damaged.
     """
     with reading_own(uri, ""):
         return storage.undamaged(uri, lambda: decode(storage.read_bytes(uri)))

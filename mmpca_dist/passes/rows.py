@@ -39,10 +39,7 @@ class Rows(Tasks):
     def of(cls, dataset: Dataset, scheduler: Scheduler, spans: list[Span] | None = None, **others: Any) -> Rows:
         """Return the rows of a data set, after a pass that counts its labels; ``spans`` are by default its chunks'.
 
-        Raises
-        ------
-        InputError
-            For labels that are not at least two classes.
+        Raises InputError for labels that are not at least two classes.
         """
         spans = spans or make_spans(dataset)
         census = take_census(dataset, spans, Tasks(scheduler=scheduler))

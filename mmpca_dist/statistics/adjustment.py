@@ -71,10 +71,7 @@ class Adjustment:
     def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
         """Return the map of rows with this mean, shape (d + g + q + t,), that removes no covariates.
 
-        Raises
-        ------
-        InputError
-            For a column without any value.
+        Raises InputError for a column without any value.
         """
         shares, filled = mean[widening.n_columns : widening.filled], mean[widening.gaps]
         if (shares >= 1).any():
@@ -89,10 +86,7 @@ class Adjustment:
     def of(cls, moments: ClassMoments) -> Self:
         """Return the map that moments of widened rows tell.
 
-        Raises
-        ------
-        InputError
-            Also for a covariate that the class determines.
+        Raises InputError also for a covariate that the class determines.
         """
         widening = moments.widening
         assert widening is not None  # noqa: S101  (they are of widened rows)

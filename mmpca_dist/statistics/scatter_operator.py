@@ -294,10 +294,7 @@ class ScatterOperator:
     def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
         """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
 
-        Raises
-        ------
-        InputError
-            For rows that are not finite.
+        Raises InputError for rows that are not finite.
         """
         dataset, counts = self.rows.dataset, self.rows.census.counts
         d = dataset.n_columns

@@ -74,10 +74,7 @@ def full_rank(moments: ClassMoments) -> int:
 def at_least_two(counts: NDArray) -> NDArray[np.intp]:
     """Return the positions of the classes with rows.
 
-    Raises
-    ------
-    InputError
-        For fewer than two.
+    Raises InputError for fewer than two.
     """
     present = np.flatnonzero(counts)
     if len(present) < 2:
@@ -104,10 +101,7 @@ class RegressionProducts:
 def regression_of(moments: ClassMoments) -> RegressionProducts:
     """Return the regression onto numbers to predict, or onto the classes that have rows.
 
-    Raises
-    ------
-    InputError
-        For fewer than two such classes.
+    Raises InputError for fewer than two such classes.
     """
     scatter, targets = total_scatter(moments).dense(moments), moments.targets
     if targets is not None:
@@ -126,12 +120,7 @@ def least_shared(moments: ClassMoments) -> float:
     """Return the size below which products of targets and columns are rounding errors.
 
     A sum of products is good to some units in the last place of |x| |y|, which it may be far smaller than, and means
-    are known to a unit of themselves.
-
-    Raises
-    ------
-    InputError
-        Where they are in fact smaller, all together.
+    are known to a unit of themselves. Raises InputError where they are in fact smaller, all together.
     """
     targets = moments.targets
     assert targets is not None  # noqa: S101  (that is what these are products of)

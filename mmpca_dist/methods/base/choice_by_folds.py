@@ -161,12 +161,8 @@ class FoldGrid:
 def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
     """Return the number of folds for the classes of rows, but for the one of the number ``unlabelled``.
 
-    ``name`` is that of the parameter to be chosen.
-
-    Raises
-    ------
-    InputError
-        Where a class has a single row, or rows of a single group, which cannot be held out.
+    ``name`` is that of the parameter to be chosen. Raises InputError where a class has a single row, or rows of a
+    single group, which cannot be held out.
     """
     most = most_folds(rows)
     n_folds = min(MOST_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))
