@@ -102,14 +102,8 @@ class Descent:
     ) -> Descent:
         """Return the state at the accepted trials, and with shorter steps at the others.
 
-        Parameters
-        ----------
-        metric : array of shape (m, p, p), or (0, p, p)
-            Second derivatives at the trials.
-        direction_of : callable
-            Returns the next direction from a state, shape (m, p).
-        shorter : array of shape (m,), optional
-            Fractions of the trial steps to try next where these are not accepted.
+        ``metric`` (m, p, p), or (0, p, p), are second derivatives at the trials, ``direction_of`` returns the next
+        direction (m, p) from a state, and ``shorter`` (m,) are fractions of steps to try next.
         """
         at, is_later = accepted[:, None], (np.isfinite(self.value) & accepted)[:, None]
         step = np.where(is_later, self.step[:, None] * self.direction, 0.0)

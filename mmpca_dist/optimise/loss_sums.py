@@ -58,9 +58,6 @@ class SumLosses(BlockStep[LossSums]):
     def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[LossSums, None]:
         a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
         trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
-        return self._sums(rows, a, b, trains), None
-
-    def _sums(self, rows: CentredRows, a: Array, b: Array, trains: Array | None) -> LossSums:
         u = a - b * (rows.images(self.coef) + self.intercept[:, None])
         loss, slope, curvature = self.loss(u)
         duals, moves = slope * a - self.loss.conjugate(slope), slope * b
@@ -70,7 +67,7 @@ class SumLosses(BlockStep[LossSums]):
         along = self._along(rows, u, b, 1.0 if trains is None else trains)
         by_sign = np.stack([np.maximum(moves, 0), np.minimum(moves, 0)])
         m, r = self.coef.shape
-        return LossSums(
+        sums = LossSums(
             loss=loss.sum(axis=1),
             moves=by_sign.sum(axis=2),
             cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
@@ -78,6 +75,7 @@ class SumLosses(BlockStep[LossSums]):
             hessians=outer_sums(rows, (curvature * b**2)[self.hessian_models], r),
             along=along,
         )
+        return sums, None
 
     def _along(self, rows: CentredRows, u: Array, b: Array, trains: Array | float) -> Array:
         """Return the losses at fractions of the step that led to u (m, n), shape (f, m)."""

@@ -104,7 +104,7 @@ class ModelSweep(Sweep[M, S]):
         is_done = before.is_done | (after.gaps <= self.tol) | (idle >= STANDSTILL)
         if self.ends_stalled:
             is_done |= after.setbacks > SETBACKS
-        return replace(after, idle=idle, is_done=is_done)  # type: ignore[type-var]
+        return replace(after, idle=idle, is_done=is_done)
 
 
 def hold_intercept(metric: Array) -> None:

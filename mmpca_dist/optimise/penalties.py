@@ -60,11 +60,7 @@ class Penalty(ABC):
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         """Return q and t such that alpha times the penalty has the conjugate l^2 q at l c, for l from 0 to t.
 
-        Parameters
-        ----------
-        cross : array of shape (m, r)
-            c.
-        alphas : array of shape (m,)
+        ``cross`` (m, r) is c.
         """
 
     @abstractmethod
@@ -93,14 +89,9 @@ class Penalty(ABC):
         """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
 
         Models with an intercept need multipliers that add up to zero: the positive and the negative ones are scaled by
-        a number each. `scaled_bound` then scales all of them.
-
-        Parameters
-        ----------
-        moves : array of shape (2, m)
-            Sums of the multipliers by sign; zeros for models without an intercept.
-        cross, duals : arrays of shape (2, m, r) and (2, m)
-            Sums of multipliers times rows, and of their dual terms s a - L*(s).
+        a number each. `scaled_bound` then scales all of them. ``moves`` (2, m) are sums of the multipliers by sign,
+        zeros for models without an intercept, ``cross`` (2, m, r) those of multipliers times rows, and ``duals`` (2, m)
+        those of their dual terms s a - L*(s).
         """
         up, down = moves[0], -moves[1]
         least = np.minimum(up, down)

@@ -58,10 +58,7 @@ class Rows(Tasks):
 def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
     """Return about ``count`` rows, with the class shares of all rows, and their classes.
 
-    Parameters
-    ----------
-    class_rows : int
-        Least number of rows of every class, if it has as many.
+    Every class has at least ``class_rows``, if there are as many.
     """
     dataset, census = rows.dataset, rows.census
     n_rows = np.minimum(census.sizes, np.maximum(count * census.sizes // census.n_rows, class_rows))

@@ -152,16 +152,7 @@ def gather_statistics(
 ) -> Statistics:
     """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
-    Parameters
-    ----------
-    pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Pairings of classes whose medians are needed.
-    columns : bool
-        Whether means and variances of single columns are needed.
-    weightings : collection of ClassWeighting
-        Weighted sums of class scatters that are needed in addition to that of equal weights.
-    class_weight : optional
-        Weights of classes.
+    ``pairings`` and ``columns`` are as in `Needs`, ``weightings`` what is needed in addition to equal weights.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_columns):

@@ -211,19 +211,10 @@ def _count(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def settle(
     brackets: Brackets, counts: MedianCounts, totals: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], Brackets | None]:
-    """Return the medians that a pass has determined, and brackets for the others.
+    """Return the medians (T, d) that a pass has determined, and brackets for the others; None if there are none.
 
-    Parameters
-    ----------
-    totals : int array of shape (T,)
-        Rows in each set of classes.
-
-    Returns
-    -------
-    medians : float64 array of shape (T, d)
-        NaN where another pass is needed. The median of an even number is the mean of the middle two.
-    brackets : Brackets or None
-        For the next pass; None if all are determined. Brackets of determined medians are empty.
+    Others are NaN, and brackets of determined ones are empty. The median of an even number is the mean of the middle
+    two. ``totals`` (T,) are the rows in each set of classes.
     """
     n_sets, d = brackets.low.shape
     medians = np.full((n_sets, d), np.nan)
@@ -237,7 +228,8 @@ def settle(
             at = number * d + column
             kept = values[edges[at] : edges[at + 1]]
             ends = low[number, column], high[number, column]
-            cell = _Cell(*counts.counts[:, number, column].tolist(), *ends, kept)
+            below, at_low, inside, at_high = counts.counts[:, number, column].tolist()
+            cell = _Cell(below, at_low, inside, at_high, *ends, kept)
             middle = [cell.value_at(int(rank)) for rank in ranks]
             if None not in middle:
                 medians[number, column] = (float(middle[0]) + float(middle[1])) / 2  # type: ignore[arg-type]
@@ -300,17 +292,10 @@ class _Cell:
 def brackets_from_sample(
     rows: NDArray, codes: NDArray[np.intp], counts: NDArray[np.int64], members: NDArray[np.bool_]
 ) -> Brackets:
-    """Bracket the medians from a sample of the rows.
+    """Bracket the medians of the sets ``members`` (T, C) of classes from a sample of the rows, with codes of classes.
 
-    Parameters
-    ----------
-    rows : array of shape (s, d)
-    codes : int array of shape (s,)
-        Position of each row's class.
-    counts : int array of shape (C,)
-        Rows of each class in all data; brackets are wider by the difference between its shares and the sample's.
-    members : bool array of shape (T, C)
-        The sets of classes.
+    ``counts`` (C,) are the rows of each class in all data: brackets are wider by the difference between its shares and
+    the sample's.
     """
     brackets = Brackets.unbounded(members, rows.shape[1], rows.dtype)
     sampled = np.bincount(codes, minlength=len(counts))
@@ -348,14 +333,8 @@ def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tupl
 def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:
     """Predict the number of passes for medians, on rows in random order and if no bracket misses.
 
-    Parameters
-    ----------
-    values : float
-        Number of values that the medians are of, all medians together.
-    entry_bytes : int
-        Bytes of a value that is kept, and of its key.
-    sample_rows : int
-        Rows in the sample behind the first brackets.
+    The medians, all together, are of so many ``values``, each with its key of ``entry_bytes``; the first brackets come
+    from so many ``sample_rows``.
     """
     inside, rounds = values * _bracket_share(sample_rows, 1.0), 1
     # What is kept is thinned by halves until it fits, and is then at least half of the budget.

@@ -94,12 +94,8 @@ class PairScatter:
     def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int) -> float:
         """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
 
-        It is rather too large: the few queries that missed stand for all, and their scatter adds to it.
-
-        Parameters
-        ----------
-        vectors, eigenvalues, count
-            As for ``sampling_error``.
+        It is rather too large: the few queries that missed stand for all, and their scatter adds to it. Parameters are
+        as for ``sampling_error``.
         """
         if self.missed is None:
             return 0.0

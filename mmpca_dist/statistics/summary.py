@@ -93,14 +93,9 @@ class ReadMoments:
 def take_moments(
     rows: Rows, *, precision: str, weights: NDArray | None = None, medians_of: NDArray[np.bool_] | None = None
 ) -> tuple[ClassMoments, NDArray[np.float64] | None]:
-    """Return the class moments, and the medians of sets of classes.
+    """Return the class moments, and the coordinate-wise medians (T, d) of sets of classes ``medians_of`` (T, C).
 
-    Parameters
-    ----------
-    weights : array of shape (k, C), optional
-        Keep k weighted sums of the class scatters in place of every one.
-    medians_of : bool array of shape (T, C), optional
-        Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
+    With ``weights`` (k, C) moments keep k weighted sums of the class scatters in place of every one.
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     precision = implied(precision, rows.dataset.widening)

@@ -142,12 +142,8 @@ class FoldGrid:
     def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
         """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
 
-        They are infinite where an output is not finite.
-
-        Parameters
-        ----------
-        coef, intercept : arrays of shape (fits, r) and (fits,)
-            From fits to the rows that are not held out, in working coordinates.
+        They are infinite where an output is not finite. ``coef`` (fits, r) and ``intercept`` (fits,), in working
+        coordinates, are from fits to the rows that are not held out.
         """
         rows = working.sweeper.rows
         task = _HeldOutErrors(

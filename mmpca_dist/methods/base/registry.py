@@ -30,11 +30,6 @@ OF_COMPONENTS = (
 """The sections of a report on components of rows."""
 
 
-def one_block(n_components: int, n_classes: int, n_features: int) -> int:
-    """Return that there is one block of components."""
-    return 1
-
-
 class MethodOptions(Section):
     """The options of a method in a configuration. The model of each method is made from its estimator."""
 
@@ -59,7 +54,8 @@ class Method:
     values: str = ""  # what stands in place of eigenvalues, in words; empty for eigenvalues
     shares: str = ""  # what the components have a share of, in words; empty for the scatter that the method is about
     residuals: str = ""  # what its residuals are, in words; empty for those of eigenvectors
-    blocks: Callable[[int, int, int], int] = one_block  # how many blocks of K columns ``transform`` gives
+    # how many blocks of K columns ``transform`` gives of n_components, n_classes and n_features
+    blocks: Callable[[int, int, int], int] = lambda *_: 1
     reduces: bool = True  # whether the number of components has an effect
     # what ``inverse_transform`` returns, in words; empty for the row nearest to the mean among those projected so
     rebuilds: str = ""
