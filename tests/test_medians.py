@@ -242,7 +242,7 @@ def test_thinning_ends_where_even_one_value_a_cell_is_beyond_the_budget(limits, 
     monkeypatch.setattr(MedianCounts, "_thin_to", guarded)
     zeros = np.zeros((1, 50), np.int64)
     keys, values = np.arange(50, dtype=np.uint16), np.arange(50.0)
-    kept = MedianCounts(zeros, zeros, zeros, zeros, keys, values, 0, 0).within_budget()
+    kept = MedianCounts(np.stack([zeros] * 4), keys, values, 0, 0).within_budget()
     assert len(kept.keys) > 0
 
 

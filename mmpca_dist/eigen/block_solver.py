@@ -14,20 +14,11 @@ from mmpca_dist.registry import Registry
 
 @dataclass(frozen=True)
 class Projected:
-    """A scatter G in a basis Q, shape (d, r), of orthonormal columns.
+    """A scatter G in a basis Q, shape (d, r), of orthonormal columns."""
 
-    Attributes
-    ----------
-    basis : array of shape (d, r)
-    inside : array of shape (r, r)
-        Q^T G Q.
-    outside : array of shape (s, r)
-        G Q - Q inside = N outside, with orthonormal columns N.
-    """
-
-    basis: NDArray
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    basis: NDArray  # (d, r)
+    inside: NDArray[np.float64]  # (r, r): Q^T G Q
+    outside: NDArray[np.float64]  # (s, r): G Q - Q inside = N outside, with orthonormal columns N
 
 
 class Basis(Protocol):
@@ -49,25 +40,15 @@ class Basis(Protocol):
 
 @dataclass(frozen=True)
 class BlockSolver:
-    """A solver in passes.
+    """A solver in passes."""
 
-    Attributes
-    ----------
-    name : str
-        In configurations.
-    description : str
-        What it does, in words.
-    begin : callable
-        Called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, and the limit on
-        passes; returns a `Basis`.
-    basis_bytes : callable
-        Called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
-        bytes of the basis for each column of the table.
-    """
-
-    name: str
-    description: str
+    name: str  # in configurations
+    description: str  # what it does, in words
+    # called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, and the limit on
+    # passes; returns a `Basis`
     begin: Callable[[NDArray, NDArray[np.float64], NDArray[np.float64], int], Basis]
+    # called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
+    # bytes of the basis for each column of the table
     basis_bytes: Callable[[int, int, int], int]
 
 

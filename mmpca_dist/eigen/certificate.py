@@ -33,12 +33,8 @@ def approximate_eigenpairs(
 ) -> Eigenpairs:
     """Return the leading eigenpairs of the part ``S`` of a scatter in a basis, with residuals of the whole one.
 
-    Parameters
-    ----------
-    share : float
-        The factor of what was approximated in the scatter.
-    total, epsilon
-        As for `dense.leading_eigenpairs`.
+    ``share`` is the factor of what was approximated in the scatter, ``total`` and ``epsilon`` are as for
+    `dense.leading_eigenpairs`.
     """
     pairs = leading_eigenpairs(S, n_components, epsilon, total)
     outside = share * np.linalg.norm(approximation.outside @ pairs.vectors, axis=0)

@@ -21,24 +21,12 @@ from mmpca_dist.tables.readers.csr import CSR_ITEM
 
 @dataclass(frozen=True)
 class PassesCosts:
-    """Upper limits on the costs of a solver in passes.
+    """Upper limits on the costs of a solver in passes."""
 
-    Attributes
-    ----------
-    vectors : list of int
-        That scatters are applied to, for every pass; empty for one that takes class means alone.
-    operations : list of float
-        Multiply-adds of every pass.
-    memory : int
-        Bytes that a process holds, the one with the bases included.
-    sums : int
-        Bytes that a span, or several, leave.
-    """
-
-    vectors: list[int]
-    operations: list[float]
-    memory: int
-    sums: int
+    vectors: list[int]  # that scatters are applied to, for every pass; empty for one that takes class means alone
+    operations: list[float]  # multiply-adds of every pass
+    memory: int  # bytes that a process holds, the one with the bases included
+    sums: int  # bytes that a span, or several, leave
 
 
 def passes_costs(
@@ -52,14 +40,9 @@ def passes_costs(
     item: int,
     threads: int,
 ) -> PassesCosts:
-    """Return the costs of `block_passes.statistics_in_passes`.
+    """Return the costs of `block_passes.statistics_in_passes`, on threads that share a process.
 
-    Parameters
-    ----------
-    item : int
-        Bytes of a number in products.
-    threads : int
-        That share the process.
+    ``item`` are the bytes of a number in products.
     """
     d, groups = dataset.n_features, len(needs.scatters)
     size = block_size(needs, solver, dataset.n_columns)
@@ -105,14 +88,9 @@ def growing_bytes(n_features: int, width: int, item: int) -> int:
 def pair_passes_costs(
     n_features: int, solver: SolverOptions, needs: Needs, *, n_classes: int, item: int
 ) -> tuple[list[int], int]:
-    """Return the costs of `pair_passes.pairs_in_passes`.
+    """Return the costs of `pair_passes.pairs_in_passes`: the vectors of each pass, and bytes.
 
-    Returns
-    -------
-    vectors : list of int
-        That the scatter is applied to, for every pass over the pairs.
-    memory : int
-        Bytes of its basis, of that of other scatters, which is there meanwhile, and of what it takes to grow.
+    The bytes are of its basis, of that of other scatters, which is there meanwhile, and of what it takes to grow.
     """
     d, size = n_features, block_size(needs, solver, n_features)
     width = min(size + n_classes * (1 + len(needs.medians)), d)

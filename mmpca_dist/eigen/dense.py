@@ -13,27 +13,16 @@ from mmpca_dist.errors import InputError
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Leading eigenpairs, largest first.
+    """Leading eigenpairs, largest first."""
 
-    Attributes
-    ----------
-    vectors : array of shape (d, K)
-    values : array of shape (K,)
-    residuals : array of shape (K,)
-        ||S v - l v||: each value has an eigenvalue of S within its residual.
-    relative_errors : array of shape (K,)
-        Scale of rounding errors over the eigenvalue: eps * trace / l, or more if class means are far from zero (see
-        `Statistics.epsilon`). It is no bound: errors 26 times as large were seen in single precision. At 1 a component
-        is pure rounding error.
-    total : float
-        Sum of all eigenvalues.
-    """
-
-    vectors: NDArray[np.float64]
-    values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    vectors: NDArray[np.float64]  # (d, K)
+    values: NDArray[np.float64]  # (K,)
+    residuals: NDArray[np.float64]  # (K,): ||S v - l v||: each value has an eigenvalue of S within its residual
+    # (K,): scale of rounding errors over the eigenvalue: eps * trace / l, or more if class means are far from zero
+    # (see `Statistics.epsilon`). It is no bound: errors 26 times as large were seen in single precision. At 1 a
+    # component is pure rounding error.
     relative_errors: NDArray[np.float64]
-    total: float
+    total: float  # sum of all eigenvalues
 
     def leading(self, count: int) -> Eigenpairs:
         """Return the first ``count`` of them."""
@@ -88,12 +77,8 @@ def leading_generalized(
 ) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A v = l W v with v^T W v = 1, W positive definite.
 
-    Residuals are ||L^-1 (A^T A v - l W v)||, W = L L^T: those of the orthonormal problem behind it.
-
-    Raises
-    ------
-    InputError
-        Where ``W`` is singular.
+    Residuals are ||L^-1 (A^T A v - l W v)||, W = L L^T: those of the orthonormal problem behind it. Raises InputError
+    where ``W`` is singular.
     """
     factor, failure = scipy.linalg.lapack.dpotrf(W, lower=True, clean=True)
     # A pivot that is zero up to rounding may come out positive.

@@ -21,35 +21,6 @@ from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistic
 
 
 @dataclass(frozen=True)
-class _Within:
-    """What is known of the mean scatter within the classes.
-
-    Attributes
-    ----------
-    inside : array of shape (r, r)
-        In working coordinates.
-    trace : float
-        Trace of the whole.
-    outside : array of shape (s, r) or None
-        What it moves out of the basis, as in ``Approximation``; None where nothing is outside.
-    """
-
-    inside: NDArray[np.float64]
-    trace: float
-    outside: NDArray[np.float64] | None = None
-
-
-def _within_classes(statistics: Statistics) -> _Within:
-    """Return the mean scatter within the classes."""
-    moments = statistics.moments
-    inside = moments.scatter(np.ones(len(moments.counts))) / moments.total
-    if not isinstance(statistics, SubspaceStatistics):
-        return _Within(inside, float(np.trace(inside)))
-    share = 1 / statistics.class_weights[0, 0] / moments.total
-    return _Within(inside, share * statistics.approximation.trace, share * statistics.approximation.outside)
-
-
-@dataclass(frozen=True)
 class _Problem:
     """A^T A v = l W_g v, W_g = (1 - g) W + ridge I, for factors A, shape (C, r)."""
 
@@ -100,61 +71,63 @@ def discriminants(
     InputError
         Where the rows of each class are all equal, or W_g is singular.
     """
-    within = _within_classes(statistics)
-    if not within.trace > 0:
+    moments = statistics.moments
+    inside = moments.scatter(np.ones(len(moments.counts))) / moments.total
+    trace, share = float(np.trace(inside)), 1.0
+    if isinstance(statistics, SubspaceStatistics):
+        share = 1 / statistics.class_weights[0, 0] / moments.total
+        trace = share * statistics.approximation.trace
+    if not trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
-    problem = _Problem(factor, shrinkage, shrinkage * within.trace / statistics.n_features)
+    problem = _Problem(factor, shrinkage, shrinkage * trace / statistics.n_features)
     # Also of the factor: little of it may be left next to the rounding of means.
     off, size = statistics.means_error, float(np.linalg.norm(factor))
     epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
-    pairs = problem.solve(within.inside, n_components, epsilon)
+    pairs = problem.solve(inside, n_components, epsilon)
     approximation = statistics.approximation
-    if approximation is None or within.outside is None:
+    if approximation is None:
         return pairs, None
     proved: dict[str, Any] = {"criterion": None, "estimate": None, "angle": None}
     residuals = np.full(len(pairs.values), np.nan)
-    if len(pairs.values) and problem.ridge > 10 * len(within.inside) * EPS * within.trace:
-        residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
-        proved = _compared(bounds, epsilon + 8 * EPS)
+    if len(pairs.values) and problem.ridge > 10 * len(inside) * EPS * trace:
+        outside = share * approximation.outside
+        residuals, proved = _proved(statistics, inside, trace, outside, problem, pairs, epsilon + 8 * EPS)
     method = {"solver": approximation.solver, "passes": approximation.passes, "count": len(pairs.values)}
     return replace(pairs, residuals=residuals), {**method, **proved}
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Bounds on the K leading values of Fisher's criterion.
+def _proved(
+    statistics: Statistics, inside: NDArray[np.float64], trace: float, outside: NDArray[np.float64],
+    problem: _Problem, pairs: Eigenpairs, epsilon: float,
+) -> tuple[NDArray[np.float64], dict[str, Any]]:  # fmt: skip
+    """Return bounds on residuals, and the shares and the angle that are proved.
 
-    ``reached`` is the sum that the components reach, and ``last`` a lower bound on value K; ``upper``, shape
-    (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.
+    The scatter within classes has a ``trace``, is ``inside`` (r, r) in the basis, and moves that ``outside`` (s, r). An
+    orthonormal basis U of K directions reaches tr(U^T M U) = sum p_i l_i, 0 <= p_i <= 1 and sum p_i = K. The squared
+    sines of its angles to the K leading eigenvectors add up to what p_1 ... p_K lack of K, and every unit that is
+    lacking costs at least l_K - l_(K+1).
     """
-
-    reached: float
-    last: float
-    upper: NDArray[np.float64]
-    estimate: float | None = None
-
-
-def _in_basis(
-    statistics: Statistics, within: _Within, outside: NDArray[np.float64], problem: _Problem, pairs: Eigenpairs
-) -> tuple[NDArray[np.float64], _Bounds]:
-    """Return bounds on residuals and values, from the scatter in a basis and what it moves ``outside``, (s, r)."""
     r, s, count = *outside.shape[::-1], len(pairs.values)
-    least = _least(within.inside, outside, statistics.epsilon * within.trace)
+    least = _least(inside, outside, statistics.epsilon * trace)
     wider = replace(problem, factor=np.pad(problem.factor, ((0, 0), (0, s))))
     lower = scipy.linalg.cholesky(wider.divisor(least), lower=True, check_finite=False)
     V, A = pairs.vectors, problem.factor
     missed = np.concatenate([
-        A.T @ (A @ V) - problem.divisor(within.inside) @ V * pairs.values,
+        A.T @ (A @ V) - problem.divisor(inside) @ V * pairs.values,
         -(1 - problem.shrinkage) * (outside @ V) * pairs.values,
     ])  # fmt: skip
     residuals = np.linalg.norm(scipy.linalg.solve_triangular(lower, missed, lower=True), axis=0)
     reached, upper = float(pairs.values.sum()), wider.values(least, count + 1)
     estimate = None
     if statistics.moments.n_rows - np.count_nonzero(statistics.moments.counts) >= statistics.n_features:
-        lacking = max(within.trace - float(np.trace(least)), 0.0) / max(statistics.n_features - r, 1)
+        lacking = max(trace - float(np.trace(least)), 0.0) / max(statistics.n_features - r, 1)
         least[np.arange(r, r + s), np.arange(r, r + s)] += lacking
         estimate = reached / max(reached, float(wider.values(least, count).sum()))
-    return residuals, _Bounds(reached, float(pairs.values[-1]), upper, estimate)
+    *leading, following = upper
+    best = sum(leading) * (1 + epsilon)
+    lost, gap = best - reached, float(pairs.values[-1]) - following
+    angle = float(np.degrees(np.arcsin(np.sqrt(lost / gap)))) if 0 <= lost < gap else None
+    return residuals, {"criterion": min(float(reached / best), 1.0), "estimate": estimate, "angle": angle}
 
 
 def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
@@ -167,17 +140,3 @@ def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: flo
     values, turn = values[kept], turn[:, kept]
     root = np.concatenate([turn * np.sqrt(values), (outside @ turn) / np.sqrt(values)])
     return root @ root.T
-
-
-def _compared(bounds: _Bounds, epsilon: float) -> dict[str, Any]:
-    """Return shares and the angle that bounds prove.
-
-    An orthonormal basis U of K directions reaches tr(U^T M U) = sum p_i l_i, 0 <= p_i <= 1 and sum p_i = K. The squared
-    sines of its angles to the K leading eigenvectors add up to what p_1 ... p_K lack of K, and every unit that is
-    lacking costs at least l_K - l_(K+1).
-    """
-    *leading, following = bounds.upper
-    best = sum(leading) * (1 + epsilon)
-    lost, gap = best - bounds.reached, bounds.last - following
-    angle = float(np.degrees(np.arcsin(np.sqrt(lost / gap)))) if 0 <= lost < gap else None
-    return {"criterion": min(float(bounds.reached / best), 1.0), "estimate": bounds.estimate, "angle": angle}

@@ -12,33 +12,16 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 
 @dataclass(frozen=True)
 class Needs:
-    """What methods need to know of the rows in addition to the counts and means of the classes.
+    """What methods need to know of the rows in addition to the counts and means of the classes."""
 
-    Attributes
-    ----------
-    scatters : frozenset of ClassWeighting
-        Weighted sums of class scatters whose leading eigenvectors, at least, are needed.
-    full_scatter : tuple of str
-        The methods that need all of such a sum, so that no solver in passes can serve.
-    columns : bool
-        Whether means and variances of single columns are needed.
-    medians : tuple of {"one-vs-rest", "one-vs-one"}
-        Pairings of classes whose medians are needed; see `statistics.summary.median_sets`.
-    searches : tuple of Search
-        Searches for nearest rows of other classes.
-    swept : tuple of SweptNeed
-        Fits by sweeps over the rows.
-    n_components : int or None
-        The largest number that is asked for; None for all there are.
-    """
-
+    # weighted sums of class scatters whose leading eigenvectors, at least, are needed
     scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
-    full_scatter: tuple[str, ...] = ()
-    columns: bool = False
-    medians: tuple[str, ...] = ()
-    searches: tuple[Search, ...] = ()
-    swept: tuple[SweptNeed, ...] = ()
-    n_components: int | None = None
+    full_scatter: tuple[str, ...] = ()  # the methods that need all of such a sum, so that no solver in passes can serve
+    columns: bool = False  # whether means and variances of single columns are needed
+    medians: tuple[str, ...] = ()  # pairings of classes whose medians are needed; see `medians.median_sets`
+    searches: tuple[Search, ...] = ()  # searches for nearest rows of other classes
+    swept: tuple[SweptNeed, ...] = ()  # fits by sweeps over the rows
+    n_components: int | None = None  # the largest number that is asked for; None for all there are
 
     @classmethod
     def of_all(cls, needs: Iterable[Needs], n_components: int | None = None) -> Needs:

@@ -25,10 +25,7 @@ def solver_names() -> tuple[str, ...]:
 def check_solver(kind: str) -> str:
     """Return the name of a solver.
 
-    Raises
-    ------
-    InputError
-        For a name that is none.
+    Raises InputError for a name that is none.
     """
     names = solver_names()
     if kind not in names:
@@ -38,24 +35,12 @@ def check_solver(kind: str) -> str:
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How leading eigenvectors are found.
+    """How leading eigenvectors are found."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `solver_names`.
-    oversampling : int
-        Vectors of a block beyond the components asked for.
-    passes : int
-        Over the rows, at most, and at least two: the second takes in what lies between the classes.
-    tolerance : float
-        Residual over eigenvalue of every component at which passes end before that.
-    """
-
-    kind: str = "auto"
-    oversampling: int = 10
-    passes: int = 4
-    tolerance: float = 1e-4
+    kind: str = "auto"  # one of `solver_names`
+    oversampling: int = 10  # vectors of a block beyond the components asked for
+    passes: int = 4  # over the rows, at most, and at least two: the second takes in what lies between the classes
+    tolerance: float = 1e-4  # residual over eigenvalue of every component at which passes end before that
 
     def __post_init__(self) -> None:
         check_solver(self.kind)
@@ -84,10 +69,7 @@ class Choice:
 def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> Choice:
     """Choose a solver by the shape of the rows and the needs of methods alone: results must not depend on memory.
 
-    Raises
-    ------
-    InputError
-        If the solver asked for does not fit them.
+    Raises InputError if the solver asked for does not fit them.
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"

@@ -11,7 +11,7 @@ from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vecto
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.target_reducer import TargetReducer
-from mmpca_dist.optimise.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
+from mmpca_dist.optimise.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
 from mmpca_dist.statistics.column_units import ROUNDING
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import regression_of
@@ -75,7 +75,7 @@ class LassoSelection(TargetReducer, ColumnSelection):
         paths = [lasso_path(problem, max(statistics.epsilon, ROUNDING)) for problem in _problems(statistics)]
         changes = changes_until(paths, count)
         self.path_ = np.asarray([(*change, number) for change, number in changes], np.float64).reshape(-1, 4)
-        columns, penalties = _selected(changes, count)
+        columns, penalties = columns_with(changes, count)
         errors = np.full(len(columns), statistics.epsilon)
         largest = min(d, statistics.moments.n_rows - 1)
         limit = f"the columns that its paths take in, each at most min(n_features, n_samples - 1) = {largest}"
@@ -87,14 +87,8 @@ class LassoSelection(TargetReducer, ColumnSelection):
             (Change(float(penalty), int(column), bool(enters)), int(number))
             for penalty, column, enters, number in self.path_
         ]
-        columns, self.eigenvalues_ = _selected(changes, n_components)
+        columns, self.eigenvalues_ = columns_with(changes, n_components)
         self.components_ = unit_vectors(columns, self.components_.shape[1])
-
-
-def _selected(changes: Changes, n_columns: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the columns at the first point of the path with so many, and the penalties below which they came in."""
-    selected = columns_with(changes, n_columns)
-    return np.asarray([column for column, _ in selected], np.intp), np.asarray([penalty for _, penalty in selected])
 
 
 def _problems(statistics: Statistics) -> list[Regression]:

@@ -258,15 +258,9 @@ def margin_scatter(
 ) -> WeightedScatter:
     """Return the scatter of the difference rows of ``pca``, ``m-pca0``, ``m-pca1a`` or ``m-pca1b``.
 
-    Parameters
-    ----------
-    medians : array of shape (C, d), for ``m-pca1b``
-        Coordinate-wise medians of the rows not of each class (``one-vs-rest``) or of each class (``one-vs-one``).
-
-    Raises
-    ------
-    InputError
-        For fewer than two classes with rows, which ``pca`` does without, or medians that are missing.
+    ``medians`` (C, d), for ``m-pca1b``, are the coordinate-wise ones of the rows not of each class (``one-vs-rest``) or
+    of each class (``one-vs-one``). Raises InputError for fewer than two classes with rows, which ``pca`` does without,
+    or medians that are missing.
     """
     if variant == "pca":
         return total_scatter(moments)

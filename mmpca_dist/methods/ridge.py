@@ -106,12 +106,7 @@ def _solved(
     """Return (S + ridge I)^-1 A, and the relative rounding error that errors ``epsilon`` in S cause.
 
     Errors are relative to the lengths of two columns (``by_column``), so that it is columns of equal length that must
-    not depend on each other; or else to the trace.
-
-    Raises
-    ------
-    InputError
-        Where the matrix to divide by is singular.
+    not depend on each other; or else to the trace. Raises InputError where the matrix to divide by is singular.
     """
     divisor = scatter.copy()
     divisor[np.diag_indices_from(divisor)] += ridge

@@ -132,14 +132,7 @@ def relative_rounding(n_features: int) -> float:
 
 
 def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) -> Frame:
-    """Return the frame of the principal axes of sampled rows; any frame gives the same neighbours, this one soon.
-
-    Parameters
-    ----------
-    sample : array of shape (s, d)
-    deviations : array of shape (d,), optional
-        What columns are divided by.
-    """
+    """Return the frame of the principal axes of sampled rows; any frame gives the same neighbours, this one soon."""
     rows = np.asarray(sample, np.float64) if deviations is None else sample / deviations
     centre = rows.mean(axis=0)
     rows = rows - centre

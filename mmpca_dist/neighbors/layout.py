@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,15 +270,11 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     fill = _FillSegment(scratch, edges, piece_starts, names)
     rows.begins("segments")
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
-    radii = filling.run(fill, tasks, _side_by_side, "segments", kept)
+    radii = filling.run(fill, tasks, partial(np.append, axis=1), "segments", kept)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")
     return Layout(scratch, cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes, weighted)
-
-
-def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
-    return np.concatenate([left, right], axis=1)
 
 
 def _pieces(sizes: NDArray[np.int64], limit: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:

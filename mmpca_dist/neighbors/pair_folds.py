@@ -138,22 +138,10 @@ def with_pairs_by_part(
 ) -> Iterator[Statistics]:
     """Yield statistics of the rows that train, with the scatter of pairs of nearest rows of different classes.
 
-    It is the scatter that `with_pairs` finds among the rows that train alone: the same neighbours, ties included.
+    It is the scatter that `with_pairs` finds among the rows that train alone: the same neighbours, ties included. The
+    ``statistics`` come one at a time, in the order of ``parts.held_out``, and ``open_tables`` opens a new scratch
+    whenever it is called. Raises InputError for rows that are not finite, held out or not.
 
-    Parameters
-    ----------
-    statistics : iterable of Statistics
-        Statistics of the rows that train while each part in ``parts.held_out`` is held out, in order, one at a time.
-    open_tables : callable
-        Opens a new scratch whenever it is called, such as a partial `open_scratch` that is not resumable.
-
-    Raises
-    ------
-    InputError
-        For rows that are not finite, held out or not.
-
-    Notes
-    -----
     One search serves all parts, with three exceptions. Where only one or two parts are held out, a search for each
     costs less. Where only earlier parts train, the nearest row of any other part may be a later one. Where the
     statistics are standardised, the rows that train have their own standard deviations, and so distances. A search for

@@ -32,28 +32,16 @@ JITTER = 1e-13
 @storable
 @dataclass(frozen=True)
 class Descent:
-    """The state of m minimisations in p parameters.
+    """The state of m minimisations in p parameters."""
 
-    Attributes
-    ----------
-    point, gradient, direction : arrays of shape (m, p)
-        The best point so far, its gradient, and the search direction.
-    value, step : arrays of shape (m,)
-        The function at the point, infinite before the first pass; and the step length of the trial.
-    metric : array of shape (m, p, p), or (0, p, p)
-        Second derivatives near the point, where a pass has brought some.
-    moved, turned : arrays of shape (MEMORY, m, p)
-        Earlier steps and changes of the gradient, the newest first; zeros where there are none.
-    """
-
-    point: Array
-    value: Array
-    gradient: Array
-    direction: Array
-    step: Array
-    metric: Array
-    moved: Array
-    turned: Array
+    point: Array  # (m, p): the best so far
+    value: Array  # (m,): the function there, infinite before the first pass
+    gradient: Array  # (m, p)
+    direction: Array  # (m, p): of the search
+    step: Array  # (m,): the length of the trial's
+    metric: Array  # (m, p, p): second derivatives near the point, where a pass has brought some; else (0, p, p)
+    moved: Array  # (MEMORY, m, p): earlier steps, the newest first; zeros where there are none
+    turned: Array  # (MEMORY, m, p): changes of the gradient with them
 
     @classmethod
     def start(cls, point: Array, metric: Array | None = None) -> Self:
@@ -114,14 +102,8 @@ class Descent:
     ) -> Descent:
         """Return the state at the accepted trials, and with shorter steps at the others.
 
-        Parameters
-        ----------
-        metric : array of shape (m, p, p), or (0, p, p)
-            Second derivatives at the trials.
-        direction_of : callable
-            Returns the next direction from a state, shape (m, p).
-        shorter : array of shape (m,), optional
-            Fractions of the trial steps to try next where these are not accepted.
+        ``metric`` (m, p, p), or (0, p, p), are second derivatives at the trials, ``direction_of`` returns the next
+        direction (m, p) from a state, and ``shorter`` (m,) are fractions of steps to try next.
         """
         at, is_later = accepted[:, None], (np.isfinite(self.value) & accepted)[:, None]
         step = np.where(is_later, self.step[:, None] * self.direction, 0.0)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.optimise.descent import solve_definite
 from mmpca_dist.optimise.interior_rows import (
@@ -50,39 +49,17 @@ NOTHING = 1e-15
 @storable
 @dataclass(frozen=True)
 class HingeFit(ModelFit):
-    """m models that are being fitted; further attributes as of `ModelFit`.
+    """m models that are being fitted; passes set them back after which products were larger than before."""
 
-    Attributes
-    ----------
-    point : array of shape (m, n + 1)
-        The penalty's parameters and b at the interior point.
-    parts : tuple of arrays
-        Slacks and multipliers of the penalty.
-    change : array of shape (m, n + 1)
-        Newton's step from the point.
-    products, mu, length : arrays of shape (m,)
-        The sum of slacks times multipliers, the target of each product, and the length of the step.
-    setbacks : int array of shape (m,)
-        Iterations after which products were larger than before.
-    moves : bool
-        Whether the next pass moves rows.
-    """
-
-    point: Array
+    point: Array  # (m, n + 1): the penalty's parameters and b at the interior point
     best: Array
-    parts: Parts
-    change: Array
-    products: Array
-    mu: Array
-    length: Array
+    parts: Parts  # slacks and multipliers of the penalty
+    change: Array  # (m, n + 1): Newton's step from the point
+    products: Array  # (m,): the sum of slacks times multipliers
+    mu: Array  # (m,): the target of each product
+    length: Array  # (m,): of the step
     objective: Array
-    bound: Array
-    start: Array
-    is_done: NDArray[np.bool_]
-    idle: NDArray[np.int64]
-    setbacks: NDArray[np.int64]
-    moves: bool = True
-    n_passes: int = 0
+    moves: bool = True  # whether the next pass moves rows
 
     @classmethod
     def start_at(cls, penalty: Penalty, alphas: Array) -> Self:

@@ -52,18 +52,10 @@ class InteriorValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Interior(ABC):
-    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = 1 - y f = xi - s.
+    """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = 1 - y f = xi - s."""
 
-    Attributes
-    ----------
-    a : array
-        Multiplier of s: the derivative of the loss that it tends to.
-    s : array
-        Slack, xi - u.
-    """
-
-    a: Array
-    s: Array
+    a: Array  # multiplier of s: the derivative of the loss that it tends to
+    s: Array  # slack, xi - u
     products_a_row: ClassVar[int] = 1
 
     @classmethod
@@ -195,29 +187,17 @@ class Longest:
 @storable
 @dataclass(frozen=True)
 class HingeSums(ArraySums):
-    """Sums over the rows for m models of r coordinates, at an interior point.
+    """Sums over the rows for m models of r coordinates, at an interior point."""
 
-    Attributes
-    ----------
-    loss, products, counts : arrays of shape (m,)
-        Sums of the losses, of slacks times multipliers, and of the number of such products.
-    moves, cross, duals : arrays of shape (2, m), (2, m, r) and (2, m)
-        Sums of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
-    pull, push : arrays of shape (m, r + 1)
-        Sums of y D pull [x; 1], and of y D push [x; 1].
-    hessians : array of shape (m, r + 1, r + 1)
-        Sums of D [x; 1] [x; 1]^T.
-    """
-
-    loss: Array
-    products: Array
-    counts: Array
-    moves: Array
-    cross: Array
-    duals: Array
-    pull: Array
-    push: Array
-    hessians: Array
+    loss: Array  # (m,)
+    products: Array  # (m,): of slacks times multipliers
+    counts: Array  # (m,): how many such products there are
+    moves: Array  # (2, m): of y a, over rows with y = 1 and with y = -1, as the next two
+    cross: Array  # (2, m, r): of y a x
+    duals: Array  # (2, m): of a - L*(a)
+    pull: Array  # (m, r + 1): of y D pull [x; 1]
+    push: Array  # (m, r + 1): of y D push [x; 1]
+    hessians: Array  # (m, r + 1, r + 1): of D [x; 1] [x; 1]^T
 
 
 @dataclass(frozen=True)
@@ -225,20 +205,12 @@ class MoveInside(BlockStep[Any]):
     """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
 
     Rows that move ``apart`` take the whole step, or none where ``step`` is 0; each holds back for itself.
-
-    Attributes
-    ----------
-    kind : type of Interior
-    change : array of shape (m, r + 1)
-        Change of [w; b].
-    mu, step : arrays of shape (m,)
-        The target of slacks times multipliers, and the length of the step.
     """
 
     kind: type[Interior]
-    change: Array
-    mu: Array
-    step: Array
+    change: Array  # (m, r + 1): change of [w; b]
+    mu: Array  # (m,): the target of slacks times multipliers
+    step: Array  # (m,): the length of the step
     moves: bool
     terms: LabelTerms
     units: RowUnits

@@ -34,22 +34,12 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Regression:
-    """Products of a target and of columns, which have unit variance or are zero.
+    """Products of a target and of columns, which have unit variance or are zero."""
 
-    Attributes
-    ----------
-    cross : array of shape (d,)
-        X^T y / n.
-    gram : array of shape (d, d) or None
-        X^T X / n.
-    factor, target : arrays of shape (r, d) and (r,), or None
-        F and t with F^T F = X^T X / n and F^T t = X^T y / n, where X^T X would be too large.
-    """
-
-    cross: NDArray[np.float64]
-    gram: NDArray[np.float64] | None = None
-    factor: NDArray[np.float64] | None = None
-    target: NDArray[np.float64] | None = None
+    cross: NDArray[np.float64]  # (d,): X^T y / n
+    gram: NDArray[np.float64] | None = None  # (d, d): X^T X / n
+    factor: NDArray[np.float64] | None = None  # (r, d): F with F^T F = X^T X / n, where that would be too large
+    target: NDArray[np.float64] | None = None  # (r,): t with F^T t = X^T y / n
 
     def path(
         self, barred: NDArray[np.bool_], steps: int, least: float
@@ -79,11 +69,8 @@ class Regression:
 def lasso_path(problem: Regression, epsilon: float) -> Iterator[Change]:
     """Yield the changes of the lasso's path, min |y - X b|^2 / (2 n) + penalty |b|_1, from large penalties to small.
 
-    Parameters
-    ----------
-    epsilon : float
-        Rounding error of the products; a column that depends on those in the model up to a hundred times that never
-        enters.
+    A column that depends on those in the model up to a hundred times ``epsilon``, the rounding error of the products,
+    never enters.
     """
     floor = 100 * epsilon
     barred, n_yielded, steps = np.zeros(len(problem.cross), bool), 0, FIRST_STEPS
@@ -151,20 +138,20 @@ def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> Changes:
     return changes
 
 
-def columns_with(changes: Changes, n_columns: int) -> list[tuple[int, float]]:
-    """Return the columns at the first point with so many, or with the most, and the penalties at which they came in.
+def columns_with(changes: Changes, n_columns: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the columns at the first point with so many, or with the most, and the penalties below which they came in.
 
     In the order in which they came in; one that left and came back counts from when it came back.
     """
     inside = _Inside()
-    columns: list[tuple[int, float]] = []
+    columns: dict[int, float] = {}
     for change, number in changes:
         inside.follow(change, number)
         if len(inside.columns) > len(columns):
-            columns = list(inside.columns.items())
+            columns = inside.columns.copy()
         if len(columns) == n_columns:
             break
-    return columns
+    return np.asarray([*columns], np.intp), np.asarray([*columns.values()])
 
 
 class _Inside:

@@ -23,28 +23,14 @@ class LossSums(ArraySums):
 
     The multiplier of a row is t = -dL/df. Sums over positive and over negative t are apart, in this order: scaled by a
     number each, they make a point of the dual problem of models with an intercept.
-
-    Attributes
-    ----------
-    loss : array of shape (m,)
-    moves : array of shape (2, m)
-        Sums of t.
-    cross : array of shape (2, m, r)
-        Sums of t x.
-    duals : array of shape (2, m)
-        Sums of s a - L*(s), with s the derivative of L.
-    hessians : array of shape (k, r + 1, r + 1)
-        Sums of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
-    along : array of shape (f, m)
-        The losses at fractions of the step that led here.
     """
 
-    loss: Array
-    moves: Array
-    cross: Array
-    duals: Array
-    hessians: Array
-    along: Array
+    loss: Array  # (m,)
+    moves: Array  # (2, m): sums of t
+    cross: Array  # (2, m, r): sums of t x
+    duals: Array  # (2, m): sums of s a - L*(s), with s the derivative of L
+    hessians: Array  # (k, r + 1, r + 1): sums of d2L/df2 [x; 1] [x; 1]^T, for the models asked for
+    along: Array  # (f, m): the losses at fractions of the step that led here
 
     @property
     def gradient(self) -> Array:
@@ -54,29 +40,16 @@ class LossSums(ArraySums):
 
 @dataclass(frozen=True)
 class SumLosses(BlockStep[LossSums]):
-    """The step of a sweep: the sums over the rows of a unit for m models.
+    """The step of a sweep: the sums over the rows of a unit for m models."""
 
-    Attributes
-    ----------
-    coef, intercept : arrays of shape (m, r) and (m,)
-    loss : Loss
-    terms : LabelTerms
-        Label terms of all models; ``active`` are the positions of these among them.
-    units : RowUnits
-    hessian_models : int array of shape (k,)
-        Positions among these models whose second derivatives are summed.
-    change : array of shape (m, r + 1) or None
-        The step of [w; b] that led here, for the loss's ``fractions``.
-    """
-
-    coef: Array
-    intercept: Array
+    coef: Array  # (m, r)
+    intercept: Array  # (m,)
     loss: Loss
-    terms: LabelTerms
-    active: NDArray[np.intp]
+    terms: LabelTerms  # of all models
+    active: NDArray[np.intp]  # (m,): the positions of these among them
     units: RowUnits
-    hessian_models: NDArray[np.intp]
-    change: Array | None = None
+    hessian_models: NDArray[np.intp]  # (k,): positions among these models whose second derivatives are summed
+    change: Array | None = None  # (m, r + 1): the step of [w; b] that led here, for the loss's ``fractions``
 
     @property
     def block_rows(self) -> int:
@@ -85,9 +58,6 @@ class SumLosses(BlockStep[LossSums]):
     def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[LossSums, None]:
         a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
         trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
-        return self._sums(rows, a, b, trains), None
-
-    def _sums(self, rows: CentredRows, a: Array, b: Array, trains: Array | None) -> LossSums:
         u = a - b * (rows.images(self.coef) + self.intercept[:, None])
         loss, slope, curvature = self.loss(u)
         duals, moves = slope * a - self.loss.conjugate(slope), slope * b
@@ -97,7 +67,7 @@ class SumLosses(BlockStep[LossSums]):
         along = self._along(rows, u, b, 1.0 if trains is None else trains)
         by_sign = np.stack([np.maximum(moves, 0), np.minimum(moves, 0)])
         m, r = self.coef.shape
-        return LossSums(
+        sums = LossSums(
             loss=loss.sum(axis=1),
             moves=by_sign.sum(axis=2),
             cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
@@ -105,6 +75,7 @@ class SumLosses(BlockStep[LossSums]):
             hessians=outer_sums(rows, (curvature * b**2)[self.hessian_models], r),
             along=along,
         )
+        return sums, None
 
     def _along(self, rows: CentredRows, u: Array, b: Array, trains: Array | float) -> Array:
         """Return the losses at fractions of the step that led to u (m, n), shape (f, m)."""

@@ -23,22 +23,13 @@ class Values(NamedTuple):
 
 
 class Loss(ABC):
-    """A loss.
-
-    Attributes
-    ----------
-    name : str
-    renewal : int
-        Passes after which second derivatives are renewed.
-    fractions : tuple of float
-        Fractions of every trial step: a pass sums the losses there, too, and the best follows a step that fails.
-    divergence, domain : float
-        With h = L''(u), L*(s + h z) is at most L*(s) + u h z + ``divergence`` h z^2 for every |z| up to ``domain``.
-    """
+    """A loss."""
 
     name: ClassVar[str]
-    renewal: ClassVar[int] = 5
+    renewal: ClassVar[int] = 5  # passes after which second derivatives are renewed
+    # fractions of every trial step: a pass sums the losses there, too, and the best follows a step that fails
     fractions: ClassVar[tuple[float, ...]] = ()
+    # with h = L''(u), L*(s + h z) is at most L*(s) + u h z + divergence h z^2 for every |z| up to the domain
     divergence: ClassVar[float] = 0.5
     domain: ClassVar[float] = np.inf
 

@@ -49,23 +49,12 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class Models:
-    """Models to be fitted that share a penalty.
+    """Models to be fitted that share a penalty."""
 
-    Attributes
-    ----------
-    penalty : SparsePenalty or SubspacePenalty
-        For l1 or l2.
-    terms : FoldTerms
-        Label terms of the rows for each model.
-    alphas : array of shape (m,)
-    place : int array of shape (m,) or None
-        Their numbers in a grid of fits.
-    """
-
-    penalty: Any
-    terms: FoldTerms
-    alphas: Array
-    place: NDArray[np.intp] | None = None
+    penalty: Any  # SparsePenalty for l1, SubspacePenalty for l2
+    terms: FoldTerms  # label terms of the rows for each model
+    alphas: Array  # (m,)
+    place: NDArray[np.intp] | None = None  # (m,): their numbers in a grid of fits
 
     def only(self, models: slice | NDArray[np.intp]) -> Models:
         """Return some of the models."""
@@ -74,31 +63,15 @@ class Models:
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise sum_i L(a_i - b_i (w^T x_i + b)) + alpha J for every model.
+    """Minimise sum_i L(a_i - b_i (w^T x_i + b)) + alpha J for every model."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the passes.
-    loss : str
-        One of `LOSSES`.
-    models : sequence of Models
-        All with a penalty of the same kind.
-    once : FoldTerms
-        Label terms of ``n_models`` models for each fold.
-    has_intercept : bool
-    tol : float
-        Relative gaps at which models are done.
-    max_iter : int
-    """
-
-    name: str
-    loss: str
-    models: Sequence[Models]
-    once: FoldTerms
+    name: str  # of the passes
+    loss: str  # one of `LOSSES`
+    models: Sequence[Models]  # all with a penalty of the same kind
+    once: FoldTerms  # label terms of ``n_models`` models for each fold
     n_models: int
     has_intercept: bool
-    tol: float
+    tol: float  # relative gaps at which models are done
     max_iter: int
 
     @property
@@ -148,12 +121,8 @@ SweepOf = Callable[[str, Models], tuple[ModelSweep[Any, Any], ModelFit]]
 def minimise(problem: Problem, rows: WorkingRows) -> list[Minimum]:
     """Return the minimum of each of the problem's models.
 
-    As many models share their passes as second derivatives of which fit in memory.
-
-    Raises
-    ------
-    InputError
-        For more columns than the loss or the penalty allows, and where nothing would tell how near a minimum is.
+    As many models share their passes as second derivatives of which fit in memory. Raises InputError for more columns
+    than the loss or the penalty allows, and where nothing would tell how near a minimum is.
     """
     is_hinge, d = problem.loss in INTERIORS, rows.width
     if (is_hinge or problem.is_sparse) and d + 1 > WIDEST:

@@ -26,29 +26,23 @@ LEAST_SCALE = 1e-3
 """Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
 
 
-class ModelFit:
-    """m models that are being fitted.
+class Reached:
+    """The best points so far of m models."""
 
-    Attributes
-    ----------
-    objective, bound, start : arrays of shape (m,)
-        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
-    best : array of shape (m, n + 1)
-        The penalty's parameters and b at the best point.
-    is_done : bool array of shape (m,)
-    idle, setbacks : int arrays of shape (m,)
-        Consecutive passes without progress, and all those that have set a model back.
-    n_passes : int
-    """
+    objective: Array  # (m,)
+    best: Array  # (m, n + 1): the penalty's parameters and b
 
-    objective: Array
-    best: Array
-    bound: Array
-    start: Array
-    is_done: NDArray[np.bool_]
-    idle: NDArray[np.int64]
-    setbacks: NDArray[np.int64]
-    n_passes: int
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFit(Reached):
+    """m models that are being fitted."""
+
+    bound: Array  # (m,): a lower bound of the minimum
+    start: Array  # (m,): the objective at the first point
+    is_done: NDArray[np.bool_]  # (m,)
+    idle: NDArray[np.int64]  # (m,): consecutive passes without progress
+    setbacks: NDArray[np.int64]  # (m,): passes that have set a model back
+    n_passes: int = 0
 
     @property
     def gaps(self) -> Array:
@@ -77,26 +71,18 @@ S = TypeVar("S", bound=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSweep(Sweep[M, S]):
-    """Passes for m models until every gap is at most ``tol``.
-
-    Attributes
-    ----------
-    alphas : array of shape (m,)
-        Weights of the penalty.
-    ends_stalled : bool
-        Whether models end that more than ``SETBACKS`` passes have set back.
-    """
+    """Passes for m models until every gap is at most ``tol``."""
 
     name: str
     penalty: Penalty
-    alphas: Array
+    alphas: Array  # (m,): weights of the penalty
     terms: LabelTerms
     units: RowUnits
     has_intercept: bool
     tol: float
     max_iter: int
     keeps_sparse: bool = False
-    ends_stalled: bool = False
+    ends_stalled: bool = False  # whether models end that more than ``SETBACKS`` passes have set back
 
     def is_done(self, fitted: M) -> bool:
         return fitted.n_passes >= self.max_iter or bool(fitted.is_done.all())
@@ -118,7 +104,7 @@ class ModelSweep(Sweep[M, S]):
         is_done = before.is_done | (after.gaps <= self.tol) | (idle >= STANDSTILL)
         if self.ends_stalled:
             is_done |= after.setbacks > SETBACKS
-        return replace(after, idle=idle, is_done=is_done)  # type: ignore[type-var]
+        return replace(after, idle=idle, is_done=is_done)
 
 
 def hold_intercept(metric: Array) -> None:

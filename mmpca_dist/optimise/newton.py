@@ -26,33 +26,18 @@ from mmpca_dist.passes.sweeps import Step
 @storable
 @dataclass(frozen=True)
 class LinearFit(ModelFit):
-    """m models that are being fitted; further attributes as of `ModelFit`.
+    """m models that are being fitted; passes set them back whose steps are not accepted."""
 
-    Attributes
-    ----------
-    descent : Descent
-        Descent of the penalty's parameters and b.
-    reach : array of shape (m,)
-        An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
-    age : int
-        Passes since the last one with second derivatives.
-    """
-
-    descent: Descent
-    bound: Array
-    start: Array
-    is_done: NDArray[np.bool_]
-    idle: NDArray[np.int64]
-    setbacks: NDArray[np.int64]
-    reach: Array
-    n_passes: int = 0
-    age: int = 0
+    descent: Descent  # of the penalty's parameters and b
+    reach: Array  # (m,): an upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives
+    age: int = 0  # passes since the last one with second derivatives
 
     @classmethod
     def start_at(cls, point: Array, metric: Array | None = None) -> Self:
         """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
         unknown, none = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
-        return cls(Descent.start(point, metric), -unknown, unknown, none > 0, none, none, unknown)
+        descent = Descent.start(point, metric)
+        return cls(descent, unknown, bound=-unknown, start=unknown, is_done=none > 0, idle=none, setbacks=none)
 
     def only(self, models: NDArray[np.intp]) -> LinearFit:
         """Return the fit of some of the models."""
@@ -162,16 +147,10 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSweep(NewtonSweep):
-    """Passes for a squared penalty.
-
-    Attributes
-    ----------
-    with_hessian : bool
-        Whether passes may sum second derivatives, which take (r + 1)^2 doubles a model.
-    """
+    """Passes for a squared penalty."""
 
     penalty: SubspacePenalty
-    with_hessian: bool = True
+    with_hessian: bool = True  # whether passes may sum second derivatives, which take (r + 1)^2 doubles a model
 
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal

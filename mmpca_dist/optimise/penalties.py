@@ -60,11 +60,7 @@ class Penalty(ABC):
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         """Return q and t such that alpha times the penalty has the conjugate l^2 q at l c, for l from 0 to t.
 
-        Parameters
-        ----------
-        cross : array of shape (m, r)
-            c.
-        alphas : array of shape (m,)
+        ``cross`` (m, r) is c.
         """
 
     @abstractmethod
@@ -93,14 +89,9 @@ class Penalty(ABC):
         """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
 
         Models with an intercept need multipliers that add up to zero: the positive and the negative ones are scaled by
-        a number each. `scaled_bound` then scales all of them.
-
-        Parameters
-        ----------
-        moves : array of shape (2, m)
-            Sums of the multipliers by sign; zeros for models without an intercept.
-        cross, duals : arrays of shape (2, m, r) and (2, m)
-            Sums of multipliers times rows, and of their dual terms s a - L*(s).
+        a number each. `scaled_bound` then scales all of them. ``moves`` (2, m) are sums of the multipliers by sign,
+        zeros for models without an intercept, ``cross`` (2, m, r) those of multipliers times rows, and ``duals`` (2, m)
+        those of their dual terms s a - L*(s).
         """
         up, down = moves[0], -moves[1]
         least = np.minimum(up, down)
@@ -127,20 +118,11 @@ class SubspacePenalty(Penalty):
 
     Rows of Q are the right singular vectors of P. Along them R is ``rest`` = epsilon / (s^2 + epsilon), with singular
     values s; across them it is 1.
-
-    Attributes
-    ----------
-    directions : array of shape (k, r)
-        Q, orthonormal rows.
-    rest : array of shape (k,)
-        The penalty on each direction relative to directions outside; 0 where it is free.
-    back : array of shape (K, k)
-        The matrix with v = back Q w.
     """
 
-    directions: Array
-    rest: Array
-    back: Array
+    directions: Array  # (k, r): Q, orthonormal rows
+    rest: Array  # (k,): the penalty on each direction relative to directions outside; 0 where it is free
+    back: Array  # (K, k): the matrix with v = back Q w
 
     @classmethod
     def of(cls, reduction: Array, epsilon: float) -> Self:
@@ -208,19 +190,11 @@ class SparsePenalty(Penalty):
     Interior points have w~ = p - q, p > 0 and q > 0, whose multipliers are P = alpha - g and Q = alpha + g, with g
     minus the derivative of the losses by w~. Newton's step changes g to (dw~ - c) / F, with F = p / P + q / Q and
     c = mu (1 / P - 1 / Q) - alpha (p / P - q / Q) + (p - q - w~). The last term is rounding.
-
-    Attributes
-    ----------
-    reduction : array of shape (K, r)
-        P.
-    epsilon : float
-    n_appended : int
-        How many of the last columns are appended features, which have no w~.
     """
 
-    reduction: Array
+    reduction: Array  # (K, r): P
     epsilon: float
-    n_appended: int = 0
+    n_appended: int = 0  # how many of the last columns are appended features, which have no w~
 
     @property
     def n_parameters(self) -> int:

@@ -63,27 +63,14 @@ class SquaresMinimum(NamedTuple):
 
 @dataclass(frozen=True)
 class Squares:
-    """Sums over n rows x with m targets y.
-
-    Attributes
-    ----------
-    n_rows : float
-    scatter : array of shape (r, r)
-        Sum of x x^T.
-    total : array of shape (r,)
-        Sum of x.
-    cross : array of shape (m, r)
-        Sums of y x.
-    moves, squares : arrays of shape (m,)
-        Sums of y and y^2.
-    """
+    """Sums over n rows x with m targets y."""
 
     n_rows: float
-    scatter: Array
-    total: Array
-    cross: Array
-    moves: Array
-    squares: Array
+    scatter: Array  # (r, r): sum of x x^T
+    total: Array  # (r,): sum of x
+    cross: Array  # (m, r): sums of y x
+    moves: Array  # (m,): sums of y
+    squares: Array  # (m,): sums of y^2
 
     def centred(self) -> Squares:
         """Return the sums of rows and targets less their means."""
@@ -109,12 +96,8 @@ class Squares:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
         ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
-        any two of these relative to all.
-
-        Raises
-        ------
-        InputError
-            Where the rows do not determine the coefficients of directions that bear no penalty.
+        any two of these relative to all. Raises InputError where the rows do not determine the coefficients of
+        directions that bear no penalty.
         """
         sums, R = self.centred() if has_intercept else self, penalty.matrix()
         spread = np.maximum(np.diagonal(sums.scatter), 0)

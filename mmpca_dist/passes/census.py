@@ -111,11 +111,8 @@ def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks, kind: str = 
 def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     """Count the rows of every class.
 
-    Raises
-    ------
-    InputError
-        For fewer than two classes, labels that cannot be classes, or missing label chunks whose fill value is
-        not a class of other rows.
+    Raises InputError for fewer than two classes, labels that cannot be classes, or missing label chunks whose fill
+    value is not a class of other rows.
     """
     census = count_labels(dataset, spans, tasks)
     if len(census.classes) < 2 and not dataset.targets:

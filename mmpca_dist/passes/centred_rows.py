@@ -17,18 +17,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CentredRows:
-    """A block of n rows less a centre, over scales: (x - centre) / scale. CSR rows are not made dense.
+    """A block of n rows less a centre, over scales: (x - centre) / scale. CSR rows are not made dense."""
 
-    Attributes
-    ----------
-    X : array (n, d), already centred and scaled, or CSR matrix, as it is stored
-    centre, scale : arrays of shape (d,), or None
-        For CSR rows.
-    """
-
-    X: Any
-    centre: Array | None = None
-    scale: Array | None = None
+    X: Any  # array (n, d), already centred and scaled, or CSR matrix, as it is stored
+    centre: Array | None = None  # (d,), for CSR rows
+    scale: Array | None = None  # (d,), for CSR rows
 
     def images(self, directions: Array) -> Array:
         """Return the products of vectors (b, d) with the rows, shape (b, n)."""

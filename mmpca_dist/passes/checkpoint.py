@@ -28,18 +28,10 @@ SMALL = 64 << 10
 
 @dataclass
 class Checkpoint:
-    """The folder of a stage, for its passes one after the other; their order is the same in every attempt.
+    """The folder of a stage, for its passes one after the other; their order is the same in every attempt."""
 
-    Attributes
-    ----------
-    uri : str
-        A path or URL that all workers reach.
-    n_bytes : int
-        What a pass reads.
-    """
-
-    uri: str
-    n_bytes: int
+    uri: str  # a path or URL that all workers reach
+    n_bytes: int  # what a pass reads
     _passes: int = 0
 
     @functools.cached_property
@@ -117,10 +109,7 @@ def keep(result: Any, uri: str, largest: int) -> Any:
 def read_back(uri: str) -> Any:
     """Return what `keep` has kept.
 
-    Raises
-    ------
-    DamageError
-        Where it is damaged.
+    Raises DamageError where it is damaged.
     """
     with reading_own(uri, ""):
         return storage.undamaged(uri, lambda: decode(storage.read_bytes(uri)))

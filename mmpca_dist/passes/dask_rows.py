@@ -225,12 +225,7 @@ def lazy_rows(rows: Any, y: Any, weights: Any = None) -> tuple[Dataset, Schedule
 def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockScheduler]:
     """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
 
-    ``weights`` are of shape (n,), if there are any.
-
-    Raises
-    ------
-    InputError
-        Where rows and labels differ in number.
+    ``weights`` are of shape (n,), if there are any. Raises InputError where rows and labels differ in number.
     """
     if y is None:
         raise InputError("The labels y are None; they are needed.")
@@ -303,10 +298,7 @@ def _blocks_of(array: da.Array, numbers: NDArray[np.intp]) -> list[TaskRef]:
 def whole_rows(X: da.Array) -> da.Array:
     """Return an array whose chunks span all columns.
 
-    Raises
-    ------
-    InputError
-        Where that takes more memory than there is.
+    Raises InputError where that takes more memory than there is.
     """
     if X.numblocks[1] == 1:
         return X

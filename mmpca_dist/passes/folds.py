@@ -48,20 +48,11 @@ class GroupFolds:
 
 @dataclass(frozen=True)
 class ClassFolds:
-    """The fold of a row is its number within its class, modulo ``n_folds``.
-
-    Attributes
-    ----------
-    n_folds : int
-    edges : int array of shape (chunks,)
-        The first row of each chunk.
-    before : int array of shape (chunks, C)
-        How many rows of each class come before it.
-    """
+    """The fold of a row is its number within its class, modulo ``n_folds``."""
 
     n_folds: int
-    edges: NDArray[np.int64]
-    before: NDArray[np.int64]
+    edges: NDArray[np.int64]  # (chunks,): the first row of each chunk
+    before: NDArray[np.int64]  # (chunks, C): how many rows of each class come before it
 
     @classmethod
     def of(cls, rows: Rows, n_folds: int) -> Self:
@@ -109,14 +100,8 @@ def deal_groups(table: csr_array, n_folds: int, order: NDArray[np.intp] | None =
 
     Groups are dealt one after the other, the largest first, each to the fold where the squares of the folds' shares of
     every class, and of all rows, add up to least. No fold gets all rows of a class if another one can take the group.
-    Where one does all the same, groups then move to other folds.
-
-    Parameters
-    ----------
-    table : CSR array of shape (G, C)
-        Rows of each class in each group, as of `group_table`.
-    order : int array of shape (G,), optional
-        The order of groups of the same size; by default that of their numbers.
+    Where one does all the same, groups then move to other folds. The ``table`` is that of `group_table`; groups of the
+    same size are dealt in ``order`` (G,), by default that of their numbers.
     """
     sizes = table.sum(axis=1)
     both, totals = csr_array(hstack([table, sizes[:, None]], format="csr")), np.append(table.sum(axis=0), sizes.sum())

@@ -21,19 +21,11 @@ Models = slice | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Terms:
-    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows train each variant.
+    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows train each variant."""
 
-    Attributes
-    ----------
-    levels, signs : arrays of shape (n, m, T)
-        a and b; both 0 where there is no term.
-    trains : array of shape (n, m) or None
-        1 for rows that train a variant, 0 for others; None where all do.
-    """
-
-    levels: Array
-    signs: Array
-    trains: Array | None = None
+    levels: Array  # (n, m, T): a; 0 where there is no term
+    signs: Array  # (n, m, T): b; 0 where there is no term
+    trains: Array | None = None  # (n, m): 1 for rows that train a variant, 0 for others; None where all do
 
 
 class LabelTerms(ABC):
@@ -73,27 +65,13 @@ class FoldTerms(LabelTerms):
 
 @dataclass(frozen=True)
 class ClassTerms(FoldTerms):
-    """One term a row and variant: whether the row is of the variant's class.
+    """One term a row and variant: whether the row is of the variant's class."""
 
-    Attributes
-    ----------
-    classes : array of shape (C,)
-        Sorted labels, that of rows without a class among them.
-    positive : int array of shape (m,)
-        Position of each variant's class.
-    unlabelled : int
-        Position of the label of rows without a class; -1 where all have one.
-    held_out : int array of shape (m,)
-        The fold that is held out from a variant; -1 for none.
-    folds : ClassFolds or None
-        None where no rows are held out.
-    """
-
-    classes: NDArray
-    positive: NDArray[np.intp]
-    unlabelled: int
-    held_out: NDArray[np.intp]
-    folds: Folds | None = None
+    classes: NDArray  # (C,): sorted labels, that of rows without a class among them
+    positive: NDArray[np.intp]  # (m,): position of each variant's class
+    unlabelled: int  # position of the label of rows without a class; -1 where all have one
+    held_out: NDArray[np.intp]  # (m,): the fold that is held out from a variant; -1 for none
+    folds: Folds | None = None  # None where no rows are held out
     per_row = 1
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
@@ -134,20 +112,11 @@ class ClassTerms(FoldTerms):
 
 @dataclass(frozen=True)
 class ResidualTerms(FoldTerms):
-    """One term (y, 1) a row and model: its continuous target less a mean.
+    """One term (y, 1) a row and model: its continuous target less a mean."""
 
-    Attributes
-    ----------
-    means : array of shape (q,)
-    numbers : int array of shape (m,)
-        The target of each model.
-    held_out : int array of shape (m,)
-        The fold that is held out from a model; -1 for none. Row i is in fold i modulo ``n_folds``.
-    n_folds : int
-    """
-
-    means: Array
-    numbers: NDArray[np.intp]
+    means: Array  # (q,)
+    numbers: NDArray[np.intp]  # (m,): the target of each model
+    # (m,): the fold that is held out from a model; -1 for none. Row i is in fold i modulo ``n_folds``
     held_out: NDArray[np.intp]
     n_folds: int
     per_row = 1

@@ -51,12 +51,7 @@ def spread_sample(tasks: Tasks, dataset: Dataset, count: int, seed: int) -> Any:
     """Return rows that are spread evenly over a table, ascending, dense or CSR as they are stored.
 
     They depend on the number of rows and the seed alone, not on chunks and labels. All rows are returned where there
-    are no more than ``count``.
-
-    Raises
-    ------
-    InputError
-        For rows that are not finite.
+    are no more than ``count``. Raises InputError for rows that are not finite.
     """
     plan = by_chunk(sample_plan(dataset.n_rows, count, seed), dataset.chunk_edges)
     tasks.begins("row maps", dataset.share_bytes(sum(stop - start for start, stop, _ in plan)))

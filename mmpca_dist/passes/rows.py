@@ -26,35 +26,20 @@ SAMPLE_CLASS_ROWS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Tasks):
-    """Labelled rows, and the tasks that pass over them.
-
-    Attributes
-    ----------
-    dataset : Dataset
-    census : Census
-        How many rows each class has.
-    spans : list of Span
-        The stretches of rows that tasks read.
-    scratch : str, optional
-        A folder for tables that do not fit in memory.
-    groups : int array of shape (n,), optional
-        For rows in memory: which of them belong together wherever rows are held out.
-    """
+    """Labelled rows, and the tasks that pass over them."""
 
     dataset: Dataset
-    census: Census
-    spans: list[Span]
-    scratch: str | None = None
+    census: Census  # how many rows each class has
+    spans: list[Span]  # the stretches of rows that tasks read
+    scratch: str | None = None  # a folder for tables that do not fit in memory
+    # (n,): for rows in memory: which of them belong together wherever rows are held out
     groups: NDArray[np.intp] | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, scheduler: Scheduler, spans: list[Span] | None = None, **others: Any) -> Rows:
         """Return the rows of a data set, after a pass that counts its labels; ``spans`` are by default its chunks'.
 
-        Raises
-        ------
-        InputError
-            For labels that are not at least two classes.
+        Raises InputError for labels that are not at least two classes.
         """
         spans = spans or make_spans(dataset)
         census = take_census(dataset, spans, Tasks(scheduler=scheduler))
@@ -73,10 +58,7 @@ class Rows(Tasks):
 def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
     """Return about ``count`` rows, with the class shares of all rows, and their classes.
 
-    Parameters
-    ----------
-    class_rows : int
-        Least number of rows of every class, if it has as many.
+    Every class has at least ``class_rows``, if there are as many.
     """
     dataset, census = rows.dataset, rows.census
     n_rows = np.minimum(census.sizes, np.maximum(count * census.sizes // census.n_rows, class_rows))

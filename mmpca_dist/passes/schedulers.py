@@ -146,12 +146,7 @@ class Cluster(Scheduler):
 
 @contextmanager
 def telling_of_lost_connections() -> Iterator[None]:
-    """Turn the exceptions of a lost Dask scheduler into one sentence.
-
-    Raises
-    ------
-    ClusterError
-    """
+    """Turn the exceptions of a lost Dask scheduler into a ClusterError of one sentence."""
     from distributed.comm import CommClosedError
 
     try:

@@ -30,11 +30,8 @@ def storable(cls: type[T]) -> type[T]:
 def encode(value: Any) -> bytes:
     """Return a value as bytes with checksums, for `decode`.
 
-    Raises
-    ------
-    TypeError
-        For what is neither an array, a plain value, a tuple, list or dictionary of these, nor a dataclass that is
-        `storable`.
+    Raises TypeError for what is neither an array, a plain value, a tuple, list or dictionary of these, nor a dataclass
+    that is `storable`.
     """
     arrays: list[NDArray] = []
     shape = _described(value, arrays)
@@ -48,10 +45,7 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Return the value that was encoded, to the last bit; only strides of arrays may differ.
 
-    Raises
-    ------
-    ValueError
-        For bytes that are damaged or something else.
+    Raises ValueError for bytes that are damaged or something else.
     """
     try:
         return _decoded(data)

@@ -8,7 +8,7 @@ sweep.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -156,19 +156,16 @@ class _StepTogether:
 
     def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Together, NDArray | None]:
         sums, states = [], []
-        for step, before in zip(self.steps, self._states(state), strict=True):
+        parts: Sequence[NDArray | None] = [None] * len(self.steps)
+        if state is not None:  # those of the sweeps share the last axis by their sizes
+            ends = np.cumsum(self.state_bytes) * state.shape[-1] // sum(self.state_bytes)
+            parts = np.split(state, ends[:-1], axis=-1)
+        for step, before in zip(self.steps, parts, strict=True):
             result, after = (None, before) if step is None else step(dataset, start, X, before)
             sums.append(result)
             states.append(after)
         kept = [each for each in states if each is not None]
         return tuple(sums), (np.concatenate(kept, axis=-1) if len(kept) > 1 else kept[0]) if kept else None
-
-    def _states(self, state: NDArray | None) -> list[NDArray | None]:
-        """Return the states of the sweeps, which share the last axis by their sizes."""
-        if state is None:
-            return [None] * len(self.steps)
-        ends = np.cumsum(self.state_bytes) * state.shape[-1] // sum(self.state_bytes)
-        return list(np.split(state, ends[:-1], axis=-1))
 
 
 @dataclass(frozen=True)
@@ -249,34 +246,16 @@ class _SweepSpan(Generic[S]):
 
 @dataclass(frozen=True)
 class SweepRound:
-    """Sweeps of one kind, and what one of them costs in addition to reading the rows.
+    """Sweeps of one kind, and what one of them costs in addition to reading the rows."""
 
-    Attributes
-    ----------
-    most, expected : int
-        Sweeps, at most and usually.
-    columns : int
-        Vectors that rows are multiplied by, and summed with the products as weights.
-    state_bytes : int
-        Bytes of the state of a row.
-    sum_bytes : int
-        What a task leaves, in addition to sums of rows with weights.
-    block_bytes : int
-        What a task works with, in addition to rows and states.
-    row_operations : float
-        For a row, in addition to those products.
-    update_operations : float
-        After the pass, in one process.
-    """
-
-    most: int
-    expected: int
-    columns: int
-    state_bytes: int
-    sum_bytes: int
-    block_bytes: int
-    row_operations: float
-    update_operations: float = 0.0
+    most: int  # sweeps
+    expected: int  # sweeps, usually
+    columns: int  # vectors that rows are multiplied by, and summed with the products as weights
+    state_bytes: int  # bytes of the state of a row
+    sum_bytes: int  # what a task leaves, in addition to sums of rows with weights
+    block_bytes: int  # what a task works with, in addition to rows and states
+    row_operations: float  # for a row, in addition to those products
+    update_operations: float = 0.0  # after the pass, in one process
 
 
 class SweptNeed(ABC):

@@ -41,29 +41,14 @@ class PeakMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """Where tasks run, and who watches.
-
-    Attributes
-    ----------
-    scheduler : Scheduler
-    progress : callable, optional
-        Called with the number of tasks done and of all.
-    on_pass : callable, optional
-        Called with the name of each pass as it begins, and the bytes of rows that it reads.
-    on_sweep : callable, optional
-        Called after each sweep of a fit, with how far it is in words.
-    checkpoint : Checkpoint, optional
-        Where passes keep what groups of spans leave, for another attempt.
-    memory : PeakMemory, optional
-        Told the memory of the processes that ran tasks.
-    """
+    """Where tasks run, and who watches."""
 
     scheduler: Scheduler
-    progress: Progress | None = None
-    on_pass: OnPass | None = None
-    on_sweep: Callable[[str], None] | None = None
-    checkpoint: Checkpoint | None = None
-    memory: PeakMemory | None = None
+    progress: Progress | None = None  # called with the number of tasks done and of all
+    on_pass: OnPass | None = None  # called with the name of each pass as it begins, and the bytes of rows that it reads
+    on_sweep: Callable[[str], None] | None = None  # called after each sweep of a fit, with how far it is in words
+    checkpoint: Checkpoint | None = None  # where passes keep what groups of spans leave, for another attempt
+    memory: PeakMemory | None = None  # told the memory of the processes that ran tasks
 
     def run(
         self, task: Callable[[Span], T], spans: Sequence[Span], merge: Callable[[T, T], T], name: str, kept: bool = True

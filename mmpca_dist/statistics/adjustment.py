@@ -60,31 +60,18 @@ class Adjustment:
     Source: with p_j the share of missing values of column j and m_j the mean of its filled values, the mean of the
     others is (m_j - p_j c_j) / (1 - p_j), c_j being the fixed value. Covariates: limma's ``removeBatchEffect`` with the
     classes, or the targets, as design, B = W_zz^+ W_zx of the scatter W that these leave, v = x - B^T (z - mean of z).
-
-    Attributes
-    ----------
-    widening : Widening
-    deltas : array of shape (g,)
-        Mean of the values of a column less its fixed value.
-    slopes : array of shape (q, d)
-        B.
-    centre : array of shape (q,)
-        Mean of z.
     """
 
     widening: Widening
-    deltas: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    centre: NDArray[np.float64]
+    deltas: NDArray[np.float64]  # (g,): mean of the values of a column less its fixed value
+    slopes: NDArray[np.float64]  # (q, d): B
+    centre: NDArray[np.float64]  # (q,): mean of z
 
     @classmethod
     def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
         """Return the map of rows with this mean, shape (d + g + q + t,), that removes no covariates.
 
-        Raises
-        ------
-        InputError
-            For a column without any value.
+        Raises InputError for a column without any value.
         """
         shares, filled = mean[widening.n_columns : widening.filled], mean[widening.gaps]
         if (shares >= 1).any():
@@ -99,10 +86,7 @@ class Adjustment:
     def of(cls, moments: ClassMoments) -> Self:
         """Return the map that moments of widened rows tell.
 
-        Raises
-        ------
-        InputError
-            Also for a covariate that the class determines.
+        Raises InputError also for a covariate that the class determines.
         """
         widening = moments.widening
         assert widening is not None  # noqa: S101  (they are of widened rows)

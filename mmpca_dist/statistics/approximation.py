@@ -16,32 +16,15 @@ from mmpca_dist.tables.dataset import Dataset
 @storable
 @dataclass(frozen=True)
 class Approximation:
-    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.
-
-    Attributes
-    ----------
-    solver : str
-    passes : int
-        Over the rows that it took.
-    trace : float
-        Trace of G.
-    outside : array of shape (s, r)
-        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N.
-    probed : array of shape (d, p)
-        G applied to ``probes(d, seed, p)``, which the basis knows nothing of.
-    history : list of dict
-        ``values`` and ``residuals`` of the leading components after every pass.
-    seed : int
-        Seed of the probes.
-    """
+    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q."""
 
     solver: str
-    passes: int
-    trace: float
-    outside: NDArray[np.float64]
-    probed: NDArray[np.float64]
-    history: list[dict[str, list[float]]]
-    seed: int
+    passes: int  # over the rows that it took
+    trace: float  # trace of G
+    outside: NDArray[np.float64]  # (s, r): G Q - Q (Q^T G Q) = N outside, with orthonormal columns N
+    probed: NDArray[np.float64]  # (d, p): G applied to ``probes(d, seed, p)``, which the basis knows nothing of
+    history: list[dict[str, list[float]]]  # ``values`` and ``residuals`` of the leading components after every pass
+    seed: int  # seed of the probes
 
 
 PROBES, PROBE_BASE = 20, 2.0

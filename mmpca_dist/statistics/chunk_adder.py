@@ -230,23 +230,12 @@ def _roots(weights: NDArray, dtype: np.dtype) -> tuple[NDArray, float]:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Rows in the order of their classes.
+    """Rows in the order of their classes."""
 
-    Attributes
-    ----------
-    order : int array of shape (n,)
-    labels : int array of shape (m,)
-        The classes that have rows; where those are most, all.
-    edges : int array of shape (m + 1,)
-        Where the rows of each begin in ``order``.
-    row_weights : array of shape (n,) or None
-        In that order.
-    """
-
-    order: NDArray[np.intp]
-    labels: NDArray[np.intp]
-    edges: NDArray[np.intp]
-    row_weights: NDArray[np.float64] | None = None
+    order: NDArray[np.intp]  # (n,)
+    labels: NDArray[np.intp]  # (m,): the classes that have rows; where those are most, all
+    edges: NDArray[np.intp]  # (m + 1,): where the rows of each begin in ``order``
+    row_weights: NDArray[np.float64] | None = None  # (n,): in that order
 
     @classmethod
     def of(cls, codes: NDArray, row_weights: NDArray | None) -> _Runs:

@@ -23,11 +23,8 @@ ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 def class_factors(class_weight: ClassWeight, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the factor of each class, shape (C,); balanced ones leave the sum of all weights as it is.
 
-    Raises
-    ------
-    InputError
-        For labels that are none of the classes, factors that are not numbers of at least 0, and fewer than two classes
-        that count.
+    Raises InputError for labels that are none of the classes, factors that are not numbers of at least 0, and fewer
+    than two classes that count.
     """
     if class_weight is None:
         return np.ones(len(classes))

@@ -39,35 +39,20 @@ class _WorkingStatistics(ABC):
     """Class moments and medians in working coordinates, and the way back to the columns.
 
     A row x has working coordinates ``((x - origin) / scale) @ basis``.
-
-    Attributes
-    ----------
-    moments : ClassMoments
-        In r working coordinates.
-    medians : dict of str to array of shape (C, r)
-        By pairing: medians of the other classes together (one-vs-rest), or of each class, in working coordinates.
-    mean : array of shape (d,)
-        Mean of the rows in their own units.
-    scale : array of shape (d,) or None
-        Standard deviations that the columns are divided by, where the methods work on standardised rows.
-    precision : {"single", "double"}
-        Precision of the products behind the moments.
-    pairs : dict of Search to PairScatter
-        Scatters of nearest rows of different classes, by how these were searched for.
-    fits : dict of (SweptNeed, int) to what it fits
-        Fits by sweeps, by need and number of components as asked for.
-    adjustment : Adjustment or None
-        How widened rows come to the columns; None of rows that are not widened.
     """
 
-    moments: ClassMoments
+    moments: ClassMoments  # in r working coordinates
+    # by pairing, (C, r), in working coordinates: medians of the other classes together (one-vs-rest), or of each class
     medians: Mapping[str, NDArray[np.float64]]
-    mean: NDArray[np.float64]
+    mean: NDArray[np.float64]  # (d,): mean of the rows in their own units
+    # (d,): standard deviations that the columns are divided by, where the methods work on standardised rows
     scale: NDArray[np.float64] | None
-    precision: str
+    precision: str  # "single" or "double": that of the products behind the moments
+    # scatters of nearest rows of different classes, by how these were searched for
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
+    # fits by sweeps, by need and number of components as asked for
     fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
-    adjustment: Adjustment | None = None
+    adjustment: Adjustment | None = None  # how widened rows come to the columns; None of rows that are not widened
 
     @abstractmethod
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
@@ -132,18 +117,10 @@ class _WorkingStatistics(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnStatistics(_WorkingStatistics):
-    """Statistics whose working coordinates are the (scaled) columns: of no fewer rows than columns.
+    """Statistics whose working coordinates are the (scaled) columns: of no fewer rows than columns."""
 
-    Attributes
-    ----------
-    raw : ClassMoments
-        Moments of the rows in their own units.
-    kept : ClassMoments
-        The same without weights of classes, of rows as they are widened.
-    """
-
-    raw: ClassMoments
-    kept: ClassMoments
+    raw: ClassMoments  # moments of the rows in their own units
+    kept: ClassMoments  # the same without weights of classes, of rows as they are widened
     class_weight: ClassWeight = None
     basis: ClassVar[None] = None
     approximation: ClassVar[None] = None
@@ -184,33 +161,18 @@ class ColumnStatistics(_WorkingStatistics):
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """Sums of d columns in their own units, by C classes.
+    """Sums of d columns in their own units, by C classes."""
 
-    Attributes
-    ----------
-    means : array of shape (C, d)
-    squares : array of shape (C, d)
-        Sums of squared deviations from the class means.
-    """
-
-    means: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    means: NDArray[np.float64]  # (C, d)
+    squares: NDArray[np.float64]  # (C, d): sums of squared deviations from the class means
 
 
 @dataclass(frozen=True, kw_only=True)
 class _BasisStatistics(_WorkingStatistics):
-    """Statistics whose working coordinates are those in a basis.
+    """Statistics whose working coordinates are those in a basis."""
 
-    Attributes
-    ----------
-    basis : array of shape (d, r)
-        Orthonormal columns.
-    columns : ColumnSums or None
-        Sums of every column by class, for methods that look at one column at a time.
-    """
-
-    basis: NDArray
-    columns: ColumnSums | None = None
+    basis: NDArray  # (d, r): orthonormal columns
+    columns: ColumnSums | None = None  # sums of every column by class, for methods that look at one column at a time
 
     @property
     def knows_columns(self) -> bool:
@@ -252,17 +214,10 @@ class SpanStatistics(_BasisStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class SubspaceStatistics(_BasisStatistics):
-    """Statistics from passes that apply scatters to vectors. The basis holds only the leading part of a scatter.
+    """Statistics from passes that apply scatters to vectors. The basis holds only the leading part of a scatter."""
 
-    Attributes
-    ----------
-    approximation : Approximation
-        What is known of the scatter beyond the basis.
-    weighted : SubspaceStatistics or None
-        The statistics for M-PCA0, whose class weights, and so its basis, differ from those of other methods.
-    """
-
-    approximation: Approximation
+    approximation: Approximation  # what is known of the scatter beyond the basis
+    # the statistics for M-PCA0, whose class weights, and so its basis, differ from those of other methods
     weighted: SubspaceStatistics | None = None
     fixed: ClassVar[str] = "its scatters were applied to vectors, pass by pass, and never formed"
 
@@ -296,25 +251,17 @@ def tall_statistics(
     adjustment = adjustment_of(moments)
     if adjustment is not None:
         moments = adjustment.moments(moments)
-    mean, medians = moments.mean, medians or {}
-    others: dict[str, Any] = {"kept": kept, "class_weight": class_weight, "adjustment": adjustment}
-    refuse_vanished(moments.deviations, moments.trace(np.ones(len(moments.counts))) / moments.total, precision)
-    if not standardize:
-        return ColumnStatistics(
-            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments, **others
-        )
-    offsets = moments.deviations
-    variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
-    scale = standard_deviations(variances / moments.total, mean)
+    raw, mean, medians, scale = moments, moments.mean, medians or {}, None
+    ones, offsets = np.ones(len(raw.counts)), raw.deviations
+    refuse_vanished(offsets, raw.trace(ones) / raw.total, precision)
+    if standardize:
+        variances = np.diagonal(raw.scatter(ones)) + raw.counts @ offsets**2
+        scale = standard_deviations(variances / raw.total, mean)
+        moments, medians = raw.scaled(1 / scale), {pairing: rows / scale for pairing, rows in medians.items()}
     return ColumnStatistics(
-        moments=moments.scaled(1 / scale),
-        medians={pairing: rows / scale for pairing, rows in medians.items()},
-        mean=mean,
-        scale=scale,
-        precision=precision,
-        raw=moments,
-        **others,
-    )
+        moments=moments, medians=medians, mean=mean, scale=scale, precision=precision, raw=raw, kept=kept,
+        class_weight=class_weight, adjustment=adjustment,
+    )  # fmt: skip
 
 
 def wide_statistics(

@@ -14,7 +14,7 @@ from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks, pooled_weights
 from mmpca_dist.statistics.precision import DOUBLE
-from mmpca_dist.statistics.summary import FoldCodes, PassResult, ReadMoments
+from mmpca_dist.statistics.summary import PassResult, ReadMoments
 
 
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
@@ -23,7 +23,7 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
     """
     classes = rows.census.classes
-    task = ReadMoments(rows.dataset, FoldCodes(classes, folds), precision)
+    task = ReadMoments(rows.dataset, classes, precision, folds=folds)
     result = rows.pass_over(task, PassResult.merge, "folds", kept=False)
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     return moments_of_parts(replace(result.moments, widening=rows.dataset.widening), classes, folds.n_folds)
@@ -44,16 +44,9 @@ def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray, *, by_counts: b
     """Return the weights of scatters that are pooled over the classes, by part and class, shape (k, P C).
 
     The first P sum up the scatters of each part. H more, for m-pca0, sum up those of what trains while each of H parts
-    is held out, by its class counts: as these differ from part to part, no sums of single parts would do.
-
-    Parameters
-    ----------
-    trains : array of shape (H, P)
-        Which parts train.
-    counts : array of shape (C, P)
-        Rows of every class in every part, or sums of their weights.
-    by_counts : bool
-        Whether m-pca0 needs the sums.
+    is held out, by its class counts: as these differ from part to part, no sums of single parts would do. It is
+    ``trains`` (H, P) that tells which parts train; ``counts`` (C, P) are the rows of every class in every part, or sums
+    of their weights.
     """
     n_classes, n_parts = counts.shape
     sums = np.repeat(np.eye(n_parts), n_classes, axis=1)
@@ -66,14 +59,10 @@ def weights_of_parts(trains: NDArray[np.bool_], counts: NDArray, *, by_counts: b
 def with_counted_scatter(
     training: ClassMoments, parts: Sequence[ClassMoments], scatter: NDArray[np.float64]
 ) -> ClassMoments:
-    """Return pooled moments of what trains with their second scatter, which class counts weight.
+    """Return pooled moments of what trains, in ``parts``, with their second scatter, which class counts weight.
 
-    Parameters
-    ----------
-    parts : sequence of ClassMoments
-        The parts that train.
-    scatter : array of shape (d, d)
-        Sum of n_c G_cp over their classes c and parts p, with n_c the rows of the class in all of these parts.
+    ``scatter`` (d, d) is the sum of n_c G_cp over their classes c and parts p, with n_c the rows of the class in all of
+    these parts.
     """
     weights = pooled_weights(training.counts)
     between = replace(training, scatters=scatter.copy()[None], weights=weights[1:])

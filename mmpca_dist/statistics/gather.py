@@ -152,16 +152,7 @@ def gather_statistics(
 ) -> Statistics:
     """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
-    Parameters
-    ----------
-    pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Pairings of classes whose medians are needed.
-    columns : bool
-        Whether means and variances of single columns are needed.
-    weightings : collection of ClassWeighting
-        Weighted sums of class scatters that are needed in addition to that of equal weights.
-    class_weight : optional
-        Weights of classes.
+    ``pairings`` and ``columns`` are as in `Needs`, ``weightings`` what is needed in addition to equal weights.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_columns):
@@ -204,8 +195,8 @@ def _rows_in_memory(
     return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels, weights
 
 
-def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targets: bool = False) -> Rows:
-    """Return few rows, in memory, in the working coordinates of their statistics and ``extra`` more, which are zero.
+def rows_in_span(statistics: SpanStatistics, rows: Rows, *, targets: bool = False) -> Rows:
+    """Return few rows, in memory, in the working coordinates of their statistics and one more, which is zero.
 
     They have their labels, or their ``targets``.
     """
@@ -214,7 +205,7 @@ def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targ
     if statistics.scale is not None:
         X /= statistics.scale
     with single_blas_thread():
-        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), extra))])
+        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), 1))])
     within = GivenLabels(rows_in_memory(coordinates, None, rows.dataset.uri), labels)
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

@@ -12,7 +12,7 @@ Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,19 +59,11 @@ def by_pairing(medians: NDArray[np.float64] | None, pairings: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class Brackets:
-    """Where the medians of T sets of classes lie, column by column.
+    """Where the medians of T sets of classes lie, column by column."""
 
-    Attributes
-    ----------
-    members : bool array of shape (T, C)
-        The classes of each set.
-    low, high : arrays of shape (T, d), of the type of the rows
-        The ends of the bracket, which belong to it.
-    """
-
-    members: NDArray[np.bool_]
-    low: NDArray
-    high: NDArray
+    members: NDArray[np.bool_]  # (T, C): the classes of each set
+    low: NDArray  # (T, d), of the type of the rows: the end of the bracket, which belongs to it
+    high: NDArray  # (T, d): the other end
 
     @classmethod
     def unbounded(cls, members: NDArray[np.bool_], n_features: int, dtype: np.dtype) -> Brackets:
@@ -86,18 +78,11 @@ class Brackets:
 @storable
 @dataclass
 class MedianCounts:
-    """Counts of one pass for every bracket.
+    """Counts of one pass for every bracket."""
 
-    ``below``, ``at_low``, ``inside``, ``at_high`` have shape (T, d). ``values`` with ``keys`` (set times d plus
-    column) are the values inside: all of them, or every 2^thinned-th.
-    """
-
-    below: NDArray[np.int64]
-    at_low: NDArray[np.int64]
-    inside: NDArray[np.int64]
-    at_high: NDArray[np.int64]
-    keys: NDArray[np.unsignedinteger]
-    values: NDArray
+    counts: NDArray[np.int64]  # (4, T, d): below the bracket, at its low end, inside, and at its high end
+    keys: NDArray[np.unsignedinteger]  # of the values inside: set times d plus column
+    values: NDArray  # all of them, or every 2^thinned-th
     thinned: int = 0
     budget: int = 0
 
@@ -105,17 +90,9 @@ class MedianCounts:
         """Return the counts of both sets of rows."""
         level = max(self.thinned, other.thinned)
         left, right = self._thin_to(level), other._thin_to(level)
-        merged = MedianCounts(
-            self.below + other.below,
-            self.at_low + other.at_low,
-            self.inside + other.inside,
-            self.at_high + other.at_high,
-            np.concatenate([left.keys, right.keys]),
-            np.concatenate([left.values, right.values]),
-            level,
-            self.budget + other.budget,
-        )
-        return merged.within_budget()
+        keys, values = np.concatenate([left.keys, right.keys]), np.concatenate([left.values, right.values])
+        both = self.counts + other.counts, keys, values, level, self.budget + other.budget
+        return MedianCounts(*both).within_budget()
 
     def within_budget(self) -> MedianCounts:
         """Thin the values until they fit the budget."""
@@ -131,7 +108,7 @@ class MedianCounts:
         keys, values = self.keys, self.values
         for _ in range(level - self.thinned):
             keys, values = _halved(keys, values)
-        return MedianCounts(self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget)
+        return replace(self, keys=keys, values=values, thinned=level)
 
 
 @dataclass
@@ -180,10 +157,10 @@ class MedianCounter:
 
     def _kept(self, *thinning: int) -> MedianCounts:
         """Return counts of nothing, with what was kept since the last time."""
-        zeros = np.zeros(self.brackets.low.shape, np.int64)
+        zeros = np.zeros_like(self._counts)
         keys = np.concatenate([np.empty(0, self._key_type), *self._kept_keys])
         values = np.concatenate([np.empty(0, self.brackets.low.dtype), *self._kept_values])
-        return MedianCounts(zeros, zeros, zeros, zeros, keys, values, *thinning)
+        return MedianCounts(zeros, keys, values, *thinning)
 
     def _collect(self) -> None:
         """Bring what was kept since the last time within the budget."""
@@ -194,14 +171,11 @@ class MedianCounter:
     def result(self) -> MedianCounts:
         """Return what the span found."""
         self._collect()
-        kept = self._thinned
-        at_low = self._upto_low - self._counts_below
-        # Where both ends are one value, everything at it counts as the low end.
-        inside = np.maximum(self._under_high - self._upto_low, 0)
-        at_high = self._upto_high - np.maximum(self._under_high, self._upto_low)
-        return MedianCounts(
-            self._counts_below, at_low, inside, at_high, kept.keys, kept.values, kept.thinned, self.budget
-        )
+        # In place. Where both ends are one value, everything at it counts as the low end.
+        self._upto_high -= np.maximum(self._under_high, self._upto_low)
+        np.maximum(self._under_high - self._upto_low, 0, out=self._under_high)
+        self._upto_low -= self._counts_below
+        return replace(self._thinned, counts=self._counts)
 
 
 def _halved(keys: NDArray, values: NDArray) -> tuple[NDArray, NDArray]:
@@ -237,19 +211,10 @@ def _count(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def settle(
     brackets: Brackets, counts: MedianCounts, totals: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], Brackets | None]:
-    """Return the medians that a pass has determined, and brackets for the others.
+    """Return the medians (T, d) that a pass has determined, and brackets for the others; None if there are none.
 
-    Parameters
-    ----------
-    totals : int array of shape (T,)
-        Rows in each set of classes.
-
-    Returns
-    -------
-    medians : float64 array of shape (T, d)
-        NaN where another pass is needed. The median of an even number is the mean of the middle two.
-    brackets : Brackets or None
-        For the next pass; None if all are determined. Brackets of determined medians are empty.
+    Others are NaN, and brackets of determined ones are empty. The median of an even number is the mean of the middle
+    two. ``totals`` (T,) are the rows in each set of classes.
     """
     n_sets, d = brackets.low.shape
     medians = np.full((n_sets, d), np.nan)
@@ -262,10 +227,8 @@ def settle(
         for column in range(d):
             at = number * d + column
             kept = values[edges[at] : edges[at + 1]]
-            below, at_low, inside, at_high = (
-                int(c[number, column]) for c in (counts.below, counts.at_low, counts.inside, counts.at_high)
-            )
             ends = low[number, column], high[number, column]
+            below, at_low, inside, at_high = counts.counts[:, number, column].tolist()
             cell = _Cell(below, at_low, inside, at_high, *ends, kept)
             middle = [cell.value_at(int(rank)) for rank in ranks]
             if None not in middle:
@@ -329,17 +292,10 @@ class _Cell:
 def brackets_from_sample(
     rows: NDArray, codes: NDArray[np.intp], counts: NDArray[np.int64], members: NDArray[np.bool_]
 ) -> Brackets:
-    """Bracket the medians from a sample of the rows.
+    """Bracket the medians of the sets ``members`` (T, C) of classes from a sample of the rows, with codes of classes.
 
-    Parameters
-    ----------
-    rows : array of shape (s, d)
-    codes : int array of shape (s,)
-        Position of each row's class.
-    counts : int array of shape (C,)
-        Rows of each class in all data; brackets are wider by the difference between its shares and the sample's.
-    members : bool array of shape (T, C)
-        The sets of classes.
+    ``counts`` (C,) are the rows of each class in all data: brackets are wider by the difference between its shares and
+    the sample's.
     """
     brackets = Brackets.unbounded(members, rows.shape[1], rows.dtype)
     sampled = np.bincount(codes, minlength=len(counts))
@@ -377,14 +333,8 @@ def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tupl
 def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:
     """Predict the number of passes for medians, on rows in random order and if no bracket misses.
 
-    Parameters
-    ----------
-    values : float
-        Number of values that the medians are of, all medians together.
-    entry_bytes : int
-        Bytes of a value that is kept, and of its key.
-    sample_rows : int
-        Rows in the sample behind the first brackets.
+    The medians, all together, are of so many ``values``, each with its key of ``entry_bytes``; the first brackets come
+    from so many ``sample_rows``.
     """
     inside, rounds = values * _bracket_share(sample_rows, 1.0), 1
     # What is kept is thinned by halves until it fits, and is then at least half of the budget.

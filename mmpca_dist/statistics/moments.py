@@ -338,12 +338,8 @@ def _common_weights(left: ClassMoments, right: ClassMoments, classes: NDArray) -
 def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both; exact.
 
-    If the stored scatters are pooled, or those of all classes would not fit, the result has only their sum.
-
-    Raises
-    ------
-    InputError
-        If the columns differ, or one set of labels is text and the other is numbers.
+    If the stored scatters are pooled, or those of all classes would not fit, the result has only their sum. Raises
+    InputError if the columns differ, or one set of labels is text and the other is numbers.
     """
     classes = unite(stored.classes, arrived.classes, where)
     if stored.pooled or use_pooled(len(classes), stored.n_features):

@@ -15,42 +15,22 @@ from mmpca_dist.statistics.approximation import Approximation
 @storable
 @dataclass(frozen=True)
 class PairScatter:
-    """Differences x_i - x_nn(i) between rows and their nearest rows of other classes.
+    """Differences x_i - x_nn(i) between rows and their nearest rows of other classes."""
 
-    Attributes
-    ----------
-    scatter : array of shape (r, r)
-        Weighted sum of the differences' outer products, in working coordinates.
-    weight : float
-        Sum of the weights.
-    sample : array of shape (s, d)
-        Differences of queries spread evenly over all, each with those to all other classes where there are several;
-        in (standardised) columns.
-    queries : int
-        Rows that a nearest row was sought for.
-    fraction : float
-        Their share of all rows.
-    edges, counts : arrays of shape (b + 1,) and (b,)
-        Histogram of all distances.
-    certificate : dict
-        What is proved and measured of the search.
-    missed : pair of arrays of shape (k, d), or None
-        Where neighbours are approximate: differences to what was found and to what is nearest, for the queries of
-        the recall's sample that missed it.
-    basis : array of shape (d, r) or None
-        Basis of ``scatter``, where it is not that of the other statistics, with what is known of the rest.
-    approximation : Approximation or None
-    """
-
-    scatter: NDArray[np.float64]
-    weight: float
+    scatter: NDArray[np.float64]  # (r, r): weighted sum of the differences' outer products, in working coordinates
+    weight: float  # sum of the weights
+    # (s, d): differences of queries spread evenly over all, each with those to all other classes where there are
+    # several; in (standardised) columns
     sample: NDArray[np.float64]
-    queries: int
-    fraction: float
-    edges: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    certificate: dict[str, Any] = field(default_factory=dict)
+    queries: int  # rows that a nearest row was sought for
+    fraction: float  # their share of all rows
+    edges: NDArray[np.float64]  # (b + 1,): of the histogram of all distances
+    counts: NDArray[np.int64]  # (b,)
+    certificate: dict[str, Any] = field(default_factory=dict)  # what is proved and measured of the search
+    # (k, d) each, where neighbours are approximate: differences to what was found and to what is nearest, for the
+    # queries of the recall's sample that missed it
     missed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    # (d, r): basis of ``scatter``, where it is not that of the other statistics, with what is known of the rest
     basis: NDArray | None = None
     approximation: Approximation | None = None
 
@@ -114,12 +94,8 @@ class PairScatter:
     def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int) -> float:
         """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
 
-        It is rather too large: the few queries that missed stand for all, and their scatter adds to it.
-
-        Parameters
-        ----------
-        vectors, eigenvalues, count
-            As for ``sampling_error``.
+        It is rather too large: the few queries that missed stand for all, and their scatter adds to it. Parameters are
+        as for ``sampling_error``.
         """
         if self.missed is None:
             return 0.0

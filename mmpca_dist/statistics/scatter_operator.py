@@ -68,19 +68,11 @@ class Block:
 @storable
 @dataclass(frozen=True)
 class Sums(ArraySums):
-    """Sums over rows less the provisional centre of their class.
+    """Sums over rows less the provisional centre of their class."""
 
-    Attributes
-    ----------
-    images : tuple of arrays of shape (d, b)
-        X^T W X V for every block.
-    totals : array of shape (C, d) or None
-    squares : array of shape (C, d) or None
-    """
-
-    images: tuple[NDArray[np.float64], ...]
-    totals: NDArray[np.float64] | None
-    squares: NDArray[np.float64] | None
+    images: tuple[NDArray[np.float64], ...]  # X^T W X V, (d, b), for every block
+    totals: NDArray[np.float64] | None  # (C, d)
+    squares: NDArray[np.float64] | None  # (C, d)
 
 
 @dataclass(frozen=True)
@@ -263,41 +255,23 @@ def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
 
 @dataclass
 class ScatterOperator:
-    """Applies weighted sums of class scatters of a data set's (standardised) rows, one pass at a time.
-
-    Attributes
-    ----------
-    centres : array of shape (C, d)
-        Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
-    work : dtype
-        Type of the products.
-    sums : dtype
-        Type of the sums of products: double, or single for sparse rows, compared with which sums are large.
-    offsets : array of shape (C, d)
-        Class means less ``centres``, from the first pass on.
-    squares : array of shape (C, d)
-        Diagonals of the class scatters, from the first pass on.
-    scale : array of shape (d,) or None
-        Standard deviations that columns are divided by.
-    powers : array of shape (d,) or None
-        Powers of two that columns are multiplied by, so that squares neither overflow nor vanish; unseen outside.
-    adjustment : Adjustment or None
-        Removes the covariates of sparse rows: ``centres`` and ``offsets`` are those of widened rows, all else is that
-        of their columns without what covariates explain.
-    passes : int
-        Over the rows, so far.
-    """
+    """Applies weighted sums of class scatters of a data set's (standardised) rows, one pass at a time."""
 
     rows: Rows
+    # (C, d): provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero
     centres: NDArray
-    work: np.dtype
-    scale: NDArray[np.float64] | None = None
+    work: np.dtype  # type of the products
+    scale: NDArray[np.float64] | None = None  # (d,): standard deviations that columns are divided by
+    # (d,): powers of two that columns are multiplied by, so that squares neither overflow nor vanish; unseen outside
     powers: NDArray | None = None
+    # type of the sums of products: double, or single for sparse rows, compared with which sums are large
     sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
+    # removes the covariates of sparse rows: ``centres`` and ``offsets`` are those of widened rows, all else is that
+    # of their columns without what covariates explain
     adjustment: Adjustment | None = None
-    passes: int = field(default=0, init=False)
-    offsets: NDArray[np.float64] = field(init=False)
-    squares: NDArray[np.float64] = field(init=False)
+    passes: int = field(default=0, init=False)  # over the rows, so far
+    offsets: NDArray[np.float64] = field(init=False)  # (C, d): class means less ``centres``, from the first pass on
+    squares: NDArray[np.float64] = field(init=False)  # (C, d): diagonals of the class scatters, from the first pass on
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -320,10 +294,7 @@ class ScatterOperator:
     def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
         """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
 
-        Raises
-        ------
-        InputError
-            For rows that are not finite.
+        Raises InputError for rows that are not finite.
         """
         dataset, counts = self.rows.dataset, self.rows.census.counts
         d = dataset.n_columns

@@ -19,27 +19,13 @@ from mmpca_dist.statistics.moments import ClassMoments
 
 @dataclass(frozen=True)
 class WeightedScatter:
-    """S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / n_rows.
+    """S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / n_rows."""
 
-    Attributes
-    ----------
-    class_weights : array of shape (C,)
-        w_c.
-    offsets : array of shape (m, d)
-        D_o.
-    offset_weights : array of shape (m,)
-        b_o.
-    n_rows : float
-        Difference rows that S is the mean outer product of.
-    max_rank : int
-        What the structure allows at most, whatever the rows.
-    """
-
-    class_weights: NDArray[np.float64]
-    offsets: NDArray[np.float64]
-    offset_weights: NDArray[np.float64]
-    n_rows: float
-    max_rank: int
+    class_weights: NDArray[np.float64]  # (C,): w_c
+    offsets: NDArray[np.float64]  # (m, d): D_o
+    offset_weights: NDArray[np.float64]  # (m,): b_o
+    n_rows: float  # difference rows that S is the mean outer product of
+    max_rank: int  # what the structure allows at most, whatever the rows
 
     def dense(self, moments: ClassMoments) -> NDArray[np.float64]:
         """Return S as a matrix, shape (d, d)."""
@@ -74,7 +60,8 @@ def total_scatter(moments: ClassMoments) -> WeightedScatter:
 
 def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the mean outer product of the differences of all pairs of rows of different classes."""
-    counts, n = _counts(moments), moments.total
+    at_least_two(moments.counts)
+    counts, n = moments.counts, moments.total
     pairs = (n**2 - np.sum(counts**2)) / 2
     return WeightedScatter(n - counts, moments.deviations, n * counts, pairs, full_rank(moments))
 
@@ -84,18 +71,10 @@ def full_rank(moments: ClassMoments) -> int:
     return min(moments.n_features, moments.n_rows - 1)
 
 
-def _counts(moments: ClassMoments) -> NDArray[np.float64]:
-    at_least_two(moments.counts)
-    return moments.counts.astype(np.float64)
-
-
 def at_least_two(counts: NDArray) -> NDArray[np.intp]:
     """Return the positions of the classes with rows.
 
-    Raises
-    ------
-    InputError
-        For fewer than two.
+    Raises InputError for fewer than two.
     """
     present = np.flatnonzero(counts)
     if len(present) < 2:
@@ -112,29 +91,17 @@ class RegressionProducts:
 
     Targets are numbers to predict, less their means; or the labels -1 and +1 of two classes, or an indicator (1 for its
     rows, else 0) of each of several.
-
-    Attributes
-    ----------
-    scatter : array of shape (r, r)
-        X^T X, the scatter of PCA.
-    cross : array of shape (r, q)
-        X^T Y, of indicators n_c (m_c - m) for class c.
-    target_squares : float
-        Trace of Y^T Y.
     """
 
-    scatter: NDArray[np.float64]
-    cross: NDArray[np.float64]
-    target_squares: float
+    scatter: NDArray[np.float64]  # (r, r): X^T X, the scatter of PCA
+    cross: NDArray[np.float64]  # (r, q): X^T Y, of indicators n_c (m_c - m) for class c
+    target_squares: float  # trace of Y^T Y
 
 
 def regression_of(moments: ClassMoments) -> RegressionProducts:
     """Return the regression onto numbers to predict, or onto the classes that have rows.
 
-    Raises
-    ------
-    InputError
-        For fewer than two such classes.
+    Raises InputError for fewer than two such classes.
     """
     scatter, targets = total_scatter(moments).dense(moments), moments.targets
     if targets is not None:
@@ -153,12 +120,7 @@ def least_shared(moments: ClassMoments) -> float:
     """Return the size below which products of targets and columns are rounding errors.
 
     A sum of products is good to some units in the last place of |x| |y|, which it may be far smaller than, and means
-    are known to a unit of themselves.
-
-    Raises
-    ------
-    InputError
-        Where they are in fact smaller, all together.
+    are known to a unit of themselves. Raises InputError where they are in fact smaller, all together.
     """
     targets = moments.targets
     assert targets is not None  # noqa: S101  (that is what these are products of)

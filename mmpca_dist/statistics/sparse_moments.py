@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -36,20 +34,19 @@ def multiplies_stored(dataset: Dataset) -> bool:
 def sparse_moments(
     dataset: Dataset,
     span: Span,
-    codes_of: Callable[[Dataset, int, int], NDArray],
+    every: NDArray[np.intp],
     n_classes: int,
     precision: str,
     weights: NDArray | None,
 ) -> ClassMoments | None:
     """Return the moments of a span of CSR rows; None where the means are too large for sums of raw products.
 
-    Source: sum_i (x_i - m) (x_i - m)^T = sum_i x_i x_i^T - n m m^T.
+    ``every`` (n,) are the positions of their classes. Source: sum_i (x_i - m) (x_i - m)^T = sum_i x_i x_i^T - n m m^T.
     """
     from mmpca_dist.statistics.sparse_products import add_rows  # compiled: slow to import
 
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
     whole = np.ones(dataset.n_features, bool)
-    every = codes_of(dataset, span.start, span.stop)
     row_weights = dataset.read_weights(span.start, span.stop)
     sums.sizes[:] = np.bincount(every, minlength=n_classes)
     sums.counts[:] = sums.sizes if row_weights is None else np.bincount(every, row_weights, n_classes)

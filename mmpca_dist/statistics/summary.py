@@ -42,33 +42,6 @@ class PassResult:
 
 
 @dataclass(frozen=True)
-class ClassCodes:
-    """The position of each row's class."""
-
-    classes: NDArray
-
-    def __len__(self) -> int:
-        return len(self.classes)
-
-    def __call__(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.intp]:
-        return read_codes(dataset, self.classes, start, stop)
-
-
-@dataclass(frozen=True)
-class FoldCodes(ClassCodes):
-    """The position of each row's fold and class: fold by fold, class by class."""
-
-    folds: Folds
-
-    def __len__(self) -> int:
-        return self.folds.n_folds * len(self.classes)
-
-    def __call__(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.intp]:
-        codes = read_codes(dataset, self.classes, start, stop)
-        return self.folds.of_rows(codes, start) * len(self.classes) + codes
-
-
-@dataclass(frozen=True)
 class ReadMoments:
     """The task of every pass for moments of classes, or of folds and classes, and of those for medians.
 
@@ -76,18 +49,21 @@ class ReadMoments:
     """
 
     dataset: Dataset
-    codes_of: ClassCodes
+    classes: NDArray
     precision: str | None
     weights: NDArray | None = None
     brackets: Brackets | None = None
     n_rows: int = 0
+    folds: Folds | None = None
 
     def __call__(self, span: Span) -> PassResult:
-        adder, counter, dataset, n_classes = None, None, self.dataset, len(self.codes_of)
+        adder, counter, dataset = None, None, self.dataset
+        n_classes = len(self.classes) * (1 if self.folds is None else self.folds.n_folds)
         rows, widening = dataset, None
         if self.precision is not None:
             if self.brackets is None and multiplies_stored(dataset):
-                moments = sparse_moments(dataset, span, self.codes_of, n_classes, self.precision, self.weights)
+                codes = self._codes(span.start, span.stop)
+                moments = sparse_moments(dataset, span, codes, n_classes, self.precision, self.weights)
                 if moments is not None:
                     return PassResult(moments, None)
             # Blocks of rows are widened once they are near the processor, not rows of a unit.
@@ -98,7 +74,7 @@ class ReadMoments:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
         for start, X in read_units(rows, span):
             stop = start + len(X)
-            codes = self.codes_of(dataset, start, stop)
+            codes = self._codes(start, stop)
             if adder is not None:
                 beside = None if widening is None else widening.beside(rows, start, stop)
                 adder.add(X, codes, locator(dataset, start), dataset.read_weights(start, stop), beside)
@@ -108,22 +84,22 @@ class ReadMoments:
         del adder
         return PassResult(moments, None if counter is None else counter.result())
 
+    def _codes(self, start: int, stop: int) -> NDArray[np.intp]:
+        """Return the position of each row's class, or of its fold and class: fold by fold, class by class."""
+        codes = read_codes(self.dataset, self.classes, start, stop)
+        return codes if self.folds is None else self.folds.of_rows(codes, start) * len(self.classes) + codes
+
 
 def take_moments(
     rows: Rows, *, precision: str, weights: NDArray | None = None, medians_of: NDArray[np.bool_] | None = None
 ) -> tuple[ClassMoments, NDArray[np.float64] | None]:
-    """Return the class moments, and the medians of sets of classes.
+    """Return the class moments, and the coordinate-wise medians (T, d) of sets of classes ``medians_of`` (T, C).
 
-    Parameters
-    ----------
-    weights : array of shape (k, C), optional
-        Keep k weighted sums of the class scatters in place of every one.
-    medians_of : bool array of shape (T, C), optional
-        Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
+    With ``weights`` (k, C) moments keep k weighted sums of the class scatters in place of every one.
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     precision = implied(precision, rows.dataset.widening)
-    task = ReadMoments(rows.dataset, ClassCodes(rows.census.classes), precision, weights, brackets, rows.census.n_rows)
+    task = ReadMoments(rows.dataset, rows.census.classes, precision, weights, brackets, rows.census.n_rows)
     merge = partial(PassResult.merge, work=work_type(precision))
     n_classes = len(rows.census.classes)
     spans = moments_spans(rows.spans, n_classes, n_classes if weights is None else len(weights))
@@ -158,7 +134,7 @@ def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.
 
 def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
     """Count what lies below the brackets and keep what lies inside, in a pass of its own."""
-    task = ReadMoments(rows.dataset, ClassCodes(rows.census.classes), None, None, brackets, rows.census.n_rows)
+    task = ReadMoments(rows.dataset, rows.census.classes, None, None, brackets, rows.census.n_rows)
     return rows.pass_over(task, PassResult.merge, "medians").medians
 
 

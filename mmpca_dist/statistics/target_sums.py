@@ -14,22 +14,12 @@ from mmpca_dist.passes.serialization import storable
 @storable
 @dataclass(frozen=True)
 class TargetSums:
-    """Means and sums of products of t targets y, with rows x in d columns; weights of rows count.
-
-    Attributes
-    ----------
-    names : tuple of t str
-    mean : array of shape (t,)
-    cross : array of shape (d, t)
-        X^T H Y: the sum of (x - mean) (y - mean)^T.
-    squares : array of shape (t, t)
-        Y^T H Y.
-    """
+    """Means and sums of products of t targets y, with rows x in d columns; weights of rows count."""
 
     names: tuple[str, ...]
-    mean: NDArray[np.float64]
-    cross: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    mean: NDArray[np.float64]  # (t,)
+    cross: NDArray[np.float64]  # (d, t): X^T H Y: the sum of (x - mean) (y - mean)^T
+    squares: NDArray[np.float64]  # (t, t): Y^T H Y
 
     @classmethod
     def of(cls, names: tuple[str, ...], X: NDArray, Y: NDArray, weights: NDArray[np.float64] | None) -> Self:

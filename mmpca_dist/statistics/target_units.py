@@ -17,12 +17,7 @@ from mmpca_dist.tables.dataset import Dataset, Span
 def target_units(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> tuple[tuple[float, float], ...]:
     """Return the mean and the standard deviation, 1 where it is 0, of each target of a data set.
 
-    Targets that are NaN are left out.
-
-    Raises
-    ------
-    InputError
-        For targets that are infinite, and where none is known.
+    Targets that are NaN are left out. Raises InputError for targets that are infinite, and where none is known.
     """
     counts, means, squares = tasks.run(_MeasureTargets(dataset), spans, _merged, "targets")
     if not counts.all():

@@ -14,30 +14,15 @@ from mmpca_dist.passes.serialization import storable
 @storable
 @dataclass(frozen=True)
 class Widening:
-    """What stands beside d columns of widened rows.
+    """What stands beside d columns of widened rows."""
 
-    Attributes
-    ----------
-    n_columns : int
-        d.
-    gaps : int array of shape (g,)
-        The columns that have an indicator of missing values, ascending.
-    fills : array of shape (g,)
-        What their missing values are filled with: of about their mean, single precision loses nothing.
-    covariates : tuple of q str
-        What the numbers of covariates are called; of a category "batch=b".
-    names : tuple of str or None
-        Names of the columns with gaps.
-    targets : tuple of t str
-        What the numbers to predict are called.
-    """
-
-    n_columns: int
-    gaps: NDArray[np.intp]
+    n_columns: int  # d
+    gaps: NDArray[np.intp]  # (g,): the columns that have an indicator of missing values, ascending
+    # (g,): what their missing values are filled with: of about their mean, single precision loses nothing
     fills: NDArray[np.float64]
-    covariates: tuple[str, ...] = ()
-    names: tuple[str, ...] | None = None
-    targets: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()  # what the numbers of covariates are called; of a category "batch=b"
+    names: tuple[str, ...] | None = None  # names of the columns with gaps
+    targets: tuple[str, ...] = ()  # what the numbers to predict are called
 
     @property
     def filled(self) -> int:

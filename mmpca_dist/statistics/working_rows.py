@@ -18,37 +18,19 @@ ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class WorkingRows:
-    """The coordinates that sweeps work in: the columns, or those in the span of few rows and of their mean.
+    """The coordinates that sweeps work in: the columns, or those in the span of few rows and of their mean."""
 
-    Attributes
-    ----------
-    statistics : Statistics
-        Statistics of the rows.
-    centre : array of shape (r,)
-        Mean of the rows, which is subtracted from them, in working coordinates and (standardised) units.
-    origin : array of shape (r,)
-        What has yet to be subtracted from rows as they are read, in their units.
-    scale : array of shape (d,) or None
-        Standard deviations that rows have yet to be divided by.
-    basis : array of shape (d, r) or None
-    mean : array of shape (d,)
-        ``centre`` in the columns.
-    keeps_sparse : bool
-        Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
-    is_standardized, is_uncentred : bool
-        Whether columns are standardised, and whether the mean stays in the rows.
-    """
-
-    statistics: Statistics
+    statistics: Statistics  # of the rows
     sweeper: Sweeper
+    # (r,): mean of the rows, which is subtracted from them, in working coordinates and (standardised) units
     centre: Array
-    origin: Array
-    scale: Array | None
-    basis: Array | None
-    mean: Array
+    origin: Array  # (r,): what has yet to be subtracted from rows as they are read, in their units
+    scale: Array | None  # (d,): standard deviations that rows have yet to be divided by
+    basis: Array | None  # (d, r)
+    mean: Array  # (d,): ``centre`` in the columns
+    # whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows
     keeps_sparse: bool = False
-    is_standardized: bool = False
-    is_uncentred: bool = False
+    is_uncentred: bool = False  # whether the mean stays in the rows
 
     @classmethod
     def of(cls, statistics: Statistics, sweeper: Sweeper, *, targets: bool, by_column: bool = False) -> Self:
@@ -56,16 +38,10 @@ class WorkingRows:
         centre, basis, mean = coordinates_of(statistics, by_column=by_column)
         if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
-            return cls(
-                statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse,
-                is_standardized=statistics.scale is not None,
-            )  # fmt: skip
+            return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse)
         assert isinstance(statistics, SpanStatistics)  # noqa: S101  (others have no basis of their rows)
-        rows = rows_in_span(statistics, sweeper.rows, extra=1, targets=targets)
-        return cls(
-            statistics, replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean,
-            is_standardized=statistics.scale is not None,
-        )  # fmt: skip
+        sweeper = replace(sweeper, rows=rows_in_span(statistics, sweeper.rows, targets=targets))
+        return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)
 
     @property
     def n_features(self) -> int:
@@ -82,7 +58,7 @@ class WorkingRows:
 
     def uncentred(self) -> Self:
         """Return the same rows with their mean left in them, unless they are standardised."""
-        return self if self.is_standardized else replace(self, is_uncentred=True)
+        return self if self.statistics.scale is not None else replace(self, is_uncentred=True)
 
     def in_columns(self, vectors: Array) -> Array:
         """Return vectors in working coordinates, shape (..., r), in the columns, shape (..., d)."""

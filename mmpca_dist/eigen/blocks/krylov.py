@@ -17,12 +17,7 @@ from mmpca_dist.eigen.orthonormal import orthonormal, unit_columns
 class KrylovBasis:
     """A basis that grows by what the scatter makes of its last block.
 
-    Parameters
-    ----------
-    start : array of shape (d, b)
-        Orthonormal columns, of the type of the basis.
-    capacity : int
-        Columns there is room for.
+    It begins with ``start`` (d, b), orthonormal columns of its type, and has room for ``capacity`` of them.
     """
 
     def __init__(self, start: NDArray, capacity: int) -> None:

@@ -44,26 +44,15 @@ STEP = 10.0
 @storable
 @dataclass(frozen=True)
 class Choice:
-    """The number of components and the value of a parameter in use, and what was tried.
-
-    Attributes
-    ----------
-    n_components : int
-    value : float
-    sizes, values : arrays of shape (S,) and (A,)
-        Numbers of components and values that were tried; empty where both were given.
-    errors, gaps : arrays of shape (S, A)
-        Their errors in rows held out, and the largest gap of the objectives of the fits behind them.
-    is_nested : bool
-        Whether what the fits start from, such as a reduction, was fitted without the rows held out, too.
-    """
+    """The number of components and the value of a parameter in use, and what was tried."""
 
     n_components: int
     value: float
-    sizes: Array
-    values: Array
-    errors: Array
-    gaps: Array
+    sizes: Array  # (S,): numbers of components that were tried; empty, as are values, where both were given
+    values: Array  # (A,)
+    errors: Array  # (S, A): in rows held out
+    gaps: Array  # (S, A): the largest of the objectives of the fits behind them
+    # whether what the fits start from, such as a reduction, was fitted without the rows held out, too
     is_nested: bool = True
 
     @classmethod
@@ -114,24 +103,12 @@ def edge_remark(name: str, value: float, errors: Mapping[float, float], option: 
 
 @dataclass(frozen=True)
 class FoldGrid:
-    """The fits of m models, for every candidate and every fold that is held out: candidates x folds x m of them.
+    """The fits of m models, for every candidate and every fold that is held out: candidates x folds x m of them."""
 
-    Attributes
-    ----------
-    values : array of shape (fits,)
-        The candidate of each fit.
-    terms : FoldTerms
-        Label terms of the rows for all fits.
-    shape : tuple of int
-        Numbers of candidates, folds and models.
-    per_row : int
-        Bytes that a sweep keeps of a row for each fit.
-    """
-
-    values: Array
-    terms: FoldTerms
-    shape: tuple[int, int, int]
-    per_row: int = 0
+    values: Array  # (fits,): the candidate of each fit
+    terms: FoldTerms  # label terms of the rows for all fits
+    shape: tuple[int, int, int]  # numbers of candidates, folds and models
+    per_row: int = 0  # bytes that a sweep keeps of a row for each fit
 
     @classmethod
     def of_classes(
@@ -165,12 +142,8 @@ class FoldGrid:
     def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
         """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
 
-        They are infinite where an output is not finite.
-
-        Parameters
-        ----------
-        coef, intercept : arrays of shape (fits, r) and (fits,)
-            From fits to the rows that are not held out, in working coordinates.
+        They are infinite where an output is not finite. ``coef`` (fits, r) and ``intercept`` (fits,), in working
+        coordinates, are from fits to the rows that are not held out.
         """
         rows = working.sweeper.rows
         task = _HeldOutErrors(
@@ -184,12 +157,8 @@ class FoldGrid:
 def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
     """Return the number of folds for the classes of rows, but for the one of the number ``unlabelled``.
 
-    ``name`` is that of the parameter to be chosen.
-
-    Raises
-    ------
-    InputError
-        Where a class has a single row, or rows of a single group, which cannot be held out.
+    ``name`` is that of the parameter to be chosen. Raises InputError where a class has a single row, or rows of a
+    single group, which cannot be held out.
     """
     most = most_folds(rows)
     n_folds = min(MOST_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))

@@ -30,75 +30,37 @@ OF_COMPONENTS = (
 """The sections of a report on components of rows."""
 
 
-def one_block(n_components: int, n_classes: int, n_features: int) -> int:
-    """Return that there is one block of components."""
-    return 1
-
-
 class MethodOptions(Section):
     """The options of a method in a configuration. The model of each method is made from its estimator."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method.
+    """A method."""
 
-    Attributes
-    ----------
-    name : str
-        In configurations.
-    title : str
-        In reports.
-    group : str
-        One of ``GROUPS``.
-    keeps, limit : str
-        In words: what its components keep, and how many there are at most of n rows with d features.
-    estimator : type of MomentReducer
-    parameters : mapping
-        Parameters that make the estimator this method.
-    settable : tuple of str
-        Parameters of the estimator that a configuration may set, described in its ``_options``.
-    orthonormal, ordered : bool
-        Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
-    scale_free : bool
-        Whether it is the same whatever the units of the columns.
-    values : str
-        What stands in place of eigenvalues, in words; empty for eigenvalues.
-    shares : str
-        What the components have a share of, in words; empty for the scatter that the method is about.
-    blocks : callable(n_components, n_classes, n_features)
-        How many blocks of K columns ``transform`` gives.
-    reduces : bool
-        Whether the number of components has an effect.
-    rebuilds : str
-        What ``inverse_transform`` returns, in words; empty for the row nearest to the mean among those projected so.
-    sections : tuple of str
-        The sections of a run's report that show it.
-    reference : bool
-        Whether other methods are compared with it by default.
-    residuals : str
-        What its residuals are, in words; empty for those of eigenvectors.
-    """
-
-    name: str
-    title: str
-    group: str
-    keeps: str
-    limit: str
+    name: str  # in configurations
+    title: str  # in reports
+    group: str  # one of ``GROUPS``
+    keeps: str  # what its components keep, in words
+    limit: str  # how many there are at most of n rows with d features, in words
     estimator: type[MomentReducer]
+    # parameters that make the estimator this method
     parameters: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    # parameters of the estimator that a configuration may set, described in its ``_options``
     settable: tuple[str, ...] = ()
-    orthonormal: bool = True
-    ordered: bool = True
-    scale_free: bool = False
-    values: str = ""
-    shares: str = ""
-    residuals: str = ""
-    blocks: Callable[[int, int, int], int] = one_block
-    reduces: bool = True
+    orthonormal: bool = True  # whether its components are
+    ordered: bool = True  # whether they are eigenvectors by decreasing eigenvalue
+    scale_free: bool = False  # whether it is the same whatever the units of the columns
+    values: str = ""  # what stands in place of eigenvalues, in words; empty for eigenvalues
+    shares: str = ""  # what the components have a share of, in words; empty for the scatter that the method is about
+    residuals: str = ""  # what its residuals are, in words; empty for those of eigenvectors
+    # how many blocks of K columns ``transform`` gives of n_components, n_classes and n_features
+    blocks: Callable[[int, int, int], int] = lambda *_: 1
+    reduces: bool = True  # whether the number of components has an effect
+    # what ``inverse_transform`` returns, in words; empty for the row nearest to the mean among those projected so
     rebuilds: str = ""
-    sections: tuple[str, ...] = OF_COMPONENTS
-    reference: bool = False
+    sections: tuple[str, ...] = OF_COMPONENTS  # the sections of a run's report that show it
+    reference: bool = False  # whether other methods are compared with it by default
 
     @cached_property
     def options(self) -> type[MethodOptions]:

@@ -18,28 +18,16 @@ IMPRECISE = 1e-2
 
 @dataclass(frozen=True)
 class Solution:
-    """Components of one method, the strongest first.
+    """Components of one method, the strongest first."""
 
-    Attributes
-    ----------
-    components : array of shape (K, d)
-    eigenvalues, residuals, relative_errors : arrays of shape (K,)
-        As in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``; residuals are NaN where components are no
-        eigenvectors.
-    total : float
-        Sum of all eigenvalues.
-    limit : str
-        What bounds the number of components, in words.
-    certificate : dict or None
-        What is proved of components from a solver in passes, and measured of the search behind them (M-PCA2).
-    """
-
-    components: NDArray[np.float64]
+    components: NDArray[np.float64]  # (K, d)
+    # (K,) each, as in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``
     eigenvalues: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    residuals: NDArray[np.float64]  # NaN where components are no eigenvectors
     relative_errors: NDArray[np.float64]
-    total: float
-    limit: str
+    total: float  # sum of all eigenvalues
+    limit: str  # what bounds the number of components, in words
+    # what is proved of components from a solver in passes, and measured of the search behind them (M-PCA2)
     certificate: dict[str, Any] | None = None
 
     @classmethod

@@ -61,11 +61,8 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
             return Z
         known = given_covariates(rows_in_memory(X, None, "X"), covariates, self.covariates_)
-        return Z - (self._explained(known.read_covariates(0, X.shape[0])) @ self.projection()[0]).astype(Z.dtype)
-
-    def _explained(self, covariates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what covariates, shape (n, q), explain of rows, shape (n, d)."""
-        return (covariates - self._adjustment.centre) @ self._adjustment.slopes
+        explained = (known.read_covariates(0, X.shape[0]) - self._adjustment.centre) @ self._adjustment.slopes
+        return Z - (explained @ self.projection()[0]).astype(Z.dtype)
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
@@ -172,8 +169,13 @@ class LazyTransform:
         return X
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
-        """Return the transformed rows of a data set."""
-        return _of_dataset(self, dataset)
+        """Return the transformed rows of a data set: a Dask array that has a task a reading unit."""
+        reducer: Any = self
+        dtype = output_type(dataset.dtype)
+        matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
+        filled = reducer._filled if isinstance(self, ProjectsInMemory) else None
+        project = partial(_projected, filled, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
+        return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
 
     def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
         """Return a block without rows, as blocks of X are transformed to."""
@@ -199,15 +201,6 @@ def _of_array(reducer: Any, X: da.Array) -> da.Array:
     meta = reducer._meta(X, dtype)
     fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
     return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
-
-
-def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
-    """Return a Dask array that has a task a reading unit."""
-    dtype = output_type(dataset.dtype)
-    matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
-    filled = reducer._filled if isinstance(reducer, ProjectsInMemory) else None
-    project = partial(_projected, filled, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
-    return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
 
 
 def by_unit(dataset: Dataset, function: Callable[[Any], Any], meta: Any) -> da.Array:
