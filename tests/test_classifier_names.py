@@ -15,10 +15,10 @@ class Holder(BaseModel):
 
 
 def test_a_name_or_a_mapping():
-    found = Holder(classifiers=["svm", {"name": "logistic", "C": "1e-3", "bias": True, "label": "LR"}]).classifiers
+    found = Holder(classifiers=["svm", {"name": "logistic", "C": "1e-3", "bias": False, "label": "LR"}]).classifiers
     assert [(one.name, one.C, one.bias, one.label) for one in found] == [
-        ("svm", None, False, "svm"),
-        ("logistic", 0.001, True, "LR"),
+        ("svm", None, True, "svm"),
+        ("logistic", 0.001, False, "LR"),
     ]
     assert Holder(**Holder(classifiers=found).model_dump(mode="json")).classifiers == found
     assert {"type": "string"} in Holder.model_json_schema()["properties"]["classifiers"]["items"]["anyOf"]

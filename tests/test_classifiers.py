@@ -79,7 +79,7 @@ def test_coefficients_are_the_minimum(kind, shape, spread, C):
     if spread == "even":
         Z = np.random.default_rng(2).standard_normal(shape) + y[:, None] / 2
     signs = 2 * y - 1
-    coef, intercept = linear_parts(fit_rows(spec(kind, C=C), Z, y))
+    coef, intercept = linear_parts(fit_rows(spec(kind, C=C, bias=False), Z, y))
     start = penalised_loss(kind, coef[0], Z, signs, C)[0]
     lower = minimize(
         lambda w: penalised_loss(kind, w, Z, signs, C), coef[0], jac=True, method="L-BFGS-B",
@@ -92,8 +92,8 @@ def test_coefficients_are_the_minimum(kind, shape, spread, C):
 def test_the_bias_is_a_penalised_column_of_ones():
     Z, y = labelled(90, 4, 2, seed=3)
     for kind in ("svm", "logistic", "dask-logistic"):
-        coef, intercept = linear_parts(fit_rows(spec(kind, bias=True), Z, y))
-        longer, none = linear_parts(fit_rows(spec(kind), np.column_stack([Z, np.ones(90)]), y))
+        coef, intercept = linear_parts(fit_rows(spec(kind), Z, y))
+        longer, none = linear_parts(fit_rows(spec(kind, bias=False), np.column_stack([Z, np.ones(90)]), y))
         np.testing.assert_allclose(np.append(coef, intercept), longer[0], rtol=1e-3, atol=1e-4)
         assert none == [0]
 

@@ -35,9 +35,9 @@ class ClassifierSection(BaseModel):
     )
     bias: bool = Field(
         False,
-        examples=[True],
-        description="Whether linear classifiers have a constant term: of svm and logistic, LIBLINEAR's column of ones, "
-        "whose coefficient is penalised as the others are",
+        examples=[False],
+        description="Whether linear classifiers have a constant term, which those that can have one have by default: of "
+        "svm and logistic, LIBLINEAR's column of ones, whose coefficient is penalised as the others are",
     )
     options: dict[str, Any] = Field(
         {},
@@ -58,7 +58,8 @@ class ClassifierSection(BaseModel):
         check_names(section, list(cls.model_fields), name, "key")
         present = {key: value for key, value in section.items() if value is not None}
         label = present.get("label") or (name if name in CLASSIFIERS else name.rpartition(".")[2])
-        return {**present, "C": _penalty(name, section.get("C")), "label": label}
+        bias = name in CLASSIFIERS and CLASSIFIERS[name].has_bias
+        return {"bias": bias, **present, "C": _penalty(name, section.get("C")), "label": label}
 
     @model_validator(mode="after")
     def _valid(self) -> ClassifierSection:

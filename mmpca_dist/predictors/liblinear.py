@@ -160,7 +160,8 @@ def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
 def _classifier(kind: str, problem: str) -> Classifier:
     return Classifier(
         kind,
-        f"LIBLINEAR's {problem}; takes C (auto, nested, or a number; 1 by default) and bias",
+        f"LIBLINEAR's {problem}, of each class against the rest; takes C (auto, nested, or a number; 1 by default) and "
+        "bias (true by default)",
         fit=lambda rows: _fit(kind, rows),
         check_options=lambda options: check_names(options, OPTIONS, kind),
         has_C=True,
