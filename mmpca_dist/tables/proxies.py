@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from mmpca_dist.tables.dataset import Dataset, MissingLabels
+
+
+def of_rows(name: str) -> Any:
+    """Return an attribute or a method that is that of the rows which a proxy reads."""
+    return property(attrgetter(f"_rows.{name}"))
 
 
 class DatasetProxy(Dataset):
@@ -31,99 +35,35 @@ class DatasetProxy(Dataset):
     def over(self, rows: Dataset) -> Dataset:
         return self.on(self._rows.over(rows))
 
-    @property
-    def stored(self) -> Dataset:
-        return self._rows.stored
-
-    @property
-    def in_memory(self) -> bool:
-        return self._rows.in_memory
-
-    @property
-    def named_columns(self) -> bool:
-        return self._rows.named_columns
-
-    @property
-    def widening(self) -> Any:
-        return self._rows.widening
-
     def adjusted(self, adjustment: Any) -> Dataset:
         return self.on(self._rows.adjusted(adjustment))
 
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return self._rows.missing_labels
-
-    @property
-    def addresses(self) -> list[str]:
-        return self._rows.addresses
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._rows.chunk_edges
-
-    @property
-    def n_bytes(self) -> int:
-        return self._rows.n_bytes
-
-    @property
-    def nnz(self) -> int:
-        return self._rows.nnz
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return self._rows.read_rows(start, stop, out)
-
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        return self._rows.read_sparse(start, stop)
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._rows.read_labels(start, stop)
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._rows.is_labelled(start, stop)
-
-    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        return self._rows.read_weights(start, stop)
-
-    @property
-    def covariates(self) -> tuple[Any, ...]:
-        return self._rows.covariates
-
-    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        return self._rows.read_covariates(start, stop)
-
-    @property
-    def slice_edges(self) -> tuple[float, ...]:
-        return self._rows.slice_edges
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self._rows.targets
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        return self._rows.read_targets(start, stop)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        return self._rows.read_values(start, stop)
-
-    @property
-    def values_place(self) -> str:
-        return self._rows.values_place
-
-    def beside(self, column: Dataset) -> Dataset:
-        return self._rows.beside(column)
-
-    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        return self._rows.source_rows(start, stop)
-
-    def describe_chunk(self, row: int) -> str:
-        return self._rows.describe_chunk(row)
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows)
+    stored = of_rows("stored")
+    in_memory = of_rows("in_memory")
+    named_columns = of_rows("named_columns")
+    widening = of_rows("widening")
+    missing_labels = of_rows("missing_labels")
+    addresses = of_rows("addresses")
+    chunk_edges = of_rows("chunk_edges")
+    n_bytes = of_rows("n_bytes")
+    nnz = of_rows("nnz")
+    read_rows = of_rows("read_rows")
+    read_sparse = of_rows("read_sparse")
+    read_labels = of_rows("read_labels")
+    is_labelled = of_rows("is_labelled")
+    read_weights = of_rows("read_weights")
+    covariates = of_rows("covariates")
+    read_covariates = of_rows("read_covariates")
+    slice_edges = of_rows("slice_edges")
+    targets = of_rows("targets")
+    read_targets = of_rows("read_targets")
+    read_values = of_rows("read_values")
+    values_place = of_rows("values_place")
+    beside = of_rows("beside")
+    source_rows = of_rows("source_rows")
+    describe_chunk = of_rows("describe_chunk")
+    reading_bytes = of_rows("reading_bytes")
+    sparse_bytes = of_rows("sparse_bytes")
 
 
 class Relabelled(DatasetProxy):
