@@ -122,11 +122,6 @@ class CovariateRows(DatasetProxy):
     def covariates(self) -> tuple[Covariate, ...]:
         return self._covariates
 
-    @property
-    def addresses(self) -> list[str]:
-        beside = [address for column in self._columns for address in column.addresses]
-        return list(dict.fromkeys([*self._rows.addresses, *beside]))
-
     def fingerprint(self) -> str:
         return self._digest and storage.digest("covariates", self._rows.fingerprint(), self._digest)
 

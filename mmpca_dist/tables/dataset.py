@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.facts import Facts, fact
+from mmpca_dist.tables.facts import Facts, passed_on
 from mmpca_dist.tables.kept_values import KeptValues
 
 MIN_UNITS = 8
@@ -70,18 +70,18 @@ class Table:
     """What a table is: its facts, columns and labels, and what reading it costs."""
 
     facts: Facts
-    uri: str = fact("uri")
-    n_rows: int = fact("n_rows")
-    n_features: int = fact("n_features")
-    dtype: np.dtype = fact("dtype")
-    feature_names: list[str] | None = fact("feature_names")
-    image_shape: tuple[int, int] | None = fact("image_shape")
-    has_labels: bool = fact("has_labels")
-    sparse: bool = fact("sparse")
-    kind: str = fact("kind")
-    read_overhead: float = fact("read_overhead")
-    resident_bytes: int = fact("resident_bytes")
-    row_operations: int = fact("row_operations")
+    uri: str = passed_on("facts.uri")
+    n_rows: int = passed_on("facts.n_rows")
+    n_features: int = passed_on("facts.n_features")
+    dtype: np.dtype = passed_on("facts.dtype")
+    feature_names: list[str] | None = passed_on("facts.feature_names")
+    image_shape: tuple[int, int] | None = passed_on("facts.image_shape")
+    has_labels: bool = passed_on("facts.has_labels")
+    sparse: bool = passed_on("facts.sparse")
+    kind: str = passed_on("facts.kind")
+    read_overhead: float = passed_on("facts.read_overhead")
+    resident_bytes: int = passed_on("facts.resident_bytes")
+    row_operations: int = passed_on("facts.row_operations")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
 

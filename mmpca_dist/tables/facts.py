@@ -33,6 +33,6 @@ class Facts:
     """Multiply-adds that row maps take for a row as it is read."""
 
 
-def fact(name: str) -> Any:
-    """Return an attribute of a table that is one of its facts."""
-    return property(attrgetter(f"facts.{name}"))
+def passed_on(path: str) -> Any:
+    """Return an attribute or a method that is that of another object which a table has, such as ``facts.n_rows``."""
+    return property(attrgetter(path))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from mmpca_dist.tables.dataset import Dataset, MissingLabels
-
-
-def of_rows(name: str) -> Any:
-    """Return an attribute or a method that is that of the rows which a proxy reads."""
-    return property(attrgetter(f"_rows.{name}"))
+from mmpca_dist.tables.facts import passed_on
 
 
 class DatasetProxy(Dataset):
     """Base of data sets that read the rows of another one, ``_rows``, and have its facts but for some ``changes``."""
 
     _rows: Dataset
+    _columns: Sequence[Dataset] = ()
+    """What is read beside the rows."""
 
     def __init__(self, rows: Dataset, **changes: Any) -> None:
         self._rows, self._changes = rows, changes
@@ -38,32 +36,35 @@ class DatasetProxy(Dataset):
     def adjusted(self, adjustment: Any) -> Dataset:
         return self.on(self._rows.adjusted(adjustment))
 
-    stored = of_rows("stored")
-    in_memory = of_rows("in_memory")
-    named_columns = of_rows("named_columns")
-    widening = of_rows("widening")
-    missing_labels = of_rows("missing_labels")
-    addresses = of_rows("addresses")
-    chunk_edges = of_rows("chunk_edges")
-    n_bytes = of_rows("n_bytes")
-    nnz = of_rows("nnz")
-    read_rows = of_rows("read_rows")
-    read_sparse = of_rows("read_sparse")
-    read_labels = of_rows("read_labels")
-    is_labelled = of_rows("is_labelled")
-    read_weights = of_rows("read_weights")
-    covariates = of_rows("covariates")
-    read_covariates = of_rows("read_covariates")
-    slice_edges = of_rows("slice_edges")
-    targets = of_rows("targets")
-    read_targets = of_rows("read_targets")
-    read_values = of_rows("read_values")
-    values_place = of_rows("values_place")
-    beside = of_rows("beside")
-    source_rows = of_rows("source_rows")
-    describe_chunk = of_rows("describe_chunk")
-    reading_bytes = of_rows("reading_bytes")
-    sparse_bytes = of_rows("sparse_bytes")
+    @property
+    def addresses(self) -> list[str]:
+        return list(dict.fromkeys(address for each in (self._rows, *self._columns) for address in each.addresses))
+
+    stored = passed_on("_rows.stored")
+    in_memory = passed_on("_rows.in_memory")
+    named_columns = passed_on("_rows.named_columns")
+    widening = passed_on("_rows.widening")
+    missing_labels = passed_on("_rows.missing_labels")
+    chunk_edges = passed_on("_rows.chunk_edges")
+    n_bytes = passed_on("_rows.n_bytes")
+    nnz = passed_on("_rows.nnz")
+    read_rows = passed_on("_rows.read_rows")
+    read_sparse = passed_on("_rows.read_sparse")
+    read_labels = passed_on("_rows.read_labels")
+    is_labelled = passed_on("_rows.is_labelled")
+    read_weights = passed_on("_rows.read_weights")
+    covariates = passed_on("_rows.covariates")
+    read_covariates = passed_on("_rows.read_covariates")
+    slice_edges = passed_on("_rows.slice_edges")
+    targets = passed_on("_rows.targets")
+    read_targets = passed_on("_rows.read_targets")
+    read_values = passed_on("_rows.read_values")
+    values_place = passed_on("_rows.values_place")
+    beside = passed_on("_rows.beside")
+    source_rows = passed_on("_rows.source_rows")
+    describe_chunk = passed_on("_rows.describe_chunk")
+    reading_bytes = passed_on("_rows.reading_bytes")
+    sparse_bytes = passed_on("_rows.sparse_bytes")
 
 
 class Relabelled(DatasetProxy):
@@ -89,8 +90,7 @@ class Unlabelled(DatasetProxy):
     def __init__(self, rows: Dataset) -> None:
         super().__init__(rows, has_labels=False)
 
-    def fingerprint(self) -> str:
-        return self._rows.fingerprint()
+    fingerprint = passed_on("_rows.fingerprint")
 
 
 class LoadedRows(DatasetProxy):

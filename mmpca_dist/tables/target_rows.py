@@ -32,11 +32,6 @@ class TargetRows(DatasetProxy):
     def missing_labels(self) -> MissingLabels | None:
         return None
 
-    @property
-    def addresses(self) -> list[str]:
-        beside = [address for column in self._columns for address in column.addresses]
-        return list(dict.fromkeys([*self._rows.addresses, *beside]))
-
     def fingerprint(self) -> str:
         own = self._rows.fingerprint()
         return own and storage.digest("targets", own, *self._names, *(c.fingerprint() for c in self._columns))
