@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,15 @@ def as_arrow(values: NDArray, known: NDArray[np.bool_]) -> pa.Array:
 
 class KeptValues:
     """The part of a data set that tells what goes with its rows."""
+
+    _skips_unlabelled = False
+    """Whether rows may have no label, as they are left out."""
+
+    def _labelled_by(self: Any, name: str) -> Any:
+        """Return the same rows with another column as their labels, each of which must be there."""
+        same = copy(self)
+        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
+        return same
 
     @property
     def beside_names(self) -> list[str]:

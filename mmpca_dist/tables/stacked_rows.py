@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -90,9 +89,8 @@ class StackedRows(Dataset):
         return self._joined(start, stop, lambda part, *rows: part.is_labelled(*rows))
 
     def with_label(self, name: str, setting: str) -> Dataset | None:
-        same = copy(self)
+        same = self._labelled_by(name)
         same._parts = [part for part in (part.with_label(name, setting) for part in self._parts) if part is not None]
-        same.label, same.facts = name, replace(self.facts, has_labels=True)
         return same if len(same._parts) == len(self._parts) else None
 
     @property

@@ -14,12 +14,10 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
@@ -28,8 +26,7 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.kept_values import as_arrow
-from mmpca_dist.tables.labels import has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
@@ -65,7 +62,7 @@ def _opened(uri: str) -> Iterator[Any]:
         ) from error
 
 
-class H5adRows(Dataset):
+class H5adRows(StoredLabels):
     """Rows, and labels unless they are not required, of an ``.h5ad`` file.
 
     ``request.features`` is the place of the rows (default ``X``), such as ``layers/counts`` or ``raw/X``;
@@ -98,47 +95,26 @@ class H5adRows(Dataset):
         return InputError(f"The table obs of {self._address} has no column {name!r} ({setting}).{hint}")
 
     def with_label(self, name: str, setting: str) -> Dataset:
-        same, column = copy(self), name.removeprefix("obs/")
+        column = name.removeprefix("obs/")
         if column not in self._obs:
             raise self._no_column(column, setting)
-        same.label, same.facts, same._skips_unlabelled = column, replace(self.facts, has_labels=True), False
-        return same
+        return self._labelled_by(column)
 
     def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        """Return the values of the labels' column, and which of them are there."""
         with _opened(self.uri) as file:
             column = _member(file, f"obs/{self.label}")
             if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
                 of_07 = "categories" in column.attrs
                 levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
-                codes = (column if of_07 else _member(column, "codes"))[start:stop]
-                known = (codes >= 0) & (codes < len(levels))
-                return np.append(levels, levels[:1] if len(levels) else "")[np.where(known, codes, 0)], known
+                return of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
             if "mask" in column:
                 return _values(column, start, stop), ~_member(column, "mask")[start:stop]
             values = _values(column, start, stop)
             return values, has_label(values)
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        if not known.all() and not self._skips_unlabelled:
-            row = start + int(np.argmin(known))
-            raise InputError(f"Row {row} has no label in {self.values_place}. Leave it out, or give it a label.")
-        return labels_among(known, normalize_labels(values[known], self.values_place))
-
-    def read_column(self, start: int, stop: int) -> pa.Array:
-        return as_arrow(*self._column(start, stop))
-
     @property
     def beside_names(self) -> list[str]:
         return [name for name in self._obs if name != self.label]
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._column(start, stop)[1]
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        return values if known.all() or values.dtype.kind == "f" else self.read_labels(start, stop)
 
     @property
     def values_place(self) -> str:

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -173,9 +172,7 @@ class ColumnRows(Dataset):
         if name not in self.schema.names:
             hint = did_you_mean(name, self.schema.names) or f" Its columns are {some_names(self.schema.names)}."
             raise InputError(f"{self.uri} has no column {name!r} ({setting}).{hint}")
-        same = copy(self)
-        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
-        return same
+        return self._labelled_by(name)
 
     @property
     def beside_names(self) -> list[str]:

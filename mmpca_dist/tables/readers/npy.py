@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import chunk_edges, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.formats import Format, Request
 
@@ -85,7 +85,7 @@ def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dty
     return headers[np.lib.format.read_magic(stream)](stream)
 
 
-class NpyDataset(Dataset):
+class NpyDataset(StoredLabels):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
     def __init__(self, uri: str, label: str | None, skips_unlabelled: bool = False) -> None:
@@ -116,18 +116,10 @@ class NpyDataset(Dataset):
         out[...] = rows
         return out
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        values = self.read_values(start, stop)
-        known = has_label(values) if self._skips_unlabelled else np.ones(len(values), bool)
-        return labels_among(known, normalize_labels(values[known], self.values_place))
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return has_label(self.read_values(start, stop))
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        assert self.label is not None  # noqa: S101  (has_labels says so)
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
         with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
-            return np.asarray(_read(self.label, self._token, start, stop)).reshape(-1)
+            values = np.asarray(_read(self.values_place, self._token, start, stop)).reshape(-1)
+            return values, has_label(values)
 
     @property
     def values_place(self) -> str:

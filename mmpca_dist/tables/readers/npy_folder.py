@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from copy import copy
 from dataclasses import replace
 
 from dask.utils import natural_sort_key
@@ -34,7 +33,7 @@ class NpyFolder(StackedRows):
     def __init__(self, uri: str, parts: list[NpyDataset], table: ParquetDataset) -> None:
         super().__init__(uri, parts)
         _refuse_other_rows(uri, {part.uri: part.n_rows for part in parts}, table)
-        self._table: Dataset = table
+        self._table = table
         self.label, self.facts = table.label, replace(self.facts, has_labels=table.has_labels)
 
     read_labels = passed_on("_table.read_labels")
@@ -45,9 +44,8 @@ class NpyFolder(StackedRows):
     beside_names = passed_on("_table.beside_names")
 
     def with_label(self, name: str, setting: str) -> Dataset:
-        same = copy(self)
+        same = self._labelled_by(name)
         same._table = self._table.with_label(name, setting)
-        same.label, same.facts = name, replace(self.facts, has_labels=True)
         return same
 
     @property

@@ -49,7 +49,7 @@ class ZarrCube(ZarrGroupRows):
         if self.missing_chunks == "refuse":
             self._refuse_missing(labels.path, raster, "lines of labels")
         chunks = StoredChunks.of(self.table, labels.path, raster)
-        if not chunks.n_missing:
+        if not chunks.n_missing or labels.fill is None:
             return None
         sizes = [
             np.minimum(chunks.shape, np.subtract(raster.shape, np.multiply(i, chunks.shape))) for i in chunks.stored

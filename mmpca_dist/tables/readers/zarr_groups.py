@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
@@ -21,10 +20,9 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
-from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import MOST_STRETCHES, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.kept_values import as_arrow
-from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.zarr_members import member
@@ -51,7 +49,7 @@ def table_url(uri: str, group: zarr.Group) -> str:
     return storage.join(uri, token)
 
 
-class ZarrGroupRows(Dataset):
+class ZarrGroupRows(StoredLabels):
     """Rows and labels of a Zarr group, version 3 or 2.
 
     ``request.features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
@@ -136,22 +134,15 @@ class ZarrGroupRows(Dataset):
         if self.missing_chunks == "refuse":
             self._refuse_missing(labels.path, labels.array, "labels")
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
-        if not chunks.n_missing:
+        if not chunks.n_missing or labels.fill is None:
             return None
         stretches = chunks.missing_rows(self.n_rows)
         n_rows = sum(stop - start for start, stop in stretches)
         return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        labels = _open_labels(self.table, self.label, self._token)
-        return labels.read_known(start, stop) if self._skips_unlabelled else labels.read(start, stop)
-
-    def read_column(self, start: int, stop: int) -> pa.Array:
-        labels = _open_labels(self.table, self.label, self._token)
-        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
-            coded = labels.categories is not None
-            values = labels.read_known(start, stop) if coded else pixels_of(labels.array, start, stop)
-            return as_arrow(values, labels.is_known(start, stop))
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
+            return _open_labels(self.table, self.label, self._token).read(start, stop)
 
     @property
     def beside_names(self) -> list[str]:
@@ -160,16 +151,6 @@ class ZarrGroupRows(Dataset):
         table = group.get("obs")
         names += [f"obs/{name}" for name in table] if isinstance(table, zarr.Group) else []
         return [name for name in sorted(names) if name not in taken and not name.startswith("obs/__")]
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return _open_labels(self.table, self.label, self._token).is_known(start, stop)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        labels = _open_labels(self.table, self.label, self._token)
-        if labels.categories is not None or labels.mask is not None:
-            return self.read_labels(start, stop)
-        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
-            return pixels_of(labels.array, start, stop)
 
     @property
     def values_place(self) -> str:
@@ -290,39 +271,19 @@ class ZarrLabels:
             "must be an array, or a column as AnnData writes it, such as one of strings or categories."
         )
 
-    def read(self, start: int, stop: int) -> NDArray:
-        """Return the labels of rows ``start`` to ``stop``."""
-        where = f"{self.uri}/{self.path}"
-        with readable(f"the labels of rows {start} to {stop - 1} of {where}"):
-            stored = pixels_of(self.array, start, stop)
-            if self.mask is not None:
-                _refuse_absent(pixels_of(self.mask, start, stop), start, where, "it is marked as missing")
-            return self._named(stored, start, where)
+    def read(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        """Return the values of rows ``start`` to ``stop``, and which of them are there."""
+        values, known = self._named(pixels_of(self.array, start, stop))
+        return values, known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
 
-    def is_known(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return which of rows ``start`` to ``stop`` have a label."""
-        stored = pixels_of(self.array, start, stop)
-        if self.categories is not None:
-            return np.asarray((stored >= 0) & (stored < len(self.categories)))
-        known = has_label(stored)
-        return known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
-
-    def read_known(self, start: int, stop: int) -> NDArray:
-        """Return labels, with anything in the place of those that are missing."""
-        known, stored, where = self.is_known(start, stop), pixels_of(self.array, start, stop), f"{self.uri}/{self.path}"
-        return labels_among(known, self._named(stored[known], start, where))
+    def _named(self, stored: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
+        return (stored, has_label(stored)) if self.categories is None else of_codes(stored, self.categories)
 
     @property
     def fill(self) -> Any:
-        """The label of rows in chunks that are not stored."""
-        return self._named(np.asarray([self.array.fill_value]), 0, f"{self.uri}/{self.path}")[0]
-
-    def _named(self, stored: NDArray, start: int, where: str) -> NDArray:
-        if self.categories is None:
-            return normalize_labels(stored, where)
-        n = len(self.categories)
-        _refuse_absent((stored < 0) | (stored >= n), start, where, f"its code is none of the {n} categories")
-        return self.categories[stored]
+        """The label of rows in chunks that are not stored; None where they have none."""
+        values, known = self._named(np.asarray([self.array.fill_value]))
+        return normalize_labels(values, f"{self.uri}/{self.path}")[0] if known[0] else None
 
 
 def no_array(uri: str, name: str, setting: str, names: list[str]) -> InputError:
@@ -342,14 +303,6 @@ def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
         return None
     refuse_larger(math.prod(array.shape) * array.dtype.itemsize, f"{uri}/{name}, read whole,", "Store fewer values")
     return values_of(array)
-
-
-def _refuse_absent(absent: NDArray, start: int, where: str, reason: str) -> None:
-    if absent.any():
-        raise InputError(
-            f"Row {start + int(np.argmax(absent))} has no label in {where}: {reason}. Leave the row out, or give it a "
-            "label."
-        )
 
 
 def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> None:
