@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -302,14 +303,14 @@ def readable(what: str) -> Iterator[None]:
         ) from error
 
 
-def fill(file: Any, out: NDArray) -> None:
-    """Read a whole array; raise an ``EOFError`` where the file ends before."""
-    target, done = out.reshape(-1).view(np.uint8).data, 0
-    while done < len(target):
-        size = file.readinto(target[done:])
-        if not size:
-            raise EOFError("it ends early")
-        done += size
+def overlaps(edges: Sequence[int] | NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each chunk that holds some of rows ``start`` to ``stop``, and the first and last of these."""
+    for number in range(bisect(edges, start) - 1, len(edges) - 1):
+        first, last = max(start, int(edges[number])), min(stop, int(edges[number + 1]))
+        if first >= stop:
+            return
+        if first < last:
+            yield number, first, last
 
 
 def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
-from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import default_chunk_rows, readable
+from mmpca_dist.tables.dataset import default_chunk_rows, overlaps, readable
 from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
@@ -45,15 +44,11 @@ class LanceDataset(ColumnRows):
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         fragments = _opened(self.uri, self._version, self._token).get_fragments()
-        for number in range(bisect(self._starts, start) - 1, len(fragments)):
-            first, last = max(start, self._starts[number]), min(stop, self._starts[number + 1])
-            if first >= stop:
-                return
-            if first < last:
-                with readable(f"rows {first} to {last - 1} of {self.uri}"):
-                    rows = {"offset": first - self._starts[number], "limit": last - first}
-                    table = fragments[number].scanner(columns=columns, **rows).to_table()
-                yield table.select(columns), first
+        for number, first, last in overlaps(self._starts, start, stop):
+            with readable(f"rows {first} to {last - 1} of {self.uri}"):
+                rows = {"offset": first - self._starts[number], "limit": last - first}
+                table = fragments[number].scanner(columns=columns, **rows).to_table()
+            yield table.select(columns), first
 
     @property
     def addresses(self) -> list[str]:
