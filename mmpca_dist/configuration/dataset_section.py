@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from mmpca_dist.configuration.row_map_section import RowMapSetting
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.configuration.target_section import TargetSection
 from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.tables.mapped_rows import stored_form
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
 _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
@@ -17,6 +18,18 @@ ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
 
 ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
+
+
+def _row_map(value: Any) -> RowMap:
+    """Return a row map from its name alone, or a mapping with its options."""
+    if isinstance(value, RowMap):
+        return value
+    options = dict(named_content(value, ROW_MAPS, "row map", "{name: nystroem, n_components: 300}"))
+    name = options.pop("name")
+    return parse_model(ROW_MAPS[name].options, options, name)
+
+
+RowMapSetting = Annotated[RowMap, BeforeValidator(_row_map), PlainSerializer(stored_form), NameOrMapping(ROW_MAPS)]
 
 
 class DatasetConfig(Section):
@@ -127,8 +140,3 @@ class DatasetConfig(Section):
     def predicts(self) -> bool:
         """Whether there are numbers to predict in the place of classes."""
         return self.target is not None and self.target.slices is None
-
-    @property
-    def row_maps(self) -> list[RowMap]:
-        """The row maps with their options."""
-        return [section.map for section in self.maps]

@@ -79,7 +79,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     uri = section.uri
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
-        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
+        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.maps)
         if run.header()["fingerprint"] == dataset.fingerprint():
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
