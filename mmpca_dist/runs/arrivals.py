@@ -53,7 +53,7 @@ def arrivals(uri: str) -> list[Arrival]:
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)
-    if any(name in names for name in GROUP_FILES) or has_log(uri, names) or holds_npy(uri):
+    if any(name in names for name in GROUP_FILES) or has_log(uri, names) or holds_npy(uri, names):
         return [_arrival(uri)]
     within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]
     if not within and holds_parquet(uri, names):

@@ -63,8 +63,8 @@ class Format:
     """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
     suffixes: tuple[str, ...] = ()
     """How addresses of this format end."""
-    holds: Callable[[str], bool] | None = None
-    """Tells whether a folder whose address has no known suffix is in this format."""
+    holds: Callable[[str, Sequence[str]], bool] | None = None
+    """Tells whether a folder whose address has no known suffix is in this format, also by the names in it."""
     columns: bool = False
     """Whether its columns have names, so that some can be left out."""
     alone: bool = True
@@ -84,15 +84,21 @@ def format_of(uri: str) -> Format:
         if format.is_named_by(uri):
             return format
     storage.require(uri)
-    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri))
-    return next(holding, FORMATS["zarr"])
+    return _by_content(uri) or FORMATS["zarr"]
+
+
+def _by_content(uri: str) -> Format | None:
+    with storage.reached(uri) as (fs, path):
+        names = storage.names_in(uri) if fs.isdir(path) else []
+    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri, names))
+    return next(holding, None) if names else None
 
 
 def is_table(uri: str) -> bool:
     """Tell whether an address names a table, by its beginning or end, or by what is in the folder."""
     if TEXT.is_named_by(uri.lower()) or any(format.is_named_by(uri) for format in FORMATS.values()):
         return True
-    return Path(uri).is_dir() and any(format.holds(uri) for format in FORMATS.values() if format.holds is not None)
+    return Path(uri).is_dir() and _by_content(uri) is not None
 
 
 def open_dataset(

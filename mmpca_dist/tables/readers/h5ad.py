@@ -12,7 +12,7 @@ import math
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -262,9 +262,8 @@ def _open(request: Request) -> Dataset:
     return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 
 
-def _holds_h5ad(uri: str) -> bool:
-    with storage.reached(uri) as (fs, path):
-        return fs.isdir(path) and any(name.endswith(SUFFIX) for name in storage.names_in(uri))
+def _holds_h5ad(uri: str, names: Sequence[str]) -> bool:
+    return any(name.endswith(SUFFIX) for name in names)
 
 
 FORMAT = Format("h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=_holds_h5ad)

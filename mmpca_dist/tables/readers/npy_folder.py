@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dask.utils import natural_sort_key
@@ -74,13 +75,11 @@ def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) 
         )
 
 
-def holds_npy(uri: str) -> bool:
-    """Tell whether a folder, or a folder in it, holds ``.npy`` files.
+def holds_npy(uri: str, names: Sequence[str]) -> bool:
+    """Tell whether a folder that holds ``names``, or a folder in it, holds ``.npy`` files.
 
     Parquet right in the folder is a table itself, which may have files of weights beside it.
     """
-    with storage.reached(uri) as (fs, path):
-        names = storage.names_in(uri) if fs.isdir(path) else []
     if ZARR.intersection(names) or any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
         return False
     folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MOST_FOLDERS]

@@ -181,10 +181,4 @@ def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> li
     ]
 
 
-def _is_folder_of_parquet(uri: str) -> bool:
-    with storage.reached(uri) as (fs, path):
-        is_folder = fs.isdir(path)
-    return is_folder and holds_parquet(uri, storage.names_in(uri))
-
-
-FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=_is_folder_of_parquet, columns=True)
+FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=holds_parquet, columns=True)
