@@ -84,6 +84,8 @@ class ChosenColumns(DatasetProxy):
     Rows are read whole, a reading unit at a time.
     """
 
+    in_memory = False  # rows are new ones
+
     def __init__(self, rows: Dataset, positions: Sequence[int]) -> None:
         names = rows.feature_names
         super().__init__(
@@ -96,10 +98,6 @@ class ChosenColumns(DatasetProxy):
 
     def fingerprint(self) -> str:
         return storage.digest("columns", self._rows.fingerprint(), self._positions.tolist())
-
-    @property
-    def in_memory(self) -> bool:
-        return False  # rows are new ones
 
     @property
     def nnz(self) -> int:

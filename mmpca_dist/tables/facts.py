@@ -33,6 +33,17 @@ class Facts:
     """Multiply-adds that row maps take for a row as it is read."""
 
 
+class _PassedOn:
+    def __init__(self, path: str) -> None:
+        self._get = attrgetter(path)
+
+    def __get__(self, table: Any, kind: type | None = None) -> Any:
+        return self if table is None else self._get(table)
+
+
 def passed_on(path: str) -> Any:
-    """Return an attribute or a method that is that of another object which a table has, such as ``facts.n_rows``."""
-    return property(attrgetter(path))
+    """Return an attribute or a method that is that of another object which a table has, such as ``facts.n_rows``.
+
+    A table may set its own in its place.
+    """
+    return _PassedOn(path)

@@ -51,6 +51,8 @@ class MappedRows(DatasetProxy):
         What the fit of every map has left.
     """
 
+    in_memory = False  # rows are new ones
+
     def __init__(self, rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> None:
         self.source, self.maps, self.fits = rows, tuple(maps), fits
         width, operations, resident, self._block_bytes = rows.n_features, rows.row_operations, rows.resident_bytes, 0
@@ -72,10 +74,6 @@ class MappedRows(DatasetProxy):
             }  # fmt: skip
         super().__init__(rows, **changes)
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
-
-    @property
-    def in_memory(self) -> bool:
-        return False  # rows are new ones
 
     @property
     def named_columns(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from mmpca_dist.tables.dataset import Dataset, MissingLabels
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import passed_on
 
 
@@ -73,9 +73,7 @@ class Relabelled(DatasetProxy):
     def __init__(self, rows: Dataset, **changes: Any) -> None:
         super().__init__(rows, **{"has_labels": True, **changes})
 
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return None
+    missing_labels = None
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return self.read_labels(start, stop)

@@ -43,21 +43,18 @@ class SelectedRows(DatasetProxy):
             raise InputError(f"No row of {rows.uri} is left: {reason}.")
         super().__init__(rows, n_rows=int(sizes.sum()))
         self._keep = keep
-        self._edges = np.append(0, np.cumsum(sizes[filled]))
+        self.chunk_edges = np.append(0, np.cumsum(sizes[filled]))
         self._starts, self._stops = np.asarray(edges)[filled], np.asarray(edges)[filled + 1]
         self._most = float(np.max((self._stops - self._starts) / sizes[filled]))
 
     fingerprint = passed_on("_rows.fingerprint")
 
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._edges
-
     def _within(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
         """Return the stretch of the source that holds these rows, and their places in it."""
-        first, last = np.searchsorted(self._edges, start, side="right") - 1, np.searchsorted(self._edges, stop) - 1
+        edges = self.chunk_edges
+        first, last = np.searchsorted(edges, start, side="right") - 1, np.searchsorted(edges, stop) - 1
         begin, end = int(self._starts[first]), int(self._stops[last])
-        skipped = start - int(self._edges[first])
+        skipped = start - int(edges[first])
         return begin, end, np.flatnonzero(self._keep(begin, end))[skipped : skipped + stop - start]
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
