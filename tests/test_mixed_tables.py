@@ -214,7 +214,7 @@ def test_rows_without_labels_are_left_out_of_arrays_too(kind, tmp_path):
     dataset = open_dataset(given[0], label=given[1], unlabelled="skip")
     np.testing.assert_array_equal(dataset.read_labels(3, 40), y[~np.isnan(y)][3:40])
     np.testing.assert_array_equal(dataset.read_rows(3, 40), X[~np.isnan(y)][3:40])
-    with pytest.raises(InputError, match="Label nan at position 0|Row 0 has no label"):
+    with pytest.raises(InputError, match=r"Label nan at position 0|Row 0 has no label"):
         open_dataset(given[0], label=given[1]).read_labels(0, 60)
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.ingest.typed_csv import Progress, check_typed, write_tables
+from mmpca_dist.ingest.typed_csv import Progress
 from mmpca_dist.limits import LIMITS
 
 IN_ORDER = "set datafusion.execution.target_partitions = 1"
 """Files that are read at once come in any order."""
 
 
-def delta_to_parquet(source: str, destination: str, *, progress: Progress | None, overwrite: bool) -> dict[str, Any]:
-    """Write the rows of the newest version of a table, a reading unit at a time, and describe what was written."""
-    started = time.monotonic()
-    check_typed(source, destination, overwrite)
+@contextmanager
+def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
     try:
         from deltalake import DeltaTable, QueryBuilder
 
@@ -27,7 +25,7 @@ def delta_to_parquet(source: str, destination: str, *, progress: Progress | None
         query.execute(IN_ORDER).read_all()
         reader = pa.RecordBatchReader.from_stream(query.execute("select * from rows"))
         schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
-        return write_tables(source, destination, schema, _units(reader, schema, progress), started)
+        yield schema, _units(reader, schema, progress)
     except ImportError as error:
         raise InputError(
             f"{source} is a Delta Lake table. Install 'mmpca-dist[delta]' to read it ({error})."

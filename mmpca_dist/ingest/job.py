@@ -13,13 +13,13 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.delta import delta_to_parquet
+from mmpca_dist.ingest.delta import delta_tables
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_delta, is_parquet, refuse_choices
+from mmpca_dist.ingest.typed_csv import check_typed, csv_tables, is_delta, is_parquet, refuse_choices, write_tables
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -106,11 +106,16 @@ def ingest(
     PlanError
         When the rows do not fit the disk.
     """
-    started, note = time.monotonic(), note or (lambda _: None)
+    started, note, origin = time.monotonic(), note or (lambda _: None), storage.normalize(source)
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     if is_parquet(os.fspath(destination)):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
-        return _to_parquet(storage.normalize(source), storage.normalize(destination), progress, note, bool(overwrite))
+        target = storage.normalize(destination)
+        check_typed(origin, target, bool(overwrite))
+        opened = delta_tables(origin, progress) if is_delta(origin) else csv_tables(origin, progress, note)
+        with opened as (schema, tables):
+            manifest = write_tables(target, schema, tables)
+        return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
@@ -120,18 +125,6 @@ def ingest(
         rows = selection.open(origin, sparse)
         manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
-
-
-def _to_parquet(
-    source: str,
-    destination: str,
-    progress: Callable[[int, int], None] | None,
-    note: Callable[[str], None],
-    overwrite: bool,
-) -> dict[str, Any]:
-    if is_delta(source):
-        return delta_to_parquet(source, destination, progress=progress, overwrite=overwrite)
-    return csv_to_parquet(source, destination, progress=progress, note=note, overwrite=overwrite)
 
 
 def _write(

@@ -93,19 +93,11 @@ class Selection:
                 f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
                 "projected as they are."
             )
-        for option, columns in (("drop", self.drop), ("keep", self.keep)):
-            if columns and is_libsvm:
-                others = "CSV and Parquet" if option == "drop" else "CSV, Parquet and Zarr"
-                raise InputError(
-                    f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of {others} "
-                    "have."
-                )
-        if self.features is not None and (is_csv or is_libsvm):
-            raise InputError(
-                f"features={self.features!r} cannot be honoured: every column of {uri} but the label is a feature."
-            )
-        if self.label is not None and is_libsvm:
-            raise InputError(f"label={self.label!r} cannot be honoured: each line of {uri} begins with its label.")
+        idle = ("features", "label", "drop", "keep") if is_libsvm else ("features",) if is_csv else ()
+        for option in idle:
+            if (value := getattr(self, option)) not in (None, [], ()):
+                what = "CSV" if is_csv else "LIBSVM text, whose lines begin with labels; its columns have no names"
+                raise InputError(f"{option}={value!r} cannot be honoured: {uri} is {what}. Leave it out.")
 
 
 class DatasetRows(RowSource):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +46,15 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
         )
 
 
-def csv_to_parquet(
-    source: str, destination: str, *, progress: Progress | None, note: Callable[[str], None], overwrite: bool
-) -> dict[str, Any]:
-    """Write all columns of CSV with their types, in two readings, and describe what was written.
+@contextmanager
+def csv_tables(
+    source: str, progress: Progress | None, note: Callable[[str], None]
+) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Open CSV: all columns with their types, from a first reading, and the rows, which are read once more.
 
-    Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file.
-
-    Raises
-    ------
-    InputError
-        For a source that is no CSV, or lines that cannot be parsed.
-    OutputError
-        Where the destination holds something, unless it is to be replaced.
+    Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file. Raises
+    InputError for lines that cannot be parsed.
     """
-    started = time.monotonic()
-    check_typed(source, destination, overwrite)
     rows = CsvRows(source, None, np.dtype(np.float64), labelled=False)
     for line in rows.notes:
         note(line)
@@ -78,7 +71,7 @@ def csv_to_parquet(
     if times > 1:
         raise InputError(f"{source} has {times} columns called {name!r}. Rename all but one.")
     schema = pa.schema(zip(names, kinds, strict=True))
-    return write_tables(source, destination, schema, _typed_tables(rows, schema, progress), started)
+    yield schema, _typed_tables(rows, schema, progress)
 
 
 def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
@@ -89,9 +82,7 @@ def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -
             progress(rows.total + done, 2 * max(rows.total, done))
 
 
-def write_tables(
-    source: str, destination: str, schema: pa.Schema, tables: Iterator[pa.Table], started: float
-) -> dict[str, Any]:
+def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> dict[str, Any]:
     """Write tables as one Parquet file, a row group each, and describe what was written."""
     partial, n_rows = f"{destination}.partial", 0
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
@@ -103,10 +94,9 @@ def write_tables(
         if storage.is_local(destination):
             Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
-        "source": source, "destination": destination, "rows": n_rows, "columns": len(schema.names), "dtype": "mixed",
-        "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,
+        "rows": n_rows, "columns": len(schema.names), "dtype": "mixed", "sparse": False, "labels": None,
+        "labels_guessed": False, "kept": [], "classes": 0,
         "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
-        "seconds": round(time.monotonic() - started, 3),
     }  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class NpyDataset(StoredLabels):
     def __init__(self, uri: str, label: str | None, skips_unlabelled: bool = False) -> None:
         self.label, self._token, self._skips_unlabelled = label, uuid.uuid4().hex, skips_unlabelled
         rows = _header(uri, self._token)
-        n_labels = None if label is None else _n_labels(label, self._token)
+        n_labels = None if label is None else _n_values(label, self._token)
         check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
         if label is not None:
             n_rows = min(rows.shape[0], default_chunk_rows(rows.shape[1] * rows.dtype.itemsize))
@@ -133,11 +133,17 @@ class NpyDataset(StoredLabels):
         return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
 
 
-def _n_labels(label: str, token: str) -> int:
-    shape = _header(label, token).shape
+def _n_values(uri: str, token: str) -> int:
+    shape = _header(uri, token).shape
     if not shape or shape[1:] not in ((), (1,)):
-        raise InputError(f"The labels in {label} have shape {shape}; they must be one value a row, shape (n,).")
+        raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
     return shape[0]
+
+
+def read_column(uri: str) -> NDArray:
+    """Read the whole file of a column, which must have one value a row."""
+    token = uuid.uuid4().hex
+    return np.array(_read(uri, token, 0, _n_values(uri, token))).reshape(-1)
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
