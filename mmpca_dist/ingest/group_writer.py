@@ -39,12 +39,8 @@ class ZarrWriter:
     new group at the address, see ``destination``. Leaving the ``with`` block before ``finish`` removes what was begun.
 
     ``overwrite`` and ``chunk_bytes`` are as for ``ingest``. ``note`` is called with a sentence where a killed ingest
-    has left something. ``columns`` are the columns of names that will come, each of which becomes an array.
-
-    Raises
-    ------
-    OutputError
-        When something is at the destination that may not be replaced, or another ingest writes there.
+    has left something. ``columns`` are the columns of names that will come, each of which becomes an array. Raises
+    OutputError where something is that may not be replaced, or another ingest writes.
     """
 
     def __init__(
@@ -79,10 +75,7 @@ class ZarrWriter:
     def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
         """Claim the destination, and choose the form in which the rows of a source are written.
 
-        Raises
-        ------
-        PlanError
-            Where the local disk has less space free than the rows need, as far as their number is known.
+        Raises PlanError where the local disk has less space free than the rows need, as far as that is known.
         """
         n_rows, n_features = source.n_rows, source.n_features
         if self._target.is_local and n_rows is not None and not (sparse and source.nnz is None):
@@ -120,24 +113,11 @@ class ZarrWriter:
     def finish(
         self, attributes: dict[str, Any], label_values: Callable[[list[Any]], NDArray]
     ) -> tuple[dict[Any, int], int]:
-        """Write what is left and the columns of names; make the group appear.
+        """Write what is left and the columns of names; make the group appear, with its ``attributes``.
 
-        ``attributes`` are those of the group, to which ``complete: true`` is added. ``label_values`` turns the list of
-        a column's distinct values into an array of integers or strings.
-
-        Returns
-        -------
-        classes : dict
-            Number of rows by label, in sorted order; none without labels.
-        n_bytes : int
-            What is stored.
-
-        Raises
-        ------
-        InputError
-            Without any row, or when the labels are not classes.
-        OutputError
-            When something has appeared at the destination meanwhile.
+        Returns the number of rows by label, in sorted order (none without labels), and the bytes that are stored.
+        ``label_values`` turns the list of a column's distinct values into an array of integers or strings. Raises
+        InputError without any row, and OutputError where something has appeared at the destination meanwhile.
         """
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")

@@ -213,10 +213,6 @@ def check_ingest(
 
     With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
     be used, all of CSV is read to name the others. ``note`` is called with what may be wrong.
-
-    Raises
-    ------
-    InputError, OutputError
     """
     if is_parquet(os.fspath(destination)):
         check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))

@@ -47,25 +47,15 @@ class Selection:
             if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
                 raise InputError(f"--keep names {name!r}, which cannot be an array next to X and y: rename it first.")
 
-    def csv(self, uri: str) -> CsvRows:
-        """Open CSV."""
-        dtype = np.dtype(self.dtype or "float32")
-        return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
-
     def open(self, uri: str, sparse: bool | None) -> RowSource:
-        """Open a source of any format.
-
-        Raises
-        ------
-        InputError
-            Where the format cannot honour an option, or it is no such file.
-        """
+        """Open a source of any format; raise InputError where that cannot honour an option, or it is no such file."""
         stem = stem_of(uri)
         self._refuse_options(uri, stem)
+        dtype = np.dtype(self.dtype or "float32")
         if stem.endswith(CSV_SUFFIXES):
-            return self.csv(uri)
+            return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
         if stem.endswith(LIBSVM_SUFFIXES):
-            return LibsvmRows(uri, np.dtype(self.dtype or "float32"), sparse)
+            return LibsvmRows(uri, dtype, sparse)
         with settings_named():
             dataset = open_dataset(
                 uri,

@@ -54,10 +54,7 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a run over ``spans`` of a data set.
 
-    Parameters
-    ----------
-    evaluation : EvaluationRequest, optional
-        The evaluation that chooses the numbers of components, up to the largest, before the fit to all rows.
+    An ``evaluation`` chooses the numbers of components, up to the largest, before the fit to all rows.
     """
     fit = make_plan(RowPasses(dataset, spans, request.resources), request)
     if evaluation is None:

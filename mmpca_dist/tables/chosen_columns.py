@@ -39,10 +39,7 @@ def listed(columns: Columns) -> list[str | int]:
 def positions_of(columns: Sequence[str | int], names: Sequence[str] | None, n_features: int, uri: str) -> list[int]:
     """Return the numbers of the chosen columns, in the order of the choice; ``names`` are those of all columns.
 
-    Raises
-    ------
-    InputError
-        Where there is no such column, or one is chosen twice, or none.
+    Raises InputError where there is no such column, or one is chosen twice, or none.
     """
     setting, numbers = setting_name("columns"), {name: i for i, name in enumerate(names or ())}
     positions = []

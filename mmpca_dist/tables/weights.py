@@ -40,21 +40,10 @@ def column_weights(column: Dataset, start: int, stop: int) -> NDArray[np.float64
 
 
 def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray[np.float64]:
-    """Return the weights of rows as doubles, shape (n,).
+    """Return the weights of rows as doubles, shape (n,); a number weighs all rows alike.
 
-    Parameters
-    ----------
-    weights : array-like of shape (n,), or number
-        A number weighs all rows alike.
-    where : str
-        What holds them, for errors.
-    first : int
-        The number of the first row.
-
-    Raises
-    ------
-    InputError
-        For weights that are not numbers, of another number than the rows, negative, or not finite.
+    Raises InputError for weights that are not numbers, of another number than the rows, negative, or not finite; they
+    are in ``where``, those of rows from number ``first`` on.
     """
     weights = np.asarray(weights)
     if weights.dtype.kind not in "fiub":
@@ -113,11 +102,6 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
     """Return the rows with a column of weights, without the rows of weight zero.
 
     The column is read once, and what it holds is part of the fingerprint.
-
-    Raises
-    ------
-    InputError
-        As ``as_weights``, and where all weights are zero.
     """
     digest, all_count = hashlib.sha256(), True
     for start, stop in value_units(column):

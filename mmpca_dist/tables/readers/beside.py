@@ -26,10 +26,7 @@ def column_in_memory(values: NDArray, uri: str) -> ArrayDataset:
 def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     """Open a column of a data set, or a ``.npy`` file with a value for each of its rows; ``setting`` names it.
 
-    Raises
-    ------
-    InputError
-        Where there is no such column or file, or it has another number of rows.
+    Raises InputError where there is no such column or file, or it has another number of rows.
     """
     stored = dataset.stored
     if name.endswith(FILE):

@@ -214,33 +214,11 @@ def open_rows(
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
-    Parameters
-    ----------
-    uri, features, label, missing_chunks, missing
-        As for ``open_dataset``; a ``label`` that is named must be there.
-    names : list of str, optional
-        The features that a model was fitted to. Columns of Parquet and Arrow are taken by these names, in any order
-        and among other columns; features of other formats must be in this order, if they have names at all.
-    levels : sequence of Levels, optional
-        What became of the columns of text that a model was fitted to; text that is new has indicators of 0.
-    labelled : bool
-        Whether labels must be there even if ``label`` is None.
-    unlabelled : {"refuse", "skip"}
-        Whether rows without a label are an error, or left out.
-    columns : sequence of str or int, or str, optional
-        The columns that a model chose among those of its table, as for ``open_dataset``.
-    unlabelled_value : str or int, optional
-        A label that says that a row has none.
-
-    Returns
-    -------
-    Dataset
-        Its ``has_labels`` tells whether it has labels.
-
-    Raises
-    ------
-    InputError
-        As for ``open_dataset``, and for features that are not those in ``names``.
+    Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names``, ``levels`` and
+    ``columns`` are what a model was fitted to: columns of Parquet and Arrow are taken by these names, in any order and
+    among other columns; features of other formats must be in this order, if they have names at all. Text that is new
+    has indicators of 0. With ``labelled``, labels must be there even if ``label`` is None. Raises InputError as
+    ``open_dataset``, and for features that are not those in ``names``.
     """
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
