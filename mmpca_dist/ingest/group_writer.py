@@ -198,7 +198,7 @@ class _Shards:
         self._one_chunk = one_chunk
         self._buffer = np.empty(shape, dtype)
         self._array: zarr.Array | None = None
-        self._n_buffered = self._n_stored = 0
+        self._n_buffered = 0
 
     def append(self, entries: NDArray) -> None:
         """Take entries, which are converted to the type of the array."""
@@ -223,19 +223,15 @@ class _Shards:
             self._array = _create_array(
                 self._uri,
                 self._destination,
-                shape=entries.shape,
+                shape=(0, *shape),
                 chunks=(single_chunk or self._chunk, *shape),
                 shards=None if single_chunk else self._buffer.shape,
                 dtype=entries.dtype,
                 fill_value=self._fill,
             )
-        stop = self._n_stored + len(entries)
         with storage.explained(self._destination, "write"):
-            if stop > self._array.shape[0]:
-                self._array.resize((stop, *shape))
-            if len(entries):
-                self._array[self._n_stored : stop] = entries
-        self._n_stored, self._n_buffered = stop, 0
+            self._array.append(entries)
+        self._n_buffered = 0
 
 
 def _create_array(uri: str, destination: str, **options: Any) -> zarr.Array:

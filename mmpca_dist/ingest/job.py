@@ -13,13 +13,20 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.delta import delta_tables
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.typed_csv import check_typed, csv_tables, is_delta, is_parquet, refuse_choices, write_tables
+from mmpca_dist.ingest.to_parquet import (
+    check_typed,
+    csv_tables,
+    delta_tables,
+    is_delta,
+    is_parquet,
+    refuse_choices,
+    write_tables,
+)
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap

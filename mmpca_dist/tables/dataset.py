@@ -16,8 +16,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.facts import Facts, passed_on
-from mmpca_dist.tables.kept_values import KeptValues
+from mmpca_dist.tables.facts import Facts, KeptValues, passed_on
 
 MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20

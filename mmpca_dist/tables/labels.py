@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels
-from mmpca_dist.tables.kept_values import as_arrow
+from mmpca_dist.tables.facts import as_arrow
 from mmpca_dist.tables.memory_limits import refuse_larger
 
 log = logging.getLogger(__name__)

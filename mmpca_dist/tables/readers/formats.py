@@ -20,34 +20,26 @@ from mmpca_dist.tables.unlabelled_value import LabelsWithout
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader is asked to open."""
+    """What a reader is asked to open, as for ``open_dataset``."""
 
     uri: str
     typed: str
     """The address as the user typed it."""
     features: str | None = None
     label: str | None = None
-    """The arrays or columns that hold rows and labels; None for those that the format takes by default."""
     label_required: bool = True
     """Whether labels must be there; rows to be transformed need none."""
     names: list[str] | None = None
     """Columns to take by name, in this order, of formats whose columns have names."""
     drop: Sequence[str] = ()
-    """Columns that are no features."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """More such columns, and the settings that name them, for errors."""
     missing_chunks: str | None = None
-    """Otherwise ``fill``."""
     missing: str = "refuse"
-    """Whether missing values of features are refused, or read as NaN (``mean``)."""
     encode: bool = False
-    """Whether columns of text become indicators."""
     levels: Sequence[Levels] | None = None
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
-    """Whether rows without a label are refused, or left out (``skip``)."""
     columns: Sequence[str | int] | None = None
-    """The features to take, by name or number, of formats whose columns have names; None for all."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import math
 import re
 import uuid
 from abc import abstractmethod
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,13 +133,11 @@ class ZarrGroupRows(StoredLabels):
     def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
         """Return what is missing; whether fill values are labels is known only once all labels are counted."""
         if self.missing_chunks == "refuse":
-            self._refuse_missing(labels.path, labels.array, "labels")
+            self._refuse_missing(labels.path, labels.array, "labels" if labels.array.ndim == 1 else "lines of labels")
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
         if not chunks.n_missing or labels.fill is None:
             return None
-        stretches = chunks.missing_rows(self.n_rows)
-        n_rows = sum(stop - start for start, stop in stretches)
-        return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
+        return MissingLabels(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MOST_STRETCHES]), labels.fill)
 
     def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
         with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
@@ -197,6 +196,7 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
 class StoredChunks:
     """Which chunks (or shards) of a grid are stored. A grid may declare far too many chunks to list."""
 
+    array_shape: tuple[int, ...]
     shape: tuple[int, ...]
     grid: tuple[int, ...]
     stored: set[tuple[int, ...]]
@@ -212,17 +212,26 @@ class StoredChunks:
             within = len(index) == len(grid) and all(i < size for i, size in zip(index, grid, strict=True))
             if within and array.metadata.encode_chunk_key(index) == key:
                 stored.add(index)
-        return cls(shape, grid, stored)
+        return cls(array.shape, shape, grid, stored)
 
     @property
     def n_missing(self) -> int:
         return math.prod(self.grid) - len(self.stored)
 
-    def missing_rows(self, n_rows: int) -> list[tuple[int, int]]:
-        """Return the stretches (start, stop) of ``n_rows`` rows whose chunks are not stored, of a grid along rows."""
-        size, edges = self.shape[0], [-1, *sorted(index for (index,) in self.stored), self.grid[0]]
-        gaps = ((before + 1, after) for before, after in itertools.pairwise(edges) if after - before > 1)
-        return [(first * size, min(end * size, n_rows)) for first, end in gaps]
+    @property
+    def n_missing_entries(self) -> int:
+        """How many entries are in chunks that are not stored."""
+        ends = [np.subtract(self.array_shape, np.multiply(index, self.shape)) for index in self.stored]
+        return math.prod(self.array_shape) - sum(int(np.prod(np.minimum(end, self.shape))) for end in ends)
+
+    @property
+    def missing_stretches(self) -> list[tuple[int, int]]:
+        """The stretches (start, stop) of entries in lines whose chunks are not all stored."""
+        times, (size, *_), (n_lines, *others) = Counter(index[0] for index in self.stored), self.shape, self.array_shape
+        whole = sorted(line for line, count in times.items() if count == math.prod(self.grid[1:]))
+        gaps = ((before + 1, after) for before, after in itertools.pairwise([-1, *whole, self.grid[0]]))
+        width = math.prod(others)
+        return [(first * size * width, min(end * size, n_lines) * width) for first, end in gaps if first < end]
 
     @property
     def first_missing(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""CSV into Parquet with a type for each column: whole numbers, numbers, booleans, dates or text."""
+"""Tables into Parquet: CSV with a type for each column, and Delta Lake without the rows that are deleted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mmpca_dist.errors import InputError, OutputError, some_names
+from mmpca_dist.errors import InputError, MmpcaError, OutputError, some_names
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
 Progress = Callable[[int, int], None]
+IN_ORDER = "set datafusion.execution.target_partitions = 1"
+"""Files that are read at once come in any order."""
 
 
 def is_parquet(destination: str) -> bool:
@@ -80,6 +83,48 @@ def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -
         yield pa.table(trimmed, schema=schema)
         if progress is not None:
             progress(rows.total + done, 2 * max(rows.total, done))
+
+
+@contextmanager
+def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
+    try:
+        from deltalake import DeltaTable, QueryBuilder
+
+        query = QueryBuilder().register("rows", DeltaTable(source))
+        query.execute(IN_ORDER).read_all()
+        reader = pa.RecordBatchReader.from_stream(query.execute("select * from rows"))
+        schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
+        yield schema, _units(reader, schema, progress)
+    except ImportError as error:
+        raise InputError(
+            f"{source} is a Delta Lake table. Install 'mmpca-dist[delta]' to read it ({error})."
+        ) from error
+    except MmpcaError:
+        raise
+    except Exception as error:  # the library raises many types
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"Cannot read the Delta Lake table {source}: {reason}.") from error
+
+
+def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
+    """Yield tables of about a reading unit; ``progress`` is called with rows, of as many as are read."""
+    held: list[pa.RecordBatch] = []
+    done = 0
+    for batch in reader:
+        held.append(batch)
+        done += len(batch)
+        if sum(each.nbytes for each in held) >= LIMITS.unit_bytes:
+            yield pa.Table.from_batches(held).cast(schema)
+            held = []
+            if progress is not None:
+                progress(done, done)
+    if held:
+        yield pa.Table.from_batches(held).cast(schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if kind == pa.string_view() else pa.binary() if kind == pa.binary_view() else kind
 
 
 def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> dict[str, Any]:
