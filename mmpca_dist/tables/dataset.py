@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,8 +174,24 @@ class Table:
         return self.n_bytes * n_rows // max(self.n_rows, 1)
 
 
-class RowReader(Protocol):
-    """How rows are read: all that a new format must implement."""
+class Dataset(KeptValues, Table, ABC):
+    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
+
+    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
+    """
+
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
+    note: str | None = None
+    """What a user must know of the rows."""
+    levels: Sequence[Any] = ()
+    """What becomes of columns of text, see ``tables.levels``."""
+    columns: Sequence[str] = ()
+    """The stored columns that the features are made of, where they have names."""
+    missing_chunks: str | None = None
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -196,26 +212,6 @@ class RowReader(Protocol):
     @abstractmethod
     def read_labels(self, start: int, stop: int) -> NDArray:
         """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
-
-
-class Dataset(RowReader, KeptValues, Table):
-    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
-
-    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
-    """
-
-    features: str | None = None
-    """The array or column that the rows are read from, where there may be several."""
-    label: str | None = None
-    """The array, column or file that the labels are read from."""
-    note: str | None = None
-    """What a user must know of the rows."""
-    levels: Sequence[Any] = ()
-    """What becomes of columns of text, see ``tables.levels``."""
-    columns: Sequence[str] = ()
-    """The stored columns that the features are made of, where they have names."""
-    missing_chunks: str | None = None
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
 
     @property
     def stored(self) -> Dataset:

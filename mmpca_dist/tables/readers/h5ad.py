@@ -28,14 +28,20 @@ from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.csr import (
+    SparseRows,
+    check_form,
+    check_index_type,
+    check_row_ends,
+    most_stored,
+    value_type,
+)
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.stacked_rows import StackedRows
 
 SUFFIX, ROWS = ".h5ad", "X"
 PARTS = ("data", "indices", "indptr")
-BY_COLUMNS, BY_ROWS = "csc_matrix", "csr_matrix"
 
 
 @contextmanager
@@ -154,11 +160,7 @@ class SparseH5adDataset(SparseRows, H5adRows):
     """CSR rows of an ``.h5ad`` file. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
     def _open(self, rows: Any, where: str) -> Facts:
-        form = rows.attrs.get("encoding-type")
-        if form != BY_ROWS:
-            remedy = "Store it by rows: adata.X = adata.X.tocsr(), and write it again"
-            other = f"Rows are an array, or CSR as AnnData writes it; name another with {setting_name('features')}"
-            raise InputError(f"{where} has the encoding-type {form!r}. {remedy if form == BY_COLUMNS else other}.")
+        check_form(rows.attrs.get("encoding-type"), where)
         data, indices, _ = (_member(rows, part) for part in PARTS)
         n_rows, n_features = map(int, rows.attrs["shape"])
         check_table(where, (n_rows, n_features), data.dtype, None, sparse=True)
