@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mmpca_dist.errors import InputError, MmpcaError, OutputError, some_names
+from mmpca_dist.errors import InputError, OutputError, some_names
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
+from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
@@ -88,7 +89,8 @@ def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -
 @contextmanager
 def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
-    try:
+    failure, remedy = f"Cannot read the Delta Lake table {source}", "Write it again."
+    with reading_with("delta", f"{source} is a Delta Lake table", failure, remedy):
         from deltalake import DeltaTable, QueryBuilder
 
         query = QueryBuilder().register("rows", DeltaTable(source))
@@ -96,15 +98,6 @@ def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Sc
         reader = pa.RecordBatchReader.from_stream(query.execute("select * from rows"))
         schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
         yield schema, _units(reader, schema, progress)
-    except ImportError as error:
-        raise InputError(
-            f"{source} is a Delta Lake table. Install 'mmpca-dist[delta]' to read it ({error})."
-        ) from error
-    except MmpcaError:
-        raise
-    except Exception as error:  # the library raises many types
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"Cannot read the Delta Lake table {source}: {reason}.") from error
 
 
 def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:

@@ -84,9 +84,15 @@ class SparseRows(Dataset):
     def reading_bytes(self, n_rows: int) -> int:
         return n_rows * self.row_bytes + self.sparse_bytes(n_rows)
 
+    @property
     @abstractmethod
+    def _ends(self) -> NDArray:
+        """Where rows end among the stored values, from 0, shape (n + 1,)."""
+
     def _most_stored(self, n_rows: int) -> int:
         """Return the most values that ``n_rows`` consecutive rows hold."""
+        ends, n_rows = self._ends, min(n_rows, self.n_rows)
+        return int((ends[n_rows:] - ends[: len(ends) - n_rows]).max())
 
 
 def value_type(stored: np.dtype) -> np.dtype:
@@ -97,12 +103,6 @@ def value_type(stored: np.dtype) -> np.dtype:
 def index_type(n_features: int, n_stored: int) -> type[np.signedinteger]:
     """Return the type of column numbers and row ends that scipy uses."""
     return np.int32 if max(n_features, n_stored) <= np.iinfo(np.int32).max else np.int64
-
-
-def most_stored(indptr: NDArray, n_rows: int) -> int:
-    """Return the most values that ``n_rows`` consecutive rows hold."""
-    n_rows = min(n_rows, len(indptr) - 1)
-    return int((indptr[n_rows:] - indptr[: len(indptr) - n_rows]).max())
 
 
 def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str) -> None:

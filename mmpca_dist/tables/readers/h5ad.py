@@ -21,21 +21,15 @@ import numpy as np
 from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
+from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.readers.csr import (
-    SparseRows,
-    check_form,
-    check_index_type,
-    check_row_ends,
-    most_stored,
-    value_type,
-)
+from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.stacked_rows import StackedRows
@@ -47,25 +41,16 @@ PARTS = ("data", "indices", "indptr")
 @contextmanager
 def _opened(uri: str) -> Iterator[Any]:
     """Open a file; what HDF5 raises for one that is none, or damaged, becomes one sentence."""
-    try:
+    remedy = "Copy it again, or write it with a newer AnnData."
+    with reading_with("h5ad", f"{uri} is an HDF5 file", f"Cannot read {uri} as AnnData", remedy), ExitStack() as stack:
         import h5py
-    except ImportError as error:
-        raise InputError(f"{uri} is an HDF5 file. Install 'mmpca-dist[h5ad]' to read it ({error}).") from error
-    storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    try:
-        with ExitStack() as stack:
-            local = storage.is_local(uri)
-            source = path if local else stack.enter_context(fs.open(path, "rb"))
-            # Some network file systems cannot lock files, and nothing is written here.
-            yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
-    except (MmpcaError, MemoryError):
-        raise
-    except Exception as error:  # HDF5 raises many types for damaged data
-        reason = " ".join(str(error).split()).rstrip(".")[:200]
-        raise InputError(
-            f"Cannot read {uri} as AnnData: {reason}. Copy it again, or write it with a newer AnnData."
-        ) from error
+
+        storage.require(uri)
+        fs, path = storage.filesystem(uri)
+        local = storage.is_local(uri)
+        source = path if local else stack.enter_context(fs.open(path, "rb"))
+        # Some network file systems cannot lock files, and nothing is written here.
+        yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
 
 
 class H5adRows(StoredLabels):
@@ -190,9 +175,6 @@ class SparseH5adDataset(SparseRows, H5adRows):
 
     def sparse_bytes(self, n_rows: int) -> int:
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry
-
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._ends, n_rows)
 
 
 @functools.lru_cache(maxsize=64)

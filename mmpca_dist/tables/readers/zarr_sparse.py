@@ -16,14 +16,7 @@ from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.dataset import Dataset, readable
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.csr import (
-    SparseRows,
-    check_form,
-    check_index_type,
-    check_row_ends,
-    most_stored,
-    value_type,
-)
+from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
@@ -68,8 +61,7 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         return _open_matrix(self.table, self.features, self._token)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        matrix = self._matrix
-        ends = matrix.row_ends[start : stop + 1]
+        matrix, ends = self._matrix, self._ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
         return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
 
@@ -85,12 +77,13 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
 
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._matrix.row_ends, n_rows)
+    @property
+    def _ends(self) -> NDArray:
+        return self._matrix.row_ends
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = self.chunk_of(row)
-        ends = self._matrix.row_ends
+        ends = self._ends
         return (
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
             f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
