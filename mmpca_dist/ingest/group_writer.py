@@ -32,7 +32,7 @@ LABEL_CHUNK_ROWS = 1 << 16
 """Labels are read a unit of rows at a time: chunks of at least this many, and a whole number of shards of rows."""
 
 
-class ZarrWriter:
+class ZarrWriter(ExitStack):
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
@@ -52,6 +52,7 @@ class ZarrWriter:
         note: Callable[[str], None] | None = None,
         columns: Sequence[str] = (LABELS,),
     ) -> None:
+        super().__init__()
         self.destination = storage.normalize(destination)
         self.chunk_bytes = LIMITS.chunk_bytes if chunk_bytes is None else chunk_bytes
         self.n_rows = 0
@@ -60,17 +61,10 @@ class ZarrWriter:
             note(f"What a killed ingest had left next to {self._target.uri} has been put right.")
         self._target.refuse_occupied(overwrite)
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
-        self._stack = ExitStack()
         for column in self._columns.values():
-            self._stack.callback(column.close)
+            self.callback(column.close)
         self._writing: Writing | None = None
         self._body: _Shards | _CsrShards | None = None
-
-    def __enter__(self) -> ZarrWriter:
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._stack.__exit__(*details)
 
     def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
         """Claim the destination, and choose the form in which the rows of a source are written.
@@ -87,7 +81,7 @@ class ZarrWriter:
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
-        self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
+        self._writing = self.enter_context(self._target.claimed(list(self._columns), self._overwrite))
         self._n_features, self._dtype = n_features, dtype
         uri = storage.join(self._writing.uri, "X")
         if sparse:
@@ -130,7 +124,7 @@ class ZarrWriter:
         n_bytes = sum(size for _, size, _ in storage.list_objects(uri))
         rows = [self.n_rows, self._n_features, str(self._dtype)]
         self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
-        self._stack.close()
+        self.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
     def _write_column(self, uri: str, column: _Spool, values: NDArray) -> None:

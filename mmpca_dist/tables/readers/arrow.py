@@ -6,7 +6,6 @@ import functools
 import itertools
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import overlaps
-from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
@@ -32,11 +31,9 @@ class ArrowDataset(ColumnRows):
         self._token = uuid.uuid4().hex
         schema, edges = _metadata(request.uri, self._token)
         super().__init__(request, schema)
-        self.facts = replace(self.facts, n_rows=edges[-1])
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
         for number, (first, last) in enumerate(itertools.pairwise(edges)):
             refuse_larger((last - first) * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
-        self._encode(request)
+        self._complete(request, edges[-1])
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

@@ -28,8 +28,8 @@ class FrameRows(ColumnRows):
             "X", "X", label_required=False, names=names, missing="mean", encode=True, levels=levels, unlabelled="refuse"
         )
         super().__init__(request, table.schema)
-        self.facts = replace(self.facts, n_rows=len(table), has_labels=False)
-        self._encode(request)
+        self.facts = replace(self.facts, has_labels=False)
+        self._complete(request, len(table))
 
     def fingerprint(self) -> str:
         return ""

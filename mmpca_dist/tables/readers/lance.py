@@ -6,7 +6,6 @@ import functools
 import itertools
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import default_chunk_rows, overlaps, readable
-from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
@@ -32,9 +30,7 @@ class LanceDataset(ColumnRows):
         super().__init__(request, table.schema)
         self._starts = list(itertools.accumulate((fragment.count_rows() for fragment in fragments), initial=0))
         self._data = [storage.join(self.uri, "data", file.path) for part in fragments for file in part.data_files()]
-        self.facts = replace(self.facts, n_rows=self._starts[-1])
-        self._encode(request)
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        self._complete(request, self._starts[-1])
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

@@ -6,7 +6,6 @@ import functools
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,9 +57,7 @@ class ParquetDataset(ColumnRows):
         label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         for group in self._groups:
             self._refuse_oversized(group, label_number)
-        self.facts = replace(self.facts, n_rows=self._edges[-1])
-        self._encode(request)
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        self._complete(request, self._edges[-1])
 
     def _refuse_oversized(self, group: RowGroup, label_number: int | None) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
