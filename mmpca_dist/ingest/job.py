@@ -152,7 +152,8 @@ def _write(
         note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
     as_csr = rows.sparse if sparse is None else sparse
     shape = _image_shape(rows, image_shape)
-    dtype = _stored_type(rows, selection.dtype, as_csr)
+    dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
+    dtype = value_type(dtype) if as_csr else dtype
     writer.begin(rows, dtype, sparse=as_csr)
     heavy = _copy(rows, writer, dtype, as_csr, progress)
     optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
@@ -182,13 +183,6 @@ def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[i
     if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
         raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")
     return [int(size) for size in shape]
-
-
-def _stored_type(rows: RowSource, name: str | None, as_csr: bool) -> np.dtype:
-    dtype = np.dtype(name or rows.dtype).newbyteorder("=")
-    if dtype.kind not in "fiub" or dtype.itemsize > 8:
-        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
-    return value_type(dtype) if as_csr else dtype
 
 
 def _copy(

@@ -60,6 +60,7 @@ class ZarrGroupRows(StoredLabels):
 
     features: str
     label: str
+    missing_labels: MissingLabels | None = None
     label_dimensions = 1
     """Two where labels are a raster."""
 
@@ -83,11 +84,10 @@ class ZarrGroupRows(StoredLabels):
         self.facts = replace(facts, has_labels=has_labels, feature_names=names, image_shape=shape, kind=kind)
         self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
         self._refuse_other_rows(group)
-        self._missing_labels: MissingLabels | None = None
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
             check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
-            self._missing_labels = self._find_missing_labels(labels)
+            self.missing_labels = self._find_missing_labels(labels)
 
     @property
     def layout(self) -> str:
@@ -99,10 +99,6 @@ class ZarrGroupRows(StoredLabels):
     @abstractmethod
     def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return self._missing_labels
 
     def _refuse_other_rows(self, group: zarr.Group) -> None:
         """Compare the shape with the recorded one: metadata have no checksum, and one wrong digit shifts columns."""
@@ -263,18 +259,18 @@ class ZarrLabels:
             columns = [f"obs/{column}" for column in sorted(table)] if isinstance(table, zarr.Group) else []
             raise no_array(uri, name, "label", [*sorted(group.array_keys()), *columns])
         if isinstance(labels, zarr.Array):
-            return cls(uri, name, _flat(labels, name, uri))
+            return cls(uri, name, labels)
         codes, values, mask = (member(labels, part, where) for part in ("codes", "values", "mask"))
         with storage.explained(uri):
             categories = stored_values(labels, "categories", where)
         if isinstance(codes, zarr.Array) and categories is not None:
             categories = normalize_labels(categories, f"{where}/categories")
             _refuse_other_codes(codes, categories, where)
-            return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
+            return cls(uri, f"{name}/codes", codes, categories)
         if isinstance(values, zarr.Array) and isinstance(mask, zarr.Array):
             if mask.shape != values.shape:
                 raise InputError(f"{where} has values of shape {values.shape} and a mask of {mask.shape}.{AGAIN}")
-            return cls(uri, f"{name}/values", _flat(values, name, uri), None, _flat(mask, name, uri))
+            return cls(uri, f"{name}/values", values, None, mask)
         raise InputError(
             f"The labels {name!r} of {uri} are a group of encoding-type {labels.attrs.get('encoding-type')!r}; they "
             "must be an array, or a column as AnnData writes it, such as one of strings or categories."
@@ -322,12 +318,6 @@ def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> N
     if (times > 1).any():
         value = str(values[np.argmax(times > 1)])
         raise InputError(f"{where}/categories holds {value!r} {times.max()} times, or lacks a chunk.{AGAIN}")
-
-
-def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:
-    if labels.ndim not in (1, 2):  # those of pixels are a raster
-        raise InputError(f"{name!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
-    return labels
 
 
 # Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks
