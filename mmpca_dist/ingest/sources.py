@@ -13,8 +13,7 @@ from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.settings import settings_named
-from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
+from mmpca_dist.tables.dataset import Dataset, cut_edges, readable, unit_edges
 from mmpca_dist.tables.labels import notes_on_missing_labels, refuse_made_up
 from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
 from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
@@ -56,20 +55,19 @@ class Selection:
             return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
         if stem.endswith(LIBSVM_SUFFIXES):
             return LibsvmRows(uri, dtype, sparse)
-        with settings_named():
-            dataset = open_dataset(
-                uri,
-                features=self.features,
-                label=None if self.label is None else str(self.label),
-                drop=self.drop,
-                beside=dict.fromkeys(self.keep, "--keep"),
-                missing_chunks=self.missing_chunks,
-            )
-            refuse_gaps(dataset, self.keep)
-            if dataset.label in self.keep:
-                raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
-            keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
-            return DatasetRows(dataset, sparse, keep)
+        dataset = open_dataset(
+            uri,
+            features=self.features,
+            label=None if self.label is None else str(self.label),
+            drop=self.drop,
+            beside=dict.fromkeys(self.keep, "--keep"),
+            missing_chunks=self.missing_chunks,
+        )
+        refuse_gaps(dataset, self.keep)
+        if dataset.label in self.keep:
+            raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
+        keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
+        return DatasetRows(dataset, sparse, keep)
 
     def _refuse_options(self, uri: str, stem: str) -> None:
         """Refuse options that the format of a source cannot honour."""
@@ -143,5 +141,4 @@ class DatasetRows(RowSource):
         else:
             row_bytes = self._dataset.row_bytes
             units, limit = unit_edges(self._dataset.chunk_edges, row_bytes), LIMITS.band_bytes // row_bytes
-        pieces = (range(start, stop, max(limit, 1)) for start, stop in itertools.pairwise(units.tolist()))
-        return [*itertools.chain.from_iterable(pieces), int(units[-1])]
+        return cut_edges(units, max(limit, 1)).tolist()

@@ -313,6 +313,12 @@ def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
     return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
 
 
+def cut_edges(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return edges of which no two are more than ``most`` rows apart: chunks that are larger are cut."""
+    pieces = (range(first, last, most) for first, last in itertools.pairwise(edges.tolist()))
+    return np.asarray([*itertools.chain.from_iterable(pieces), edges[-1]], np.int64)
+
+
 def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
     """Return the edges of the grid for rows that can be cut anywhere; ``row_bytes`` are those of a dense row."""
     return chunk_edges(n_rows, min(default_chunk_rows(row_bytes), max(1, GRAIN_BYTES // row_bytes)))

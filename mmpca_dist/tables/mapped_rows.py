@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, not_finite
+from mmpca_dist.tables.dataset import Dataset, cut_edges, not_finite
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 
@@ -91,11 +91,8 @@ class MappedRows(DatasetProxy):
 
     @cached_property
     def _piece_edges(self) -> NDArray[np.int64]:
-        edges = self.source.chunk_edges
-        rows = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
-        large = np.flatnonzero(np.diff(edges) > rows)
-        pieces = [np.arange(edges[i], edges[i + 1], rows) for i in large.tolist()]
-        return np.unique(np.concatenate([edges, *pieces]))
+        most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
+        return cut_edges(self.source.chunk_edges, most)
 
     @property
     def n_bytes(self) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import default_chunk_rows, overlaps, readable
+from mmpca_dist.tables.dataset import cut_edges, default_chunk_rows, overlaps, readable
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
@@ -34,9 +34,7 @@ class LanceDataset(ColumnRows):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        step = default_chunk_rows(max(self.row_bytes, 1))
-        pieces = [range(first, last, step) for first, last in itertools.pairwise(self._starts)]
-        return np.asarray([*itertools.chain.from_iterable(pieces), self.n_rows], np.int64)
+        return cut_edges(np.asarray(self._starts), default_chunk_rows(max(self.row_bytes, 1)))
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         fragments = _opened(self.uri, self._version, self._token).get_fragments()

@@ -12,7 +12,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of
-from mmpca_dist.tables.dataset import MissingLabels
+from mmpca_dist.tables.dataset import MissingLabels, chunk_edges, cut_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, ZarrLabels, array_of
@@ -33,8 +33,7 @@ class ZarrCube(ZarrGroupRows):
         self._refuse_missing(self.features, cube, "lines")
         line_bytes = max(self._width * n_bands * cube.dtype.itemsize, 1)
         step, most = int(cube.chunks[0]), max(LIMITS.band_bytes // line_bytes, 1)
-        lines = [line for first in range(0, height, step) for line in range(first, min(first + step, height), most)]
-        self._edges = np.asarray([*lines, height], np.int64) * self._width
+        self._edges = cut_edges(chunk_edges(height, step), most) * self._width
         return Facts(self._address, height * self._width, n_bands, cube.dtype, read_overhead=2.0)
 
     def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
