@@ -206,7 +206,6 @@ class _Shards:
                 self._flush(None)
 
     def finish(self) -> None:
-        """Write what is left."""
         if self._n_buffered or self._array is None:
             is_single = self._one_chunk or self._n_buffered <= self._chunk
             self._flush(max(self._n_buffered, 1) if is_single else None)

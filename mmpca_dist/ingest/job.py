@@ -143,7 +143,6 @@ def _write(
     progress: Callable[[int, int], None] | None,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write all rows and what belongs to them, and describe what was written."""
     is_guessed = selection.label is None and rows.labels is not None
     for line in rows.notes:
         note(line)
@@ -178,7 +177,6 @@ def _write(
 
 
 def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
-    """Return height and width where a row is an image, else nothing."""
     shape = tuple(image_shape or rows.image_shape or ())
     if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
         raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")

@@ -277,7 +277,6 @@ def refuse_gaps(dataset: Dataset, beside: Sequence[str] = (), dropped: Sequence[
 
 
 def _other_types(fields: list[pa.Field]) -> list[ColumnFault]:
-    """Return the columns that hold no numbers."""
     kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
     return [

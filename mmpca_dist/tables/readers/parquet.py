@@ -90,7 +90,6 @@ class ParquetDataset(ColumnRows):
             return file.read_row_group(group.number, columns=columns, use_threads=False)
 
     def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
-        """Add the columns that are in the names of folders."""
         for column in self._in_folders:
             value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
             table = table.append_column(column, pa.repeat(value, len(table)))

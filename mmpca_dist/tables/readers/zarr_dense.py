@@ -157,7 +157,6 @@ class PlainChunks:
         return True
 
     def _offsets(self, file: Any, size: int) -> list[int]:
-        """Return the offsets of the chunks in a file."""
         expected = self.chunk_rows * self.row_bytes + CRC_BYTES * self.checksum
         if not self.sharded:
             if size != expected:

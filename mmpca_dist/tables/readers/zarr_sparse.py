@@ -91,7 +91,6 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
 
 
 def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
-    """Return the arrays of a CSR matrix by name, and its shape."""
     matrix, where = group[name], f"{uri}/{name}"
     assert isinstance(matrix, zarr.Group)  # noqa: S101  (_open looked)
     shape = matrix.attrs.get("shape")

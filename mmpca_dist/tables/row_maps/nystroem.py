@@ -54,7 +54,6 @@ class Nystroem(RowMap):
 
     @model_validator(mode="after")
     def _takes_effect(self) -> Self:
-        """Refuse parameters of other kernels."""
         own = PARAMETERS[self.kernel]
         for name in ("gamma", "degree", "coef0"):
             if name not in own and getattr(self, name) != type(self).model_fields[name].default:
