@@ -99,7 +99,9 @@ class StoredLabels(Dataset):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         values, known = self._column(start, stop)
-        if not known.all() and not self._skips_unlabelled:
+        if known.all():
+            return normalize_labels(values, self.values_place)
+        if not self._skips_unlabelled:
             row = start + int(np.argmin(known))
             raise InputError(f"Row {row} has no label in {self.values_place}. Leave the row out, or give it a label.")
         return labels_among(known, normalize_labels(values[known], self.values_place))
