@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,10 +70,10 @@ class ZarrWriter(ExitStack):
         Raises PlanError where the local disk has less space free than the rows need, as far as that is known.
         """
         n_rows, n_features = source.n_rows, source.n_features
-        if self._target.is_local and n_rows is not None and not (sparse and source.nnz is None):
+        free = storage.free_bytes(self._target.uri)
+        if free is not None and n_rows is not None and not (sparse and source.nnz is None):
             dense_bytes = n_rows * n_features * dtype.itemsize
             n_bytes = csr_bytes(n_rows, source.nnz or 0, n_features, dtype) if sparse else dense_bytes
-            free = shutil.disk_usage(next(p for p in Path(self._target.uri).parents if p.exists())).free
             if n_bytes > free:
                 raise PlanError(
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "

@@ -322,6 +322,15 @@ def remove_children(uri: str, names: Iterable[str]) -> None:
             fs.rmdir(path)
 
 
+def free_bytes(uri: str) -> int | None:
+    """Return the bytes that are free on the disk of a path, which may not exist yet; None for a URL."""
+    if not is_local(uri):
+        return None
+    with explained(uri, "write to"):
+        folders = (Path(uri), *Path(uri).parents)
+        return shutil.disk_usage(next(folder for folder in folders if folder.exists())).free
+
+
 def digest(*parts: Any) -> str:
     """Return a short hash of JSON-like values."""
     text = json.dumps(parts, sort_keys=True, default=str)
