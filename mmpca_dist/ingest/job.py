@@ -152,6 +152,8 @@ def _write(
     as_csr = rows.sparse if sparse is None else sparse
     shape = _image_shape(rows, image_shape)
     dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
+    if dtype.itemsize > 8:
+        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
     dtype = value_type(dtype) if as_csr else dtype
     writer.begin(rows, dtype, sparse=as_csr)
     heavy = _copy(rows, writer, dtype, as_csr, progress)
