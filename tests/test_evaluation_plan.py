@@ -10,7 +10,6 @@ from helpers.samples import labelled
 
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.planning import run_plan
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
 from mmpca_dist.stores import storage
@@ -33,7 +32,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_passes_and_bytes_are_those_that_are_made(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_plan, "_free_bytes", lambda _: 10 << 30)  # others write to the disk meanwhile
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 30)  # others write to the disk meanwhile
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
     )

@@ -214,7 +214,7 @@ def test_rows_without_labels_are_left_out_of_arrays_too(kind, tmp_path):
     dataset = open_dataset(given[0], label=given[1], unlabelled="skip")
     np.testing.assert_array_equal(dataset.read_labels(3, 40), y[~np.isnan(y)][3:40])
     np.testing.assert_array_equal(dataset.read_rows(3, 40), X[~np.isnan(y)][3:40])
-    with pytest.raises(InputError, match="Label nan at position 0"):
+    with pytest.raises(InputError, match=r"Label nan at position 0|Row 0 has no label"):
         open_dataset(given[0], label=given[1]).read_labels(0, 60)
 
 
@@ -341,3 +341,11 @@ def test_lists_of_one_length_are_rows(tmp_path):
     pa.parquet.write_table(pa.table({"x": uneven, "label": y}), tmp_path / "t.parquet", row_group_size=70)
     with pytest.raises(InputError, match=r"list in row 80 of .* has 1 values, and that in row 0 has 6"):
         open_dataset(tmp_path / "t.parquet").read_rows(60, 200)
+
+
+def test_a_column_of_a_frame_may_be_called_as_labels_are():
+    frame = table(60).rename(columns={"a": "y", "colour": "label", "label": "z"})
+    found = MarginPCA(2).fit(frame.drop(columns="z"), frame["z"])
+    assert [name for name in found.feature_names_in_ if name.startswith(("y", "label"))] == [
+        "y", "label=blue", "label=green", "label=red",
+    ]  # fmt: skip

@@ -17,6 +17,7 @@ from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
+from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import make_spans
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
@@ -101,7 +102,7 @@ def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatc
     dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")
     limit = (1 << 30) if allowed == "disk" else (100 << 20)
     resources = Resources("single", str(tmp_path), 1, 1, True, limit * 8 if allowed == "disk" else limit)
-    monkeypatch.setattr(planning_module, "_free_bytes", lambda _: 10 << 20)
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 20)
     plan = plan_projection(dataset, make_spans(dataset), resources, widths=[4, 4], formats=2, kept=0)
     assert plan.output == 1_000_000 * 2 * 2 * (4 * 4 + 8)  # components and the number of a row
     message = (
@@ -204,7 +205,7 @@ def test_scratch_that_does_not_fit_the_disk_is_refused_with_both_numbers(tmp_pat
     scratch = plan.search.scratch
     assert plan.written == plan.output + scratch
     assert f"up to {format_bytes(scratch)} at the output, gone afterwards" in dict(plan.rows())["scratch"]
-    monkeypatch.setattr(planning_module, "_free_bytes", lambda _: 10 << 20)
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 20)
     refused = f"writes .*{format_bytes(scratch)} of it scratch of the search for m-pca2, and 10.00 MiB are free"
     with pytest.raises(PlanError, match=refused):
         preview(config).refuse_if_too_large()

@@ -277,7 +277,7 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     settings = {"methods": ["pca", "m-pca0", "fisher"], "evaluation": {"classifiers": ["fisher", "naive-bayes"]}}
     found, _, results = scored(settings_of(tmp_path / "out", uri, BOTH, **settings))
     maps = MappedRows(
-        open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.row_maps,
+        open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.maps,
         first_stages.fit_row_maps(Inputs.of(settings_of(tmp_path, uri, BOTH)).dataset, in_memory),
     )  # fmt: skip
     mapped = store(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)

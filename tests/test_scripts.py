@@ -20,7 +20,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration import bundled
 from mmpca_dist.errors import ConfigError, OutputError
-from mmpca_dist.ingest import typed_csv
+from mmpca_dist.ingest import job
 from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.events import Callback
 from mmpca_pipelines.cli import cli
@@ -85,14 +85,14 @@ def _components(rows):
 
 def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_path, monkeypatch):
     source, output, heard = str(write_csv(tmp_path / "iris.csv")), str(tmp_path / "runs" / "one"), Callback()
-    written = typed_csv.write_tables
+    written = job.write_tables
 
-    def half(source, destination, schema, tables, started):
-        written(source, destination, schema, iter([next(tables).slice(0, 20)]), started)
+    def half(destination, schema, tables):
+        written(destination, schema, iter([next(tables).slice(0, 20)]))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(typed_csv, "write_tables", half)
+        broken.setattr(job, "write_tables", half)
         readable_rows(source, output, heard)
     table = Path(readable_rows(source, output, heard))
     before = open_dataset(table)

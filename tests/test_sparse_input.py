@@ -64,7 +64,7 @@ def damaged(folder, name, file="c/0"):
 
 OPENING = {
     # name: (makes the address, arguments, what the message must say)
-    "columns": (lambda f: store(f, form="csc_matrix"), {}, ["a.zarr/X is stored by columns", r"adata\.X\.tocsr\(\)"]),
+    "columns": (lambda f: store(f, form="csc_matrix"), {}, ["encoding-type 'csc_matrix'", r"adata\.X\.tocsr\(\)"]),
     "another form": (lambda f: store(f, form="dataframe"), {}, [
         "encoding-type 'dataframe'", "arrays data, indices and indptr", "dataset.features"]),
     "no indices": (lambda f: edited(f, lambda X: X.__delitem__("indices")), {}, ["lacks the flat arrays indices"]),
@@ -212,9 +212,9 @@ def test_labels_of_anndata_that_are_none(tmp_path):
         open_dataset(uri, label="obs/kid")
     with pytest.raises(InputError, match=r"'obs/other' .*encoding-type 'dataframe'; they must be an array, or"):
         open_dataset(uri, label="obs/other")
-    with pytest.raises(InputError, match=r"Row 17 has no label in .*obs/kind/codes: its code is none of the 3"):
+    with pytest.raises(InputError, match=r"Row 17 has no label in .*obs/kind\."):
         open_dataset(uri, label="obs/kind").read_labels(0, N)
-    with pytest.raises(InputError, match=r"Row 18 has no label in .*obs/maybe/values: it is marked as missing"):
+    with pytest.raises(InputError, match=r"Row 18 has no label in .*obs/maybe\."):
         open_dataset(uri, label="obs/maybe").read_labels(5, N)
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
-from mmpca_dist.configuration.row_map_section import RowMapSetting
-from mmpca_dist.configuration.target_section import TargetSection
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.tables.mapped_rows import stored_form
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
 _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
@@ -17,6 +26,58 @@ ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
 
 ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
+
+
+def _row_map(value: Any) -> RowMap:
+    """Return a row map from its name alone, or a mapping with its options."""
+    if isinstance(value, RowMap):
+        return value
+    options = dict(named_content(value, ROW_MAPS, "row map", "{name: nystroem, n_components: 300}"))
+    name = options.pop("name")
+    return parse_model(ROW_MAPS[name].options, options, name)
+
+
+RowMapSetting = Annotated[RowMap, BeforeValidator(_row_map), PlainSerializer(stored_form), NameOrMapping(ROW_MAPS)]
+
+
+class TargetSection(BaseModel):
+    """Columns of numbers, and into how many slices the first is cut."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
+
+    column: Annotated[list[str], BeforeValidator(as_list)] = setting(
+        min_length=1, example="price", description="Columns of numbers"
+    )
+    slices: int | None = setting(
+        None,
+        ge=2,
+        le=100,
+        strict=True,
+        example=10,
+        description="Into how many classes it is cut by quantiles; ties may leave fewer",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_yaml(cls, value: Any) -> Any:
+        unknown = sorted(set(value) - set(cls.model_fields)) if isinstance(value, dict) else []
+        if unknown:
+            raise ValueError(f"its keys are column and slices, not {unknown[0]}")
+        return {"column": value} if isinstance(value, str | list) else value
+
+    @model_validator(mode="after")
+    def _one_column(self) -> TargetSection:
+        if self.slices is not None and len(self.column) > 1:
+            raise ValueError("slices cut a single column: name one, or leave slices out")
+        if len(set(self.column)) < len(self.column):
+            raise ValueError("a column is named twice")
+        return self
+
+    @model_serializer
+    def _to_yaml(self) -> Any:
+        if self.slices is not None:
+            return {"column": self.column[0], "slices": self.slices}
+        return self.column[0] if len(self.column) == 1 else self.column
 
 
 class DatasetConfig(Section):
@@ -127,8 +188,3 @@ class DatasetConfig(Section):
     def predicts(self) -> bool:
         """Whether there are numbers to predict in the place of classes."""
         return self.target is not None and self.target.slices is None
-
-    @property
-    def row_maps(self) -> list[RowMap]:
-        """The row maps with their options."""
-        return [section.map for section in self.maps]

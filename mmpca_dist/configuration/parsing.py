@@ -178,7 +178,6 @@ def _path(model: type[BaseModel], error: Any) -> list[str]:
 
 
 def _sentence(model: type[BaseModel], error: Any) -> str:
-    """Return one sentence for one of pydantic's errors."""
     path = _path(model, error)
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":

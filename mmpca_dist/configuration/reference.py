@@ -87,7 +87,6 @@ def page() -> str:
 
 
 def _option_lines(kind: str, registry: Mapping[str, Any]) -> list[str]:
-    """Return the table of the options of methods or row maps in Markdown."""
     lines = ["", f"## Options of {kind}s", "", f"| {kind} | option | values | default | meaning |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for name, one in registry.items():

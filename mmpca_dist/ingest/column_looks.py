@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mmpca_dist.ingest.typed_csv import both
+from mmpca_dist.ingest.to_parquet import both
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.column_scatter import ColumnSpread
 from mmpca_dist.tables.levels import is_text

@@ -80,7 +80,6 @@ class Text(RowSource):
         return line
 
     def _lines(self, text: Any) -> Iterator[bytes]:
-        """Yield all lines."""
         for number in itertools.count(1):
             if not (line := self._line(text, number)):
                 return

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,19 +30,15 @@ LABEL_CHUNK_ROWS = 1 << 16
 """Labels are read a unit of rows at a time: chunks of at least this many, and a whole number of shards of rows."""
 
 
-class ZarrWriter:
+class ZarrWriter(ExitStack):
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
     new group at the address, see ``destination``. Leaving the ``with`` block before ``finish`` removes what was begun.
 
     ``overwrite`` and ``chunk_bytes`` are as for ``ingest``. ``note`` is called with a sentence where a killed ingest
-    has left something. ``columns`` are the columns of names that will come, each of which becomes an array.
-
-    Raises
-    ------
-    OutputError
-        When something is at the destination that may not be replaced, or another ingest writes there.
+    has left something. ``columns`` are the columns of names that will come, each of which becomes an array. Raises
+    OutputError where something is that may not be replaced, or another ingest writes.
     """
 
     def __init__(
@@ -56,6 +50,7 @@ class ZarrWriter:
         note: Callable[[str], None] | None = None,
         columns: Sequence[str] = (LABELS,),
     ) -> None:
+        super().__init__()
         self.destination = storage.normalize(destination)
         self.chunk_bytes = LIMITS.chunk_bytes if chunk_bytes is None else chunk_bytes
         self.n_rows = 0
@@ -64,37 +59,27 @@ class ZarrWriter:
             note(f"What a killed ingest had left next to {self._target.uri} has been put right.")
         self._target.refuse_occupied(overwrite)
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
-        self._stack = ExitStack()
         for column in self._columns.values():
-            self._stack.callback(column.close)
+            self.callback(column.close)
         self._writing: Writing | None = None
         self._body: _Shards | _CsrShards | None = None
-
-    def __enter__(self) -> ZarrWriter:
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._stack.__exit__(*details)
 
     def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
         """Claim the destination, and choose the form in which the rows of a source are written.
 
-        Raises
-        ------
-        PlanError
-            Where the local disk has less space free than the rows need, as far as their number is known.
+        Raises PlanError where the local disk has less space free than the rows need, as far as that is known.
         """
         n_rows, n_features = source.n_rows, source.n_features
-        if self._target.is_local and n_rows is not None and not (sparse and source.nnz is None):
+        free = storage.free_bytes(self._target.uri)
+        if free is not None and n_rows is not None and not (sparse and source.nnz is None):
             dense_bytes = n_rows * n_features * dtype.itemsize
             n_bytes = csr_bytes(n_rows, source.nnz or 0, n_features, dtype) if sparse else dense_bytes
-            free = shutil.disk_usage(next(p for p in Path(self._target.uri).parents if p.exists())).free
             if n_bytes > free:
                 raise PlanError(
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
-        self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
+        self._writing = self.enter_context(self._target.claimed(list(self._columns), self._overwrite))
         self._n_features, self._dtype = n_features, dtype
         uri = storage.join(self._writing.uri, "X")
         if sparse:
@@ -120,24 +105,11 @@ class ZarrWriter:
     def finish(
         self, attributes: dict[str, Any], label_values: Callable[[list[Any]], NDArray]
     ) -> tuple[dict[Any, int], int]:
-        """Write what is left and the columns of names; make the group appear.
+        """Write what is left and the columns of names; make the group appear, with its ``attributes``.
 
-        ``attributes`` are those of the group, to which ``complete: true`` is added. ``label_values`` turns the list of
-        a column's distinct values into an array of integers or strings.
-
-        Returns
-        -------
-        classes : dict
-            Number of rows by label, in sorted order; none without labels.
-        n_bytes : int
-            What is stored.
-
-        Raises
-        ------
-        InputError
-            Without any row, or when the labels are not classes.
-        OutputError
-            When something has appeared at the destination meanwhile.
+        Returns the number of rows by label, in sorted order (none without labels), and the bytes that are stored.
+        ``label_values`` turns the list of a column's distinct values into an array of integers or strings. Raises
+        InputError without any row, and OutputError where something has appeared at the destination meanwhile.
         """
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
@@ -150,7 +122,7 @@ class ZarrWriter:
         n_bytes = sum(size for _, size, _ in storage.list_objects(uri))
         rows = [self.n_rows, self._n_features, str(self._dtype)]
         self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
-        self._stack.close()
+        self.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
     def _write_column(self, uri: str, column: _Spool, values: NDArray) -> None:
@@ -218,7 +190,7 @@ class _Shards:
         self._one_chunk = one_chunk
         self._buffer = np.empty(shape, dtype)
         self._array: zarr.Array | None = None
-        self._n_buffered = self._n_stored = 0
+        self._n_buffered = 0
 
     def append(self, entries: NDArray) -> None:
         """Take entries, which are converted to the type of the array."""
@@ -232,7 +204,6 @@ class _Shards:
                 self._flush(None)
 
     def finish(self) -> None:
-        """Write what is left."""
         if self._n_buffered or self._array is None:
             is_single = self._one_chunk or self._n_buffered <= self._chunk
             self._flush(max(self._n_buffered, 1) if is_single else None)
@@ -243,19 +214,15 @@ class _Shards:
             self._array = _create_array(
                 self._uri,
                 self._destination,
-                shape=entries.shape,
+                shape=(0, *shape),
                 chunks=(single_chunk or self._chunk, *shape),
                 shards=None if single_chunk else self._buffer.shape,
                 dtype=entries.dtype,
                 fill_value=self._fill,
             )
-        stop = self._n_stored + len(entries)
         with storage.explained(self._destination, "write"):
-            if stop > self._array.shape[0]:
-                self._array.resize((stop, *shape))
-            if len(entries):
-                self._array[self._n_stored : stop] = entries
-        self._n_stored, self._n_buffered = stop, 0
+            self._array.append(entries)
+        self._n_buffered = 0
 
 
 def _create_array(uri: str, destination: str, **options: Any) -> zarr.Array:

@@ -13,13 +13,20 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.delta import delta_to_parquet
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.typed_csv import check_typed, csv_to_parquet, is_delta, is_parquet, refuse_choices
+from mmpca_dist.ingest.to_parquet import (
+    check_typed,
+    csv_tables,
+    delta_tables,
+    is_delta,
+    is_parquet,
+    refuse_choices,
+    write_tables,
+)
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -106,11 +113,16 @@ def ingest(
     PlanError
         When the rows do not fit the disk.
     """
-    started, note = time.monotonic(), note or (lambda _: None)
+    started, note, origin = time.monotonic(), note or (lambda _: None), storage.normalize(source)
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     if is_parquet(os.fspath(destination)):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
-        return _to_parquet(storage.normalize(source), storage.normalize(destination), progress, note, bool(overwrite))
+        target = storage.normalize(destination)
+        check_typed(origin, target, bool(overwrite))
+        opened = delta_tables(origin, progress) if is_delta(origin) else csv_tables(origin, progress, note)
+        with opened as (schema, tables):
+            manifest = write_tables(target, schema, tables)
+        return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
@@ -122,18 +134,6 @@ def ingest(
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
-def _to_parquet(
-    source: str,
-    destination: str,
-    progress: Callable[[int, int], None] | None,
-    note: Callable[[str], None],
-    overwrite: bool,
-) -> dict[str, Any]:
-    if is_delta(source):
-        return delta_to_parquet(source, destination, progress=progress, overwrite=overwrite)
-    return csv_to_parquet(source, destination, progress=progress, note=note, overwrite=overwrite)
-
-
 def _write(
     rows: RowSource,
     writer: ZarrWriter,
@@ -143,7 +143,6 @@ def _write(
     progress: Callable[[int, int], None] | None,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write all rows and what belongs to them, and describe what was written."""
     is_guessed = selection.label is None and rows.labels is not None
     for line in rows.notes:
         note(line)
@@ -152,7 +151,10 @@ def _write(
         note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
     as_csr = rows.sparse if sparse is None else sparse
     shape = _image_shape(rows, image_shape)
-    dtype = _stored_type(rows, selection.dtype, as_csr)
+    dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
+    if dtype.itemsize > 8:
+        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
+    dtype = value_type(dtype) if as_csr else dtype
     writer.begin(rows, dtype, sparse=as_csr)
     heavy = _copy(rows, writer, dtype, as_csr, progress)
     optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
@@ -177,18 +179,10 @@ def _write(
 
 
 def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
-    """Return height and width where a row is an image, else nothing."""
     shape = tuple(image_shape or rows.image_shape or ())
     if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
         raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")
     return [int(size) for size in shape]
-
-
-def _stored_type(rows: RowSource, name: str | None, as_csr: bool) -> np.dtype:
-    dtype = np.dtype(name or rows.dtype).newbyteorder("=")
-    if dtype.kind not in "fiub" or dtype.itemsize > 8:
-        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
-    return value_type(dtype) if as_csr else dtype
 
 
 def _copy(
@@ -220,10 +214,6 @@ def check_ingest(
 
     With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
     be used, all of CSV is read to name the others. ``note`` is called with what may be wrong.
-
-    Raises
-    ------
-    InputError, OutputError
     """
     if is_parquet(os.fspath(destination)):
         check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))

@@ -88,7 +88,7 @@ class LibsvmRows(Text):
             )
         except ValueError as error:
             for number, line in enumerate(lines, first):
-                self._explain(line, number, quiet=True)
+                self._explain(line, number)
             raise InputError(
                 f"{self.uri} is not readable as LIBSVM text between lines {first} and {last}: {str(error).rstrip('.')}."
             ) from error
@@ -105,8 +105,8 @@ class LibsvmRows(Text):
         numbers = [number for number, line in enumerate(lines, first) if self._is_row(line)]
         return f"row {row} (line {numbers[row - self.first_row]})"
 
-    def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
-        """Raise an error that names what is wrong with a line; a ``quiet`` call returns if nothing is."""
+    def _explain(self, line: bytes, number: int) -> None:
+        """Raise an error that names what is wrong with a line, if anything is."""
         label, *pairs = line.partition(b"#")[0].decode("utf-8", "replace").split() or ["0"]
         where = f"line {number} of {self.uri}"
         if as_number(label) is None:
@@ -116,7 +116,7 @@ class LibsvmRows(Text):
             index, colon, value = token.partition(":")
             if index == "qid":
                 continue
-            if not colon or not index.isdecimal() or as_number(value) is None:
+            if not colon or not (index.isascii() and index.isdecimal()) or as_number(value) is None:
                 raise InputError(f"{token!r} in {where} is not 'index:value'. {FORM}")
             if _index(index) <= before:
                 problem = f"it follows {before}, and indices must increase"
@@ -124,8 +124,6 @@ class LibsvmRows(Text):
                     problem = "indices start at 1, in all lines"
                 raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
             before = _index(index)
-        if not quiet:
-            raise InputError(f"Line {number} of {self.uri} is not LIBSVM text, 'label index:value ...'.")
 
 
 def _index(digits: bytes | str) -> int:

@@ -13,8 +13,7 @@ from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.settings import settings_named
-from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
+from mmpca_dist.tables.dataset import Dataset, cut_edges, readable, unit_edges
 from mmpca_dist.tables.labels import notes_on_missing_labels, refuse_made_up
 from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
 from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
@@ -47,39 +46,28 @@ class Selection:
             if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
                 raise InputError(f"--keep names {name!r}, which cannot be an array next to X and y: rename it first.")
 
-    def csv(self, uri: str) -> CsvRows:
-        """Open CSV."""
-        dtype = np.dtype(self.dtype or "float32")
-        return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
-
     def open(self, uri: str, sparse: bool | None) -> RowSource:
-        """Open a source of any format.
-
-        Raises
-        ------
-        InputError
-            Where the format cannot honour an option, or it is no such file.
-        """
+        """Open a source of any format; raise InputError where that cannot honour an option, or it is no such file."""
         stem = stem_of(uri)
         self._refuse_options(uri, stem)
+        dtype = np.dtype(self.dtype or "float32")
         if stem.endswith(CSV_SUFFIXES):
-            return self.csv(uri)
+            return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
         if stem.endswith(LIBSVM_SUFFIXES):
-            return LibsvmRows(uri, np.dtype(self.dtype or "float32"), sparse)
-        with settings_named():
-            dataset = open_dataset(
-                uri,
-                features=self.features,
-                label=None if self.label is None else str(self.label),
-                drop=self.drop,
-                beside=dict.fromkeys(self.keep, "--keep"),
-                missing_chunks=self.missing_chunks,
-            )
-            refuse_gaps(dataset, self.keep)
-            if dataset.label in self.keep:
-                raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
-            keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
-            return DatasetRows(dataset, sparse, keep)
+            return LibsvmRows(uri, dtype, sparse)
+        dataset = open_dataset(
+            uri,
+            features=self.features,
+            label=None if self.label is None else str(self.label),
+            drop=self.drop,
+            beside=dict.fromkeys(self.keep, "--keep"),
+            missing_chunks=self.missing_chunks,
+        )
+        refuse_gaps(dataset, self.keep)
+        if dataset.label in self.keep:
+            raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
+        keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
+        return DatasetRows(dataset, sparse, keep)
 
     def _refuse_options(self, uri: str, stem: str) -> None:
         """Refuse options that the format of a source cannot honour."""
@@ -93,19 +81,11 @@ class Selection:
                 f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
                 "projected as they are."
             )
-        for option, columns in (("drop", self.drop), ("keep", self.keep)):
-            if columns and is_libsvm:
-                others = "CSV and Parquet" if option == "drop" else "CSV, Parquet and Zarr"
-                raise InputError(
-                    f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of {others} "
-                    "have."
-                )
-        if self.features is not None and (is_csv or is_libsvm):
-            raise InputError(
-                f"features={self.features!r} cannot be honoured: every column of {uri} but the label is a feature."
-            )
-        if self.label is not None and is_libsvm:
-            raise InputError(f"label={self.label!r} cannot be honoured: each line of {uri} begins with its label.")
+        idle = ("features", "label", "drop", "keep") if is_libsvm else ("features",) if is_csv else ()
+        for option in idle:
+            if (value := getattr(self, option)) not in (None, [], ()):
+                what = "CSV" if is_csv else "LIBSVM text, whose lines begin with labels; its columns have no names"
+                raise InputError(f"{option}={value!r} cannot be honoured: {uri} is {what}. Leave it out.")
 
 
 class DatasetRows(RowSource):
@@ -161,5 +141,4 @@ class DatasetRows(RowSource):
         else:
             row_bytes = self._dataset.row_bytes
             units, limit = unit_edges(self._dataset.chunk_edges, row_bytes), LIMITS.band_bytes // row_bytes
-        pieces = (range(start, stop, max(limit, 1)) for start, stop in itertools.pairwise(units.tolist()))
-        return [*itertools.chain.from_iterable(pieces), int(units[-1])]
+        return cut_edges(units, max(limit, 1)).tolist()

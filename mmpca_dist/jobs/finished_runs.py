@@ -139,7 +139,7 @@ def open_rows_for(
     elif target is not None:
         others = [open_beside(dataset, name, "dataset.target") for name in target.column[1:]]
         dataset = TargetRows(dataset, target.column, [dataset, *others])
-    return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+    return mapped(dataset, run.config.dataset.maps, fits_of(run))
 
 
 def open_projected(folder: str, method: str, suffix: str) -> Dataset:
@@ -173,7 +173,7 @@ def stored_columns(count: CountRecord) -> StoredColumns:
 
 def fits_of(run: RunDirectory) -> list[Arrays] | None:
     """Return the fits of a run's row maps; None where it has no maps to fit."""
-    maps = run.config.dataset.row_maps
+    maps = run.config.dataset.maps
     return load_fits(run, finished(run, records.MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
@@ -226,7 +226,7 @@ def load_maps(output: str) -> StoredRowMaps:
     """
     run = open_run(output)
     finished(run, records.SOLVE)
-    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, records.COUNT))
+    maps, columns = run.config.dataset.maps, stored_columns(finished(run, records.COUNT))
     transformer = StoredRowMaps()
     transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
     transformer.n_features_in_ = columns["n_features"]

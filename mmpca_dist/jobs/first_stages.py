@@ -206,4 +206,4 @@ FIT_MAPS = Stage(records.MAPS, "Fit row maps", _fit)
 
 def map_stages(config: RunConfig) -> list[Stage]:
     """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
-    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.row_maps) else []
+    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.maps) else []

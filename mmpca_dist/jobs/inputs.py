@@ -143,7 +143,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
             slices = section.target.slices
             rows = TargetRows(rows, targets, [rows, *others]) if slices is None else sliced(rows, slices)
         refuse_classless(config, purpose)
-        dataset = mapped(rows, section.row_maps)
+        dataset = mapped(rows, section.maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "

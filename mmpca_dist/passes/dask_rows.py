@@ -113,8 +113,9 @@ class _SparseBlocks(_TaskRows, SparseRows):
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         return self._X._stored(start - self._start, stop - self._start)
 
-    def _most_stored(self, n_rows: int) -> int:
-        return self._X._most_stored(n_rows)
+    @property
+    def _ends(self) -> NDArray:
+        return self._X._ends
 
 
 class _StoredRows(_TaskRows):

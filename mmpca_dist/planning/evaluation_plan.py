@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.evaluation.folds import scatters_of_parts
 from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
@@ -54,10 +51,7 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a run over ``spans`` of a data set.
 
-    Parameters
-    ----------
-    evaluation : EvaluationRequest, optional
-        The evaluation that chooses the numbers of components, up to the largest, before the fit to all rows.
+    An ``evaluation`` chooses the numbers of components, up to the largest, before the fit to all rows.
     """
     fit = make_plan(RowPasses(dataset, spans, request.resources), request)
     if evaluation is None:
@@ -126,18 +120,8 @@ class _SomeRows(Relabelled):
 
     def __init__(self, rows: Dataset, n_rows: int) -> None:
         super().__init__(rows, n_rows=n_rows, resident_bytes=0)
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return grain_edges(self.n_rows, self.row_bytes)
-
-    @property
-    def nnz(self) -> int:
-        return -(-self._rows.nnz * self.n_rows // self._rows.n_rows)
-
-    @property
-    def n_bytes(self) -> int:
-        return self._rows.share_bytes(self.n_rows)
+        self.chunk_edges, self.n_bytes = grain_edges(n_rows, self.row_bytes), rows.share_bytes(n_rows)
+        self.nnz = -(-rows.nnz * n_rows // rows.n_rows)
 
     def reading_bytes(self, n_rows: int) -> int:
         return self._rows.reading_bytes(n_rows) if self.sparse else 0

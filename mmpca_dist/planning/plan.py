@@ -159,7 +159,6 @@ class Plan:
         return "up to" if self.search is None or self.search.proved else "perhaps"
 
     def _time(self) -> str:
-        """Return the expected time in words."""
         times = f"{duration(sum(each.seconds for each in self.passes))} for the passes"
         if self.search is not None:
             seconds = self.search.seconds(self.resources.busy_threads)

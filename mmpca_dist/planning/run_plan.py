@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,7 +179,7 @@ def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, **other
         memory=int((base + memory) * SLACK),
         base=base,
         resources=rows.resources,
-        free=_free_bytes(rows.resources.output),
+        free=storage.free_bytes(rows.resources.output),
         advice=_advice(rows.dataset, rows.spans),
         **others,
     )
@@ -214,7 +212,7 @@ def plan_moments(
         base=resources.base,
         resources=resources,
         output=2 * moments + models,
-        free=_free_bytes(resources.output),
+        free=storage.free_bytes(resources.output),
         advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
     )
 
@@ -261,13 +259,3 @@ def search_passes(rows: RowPasses, search: SearchCosts) -> list[PassPlan]:
     """Return the passes that lay out rows for a search."""
     written = 0 if search.in_memory else search.scratch
     return [rows.sample(), rows.plan("cells", 0, written=written)]
-
-
-def _free_bytes(uri: str) -> int | None:
-    if not storage.is_local(uri):
-        return None
-    folder = Path(uri)
-    with storage.explained(uri, "write to"):
-        while not folder.exists():
-            folder = folder.parent
-        return shutil.disk_usage(folder).free

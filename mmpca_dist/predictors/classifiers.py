@@ -36,8 +36,8 @@ class ClassifierSection(BaseModel):
     bias: bool = Field(
         False,
         examples=[False],
-        description="Whether linear classifiers have a constant term, which those that can have one have by default: of "
-        "svm and logistic, LIBLINEAR's column of ones, whose coefficient is penalised as the others are",
+        description="Whether linear classifiers have a constant term; by default those that can: of svm and logistic, "
+        "LIBLINEAR's column of ones, whose coefficient is penalised as the others are",
     )
     options: dict[str, Any] = Field(
         {},

@@ -43,7 +43,7 @@ def arrivals(uri: str) -> list[Arrival]:
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)
-    if ZARR.intersection(names) or has_log(uri, names) or holds_npy(uri):
+    if ZARR.intersection(names) or has_log(uri, names) or holds_npy(uri, names):
         return [_arrival(uri)]
     within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]
     if not within and holds_parquet(uri, names):
@@ -69,7 +69,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     uri = section.uri
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
-        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
+        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.maps)
         if run.header()["fingerprint"] == dataset.fingerprint():
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)

@@ -38,13 +38,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def from_json(data: bytes) -> dict[str, Any]:
-    """Read what ``to_json`` wrote.
-
-    Raises
-    ------
-    ValueError
-        For what is no JSON object, or does not match its checksum.
-    """
+    """Read what ``to_json`` wrote; raise ValueError for what is no JSON object, or does not match its checksum."""
     try:
         value = json.loads(data)
     except RecursionError as error:

@@ -155,12 +155,9 @@ class Lease:
 
 @contextmanager
 def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
-    """Hold the lease of a folder; ``on_note`` is told where it is taken over from a run that has died, or may have.
+    """Hold the lease of a folder; raise an ``OutputError`` while another process that lives holds it.
 
-    Raises
-    ------
-    OutputError
-        While another process that lives holds it.
+    ``on_note`` is told where it is taken over from a run that has died, or may have.
     """
     with _claimed(uri, on_note or (lambda message: None))._renewing() as lease:
         yield lease

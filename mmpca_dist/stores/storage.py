@@ -128,13 +128,7 @@ def read_bytes(uri: str) -> bytes:
 
 
 def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
-    """Read a JSON file that this project wrote.
-
-    Raises
-    ------
-    DamageError
-        For what is no JSON, or does not match its checksum; it ends with ``remedy``.
-    """
+    """Read a JSON file that this project wrote; a DamageError for what is damaged ends with ``remedy``."""
     try:
         return undamaged(uri, lambda: from_json(read_bytes(uri)))
     except MmpcaError:
@@ -179,20 +173,9 @@ def create_bytes(uri: str, data: bytes) -> bool:
     """Create a whole object if nothing is at ``uri``; of several that try at once, exactly one succeeds.
 
     On a local disk a complete temporary file gets its name by a hard link, which fails where the name is taken; an
-    object store is asked for a conditional write, which it must support (``If-None-Match: *`` on S3).
+    object store is asked for a conditional write, which it must support (``If-None-Match: *`` on S3). Returns False
+    where there was an object.
 
-    Returns
-    -------
-    bool
-        Whether this call has created the object; False where there was one.
-
-    Raises
-    ------
-    AccessError
-        Where nothing can be written there.
-
-    Examples
-    --------
     >>> from mmpca_dist.stores.storage import create_bytes
     >>> create_bytes("memory://doc/lock", b"mine"), create_bytes("memory://doc/lock", b"yours")
     (True, False)
@@ -337,6 +320,15 @@ def remove_children(uri: str, names: Iterable[str]) -> None:
     with reached(uri, "remove") as (fs, path), suppress(FileNotFoundError):
         if fs.isdir(path) and not fs.ls(path, detail=False):
             fs.rmdir(path)
+
+
+def free_bytes(uri: str) -> int | None:
+    """Return the bytes that are free on the disk of a path, which may not exist yet; None for a URL."""
+    if not is_local(uri):
+        return None
+    with explained(uri, "write to"):
+        folders = (Path(uri), *Path(uri).parents)
+        return shutil.disk_usage(next(folder for folder in folders if folder.exists())).free
 
 
 def digest(*parts: Any) -> str:

@@ -31,19 +31,15 @@ def digest_of_arrays(*arrays: NDArray | None) -> str:
     return digest.hexdigest()[:32]
 
 
-@dataclass(frozen=True)
-class ObjectState:
-    """Size of an object, and its etag or, on a local disk, its modification time in nanoseconds."""
-
-    size: int
-    stamp: str
+State = tuple[int, str]
+"""Size of an object, and its etag or, on a local disk, its modification time in nanoseconds."""
 
 
 @dataclass(frozen=True)
 class Watch:
     """The states of the objects at some addresses, at one time."""
 
-    states: dict[str, ObjectState]
+    states: dict[str, State]
 
     @classmethod
     def of(cls, addresses: Iterable[str]) -> Watch:
@@ -54,28 +50,23 @@ class Watch:
         """Refuse objects that have changed; an ``InputError`` names the first, and its change."""
         now = Watch.of(addresses).states
         for uri in sorted(self.states.keys() | now.keys()):
-            difference = _difference(self.states.get(uri), now.get(uri))
-            if difference is not None:
+            if self.states.get(uri) != now.get(uri):
+                others = "it has another size, time or version" if uri in self.states else "it is new"
+                difference = others if uri in now else "it was removed"
                 raise InputError(
                     f"{uri} changed while it was read: {difference}. Start again once nothing writes to this data set."
                 )
 
 
-def _states(address: str) -> Iterator[tuple[str, ObjectState]]:
+def _states(address: str) -> Iterator[tuple[str, State]]:
     if address.startswith(storage.NAMED):
         return
     path = storage.filesystem(address)[1]
     for name, size, stamp in storage.list_objects(address):
         uri = address if name == path else storage.join(address, name)  # of a file, or of a folder
         if not storage.is_local(address):
-            yield uri, ObjectState(size, stamp)
+            yield uri, (size, stamp)
             continue
         with storage.explained(uri), suppress(FileNotFoundError):
             stat = Path(uri).stat()
-            yield uri, ObjectState(stat.st_size, str(stat.st_mtime_ns))
-
-
-def _difference(before: ObjectState | None, now: ObjectState | None) -> str | None:
-    if before is None or now is None:
-        return "it was removed" if now is None else "it is new"
-    return None if before == now else "it has another size, time or version"
+            yield uri, (stat.st_size, str(stat.st_mtime_ns))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.sparse import csr_array, vstack
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.dataset import Dataset, overlaps, unit_edges
 from mmpca_dist.tables.proxies import DatasetProxy
 
 Columns = str | Sequence[str | int]
@@ -40,10 +39,7 @@ def listed(columns: Columns) -> list[str | int]:
 def positions_of(columns: Sequence[str | int], names: Sequence[str] | None, n_features: int, uri: str) -> list[int]:
     """Return the numbers of the chosen columns, in the order of the choice; ``names`` are those of all columns.
 
-    Raises
-    ------
-    InputError
-        Where there is no such column, or one is chosen twice, or none.
+    Raises InputError where there is no such column, or one is chosen twice, or none.
     """
     setting, numbers = setting_name("columns"), {name: i for i, name in enumerate(names or ())}
     positions = []
@@ -85,6 +81,8 @@ class ChosenColumns(DatasetProxy):
     Rows are read whole, a reading unit at a time.
     """
 
+    in_memory = False  # rows are new ones
+
     def __init__(self, rows: Dataset, positions: Sequence[int]) -> None:
         names = rows.feature_names
         super().__init__(
@@ -99,20 +97,12 @@ class ChosenColumns(DatasetProxy):
         return storage.digest("columns", self._rows.fingerprint(), self._positions.tolist())
 
     @property
-    def in_memory(self) -> bool:
-        return False  # rows are new ones
-
-    @property
     def nnz(self) -> int:
         return min(self._rows.nnz, self.n_rows * self.n_features)
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        within = self._edges[(self._edges > start) & (self._edges < stop)].tolist()
-        return itertools.pairwise([start, *within, stop])
-
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        for first, last in self._pieces(start, stop):
+        for _, first, last in overlaps(self._edges, start, stop):
             rows = self._rows.read_rows(first, last)
             np.take(rows, self._positions, axis=1, out=out[first - start : last - start], mode="clip")
         return out
@@ -120,7 +110,10 @@ class ChosenColumns(DatasetProxy):
     def read_sparse(self, start: int, stop: int) -> csr_array:
         if not self.sparse:
             return csr_array(self.read_rows(start, stop))
-        pieces = [self._rows.read_sparse(*piece)[:, self._positions] for piece in self._pieces(start, stop)]
+        pieces = [
+            self._rows.read_sparse(first, last)[:, self._positions]
+            for _, first, last in overlaps(self._edges, start, stop)
+        ]
         return vstack(pieces, format="csr").sorted_indices()
 
     def reading_bytes(self, n_rows: int) -> int:

@@ -114,18 +114,9 @@ class CovariateRows(DatasetProxy):
         self, rows: Any, covariates: Sequence[Covariate], columns: Sequence[Dataset], digest: str = ""
     ) -> None:
         super().__init__(rows)
-        self._covariates, self._columns, self._digest = tuple(covariates), tuple(columns), digest
+        self.covariates, self._columns, self._digest = tuple(covariates), tuple(columns), digest
         in_memory = all(column.in_memory for column in columns)
         self._encoded = self._read(0, rows.n_rows) if in_memory else None  # once, rather than unit by unit
-
-    @property
-    def covariates(self) -> tuple[Covariate, ...]:
-        return self._covariates
-
-    @property
-    def addresses(self) -> list[str]:
-        beside = [address for column in self._columns for address in column.addresses]
-        return list(dict.fromkeys([*self._rows.addresses, *beside]))
 
     def fingerprint(self) -> str:
         return self._digest and storage.digest("covariates", self._rows.fingerprint(), self._digest)
@@ -134,7 +125,7 @@ class CovariateRows(DatasetProxy):
         return self._read(start, stop) if self._encoded is None else self._encoded[start:stop]
 
     def _read(self, start: int, stop: int) -> NDArray[np.float64]:
-        pairs = zip(self._covariates, self._columns, strict=True)
+        pairs = zip(self.covariates, self._columns, strict=True)
         return np.concatenate([covariate.encoded(column, start, stop) for covariate, column in pairs], axis=1)
 
 

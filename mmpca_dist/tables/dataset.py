@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.facts import Facts, fact
-from mmpca_dist.tables.kept_values import KeptValues
+from mmpca_dist.tables.facts import Facts, KeptValues, passed_on
 
 MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20
@@ -70,18 +70,18 @@ class Table:
     """What a table is: its facts, columns and labels, and what reading it costs."""
 
     facts: Facts
-    uri: str = fact("uri")
-    n_rows: int = fact("n_rows")
-    n_features: int = fact("n_features")
-    dtype: np.dtype = fact("dtype")
-    feature_names: list[str] | None = fact("feature_names")
-    image_shape: tuple[int, int] | None = fact("image_shape")
-    has_labels: bool = fact("has_labels")
-    sparse: bool = fact("sparse")
-    kind: str = fact("kind")
-    read_overhead: float = fact("read_overhead")
-    resident_bytes: int = fact("resident_bytes")
-    row_operations: int = fact("row_operations")
+    uri: str = passed_on("facts.uri")
+    n_rows: int = passed_on("facts.n_rows")
+    n_features: int = passed_on("facts.n_features")
+    dtype: np.dtype = passed_on("facts.dtype")
+    feature_names: list[str] | None = passed_on("facts.feature_names")
+    image_shape: tuple[int, int] | None = passed_on("facts.image_shape")
+    has_labels: bool = passed_on("facts.has_labels")
+    sparse: bool = passed_on("facts.sparse")
+    kind: str = passed_on("facts.kind")
+    read_overhead: float = passed_on("facts.read_overhead")
+    resident_bytes: int = passed_on("facts.resident_bytes")
+    row_operations: int = passed_on("facts.row_operations")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
 
@@ -174,8 +174,24 @@ class Table:
         return self.n_bytes * n_rows // max(self.n_rows, 1)
 
 
-class RowReader(Protocol):
-    """How rows are read: all that a new format must implement."""
+class Dataset(KeptValues, Table, ABC):
+    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
+
+    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
+    """
+
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
+    note: str | None = None
+    """What a user must know of the rows."""
+    levels: Sequence[Any] = ()
+    """What becomes of columns of text, see ``tables.levels``."""
+    columns: Sequence[str] = ()
+    """The stored columns that the features are made of, where they have names."""
+    missing_chunks: str | None = None
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -196,26 +212,6 @@ class RowReader(Protocol):
     @abstractmethod
     def read_labels(self, start: int, stop: int) -> NDArray:
         """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
-
-
-class Dataset(RowReader, KeptValues, Table):
-    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
-
-    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
-    """
-
-    features: str | None = None
-    """The array or column that the rows are read from, where there may be several."""
-    label: str | None = None
-    """The array, column or file that the labels are read from."""
-    note: str | None = None
-    """What a user must know of the rows."""
-    levels: Sequence[Any] = ()
-    """What becomes of columns of text, see ``tables.levels``."""
-    columns: Sequence[str] = ()
-    """The stored columns that the features are made of, where they have names."""
-    missing_chunks: str | None = None
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
 
     @property
     def stored(self) -> Dataset:
@@ -302,19 +298,25 @@ def readable(what: str) -> Iterator[None]:
         ) from error
 
 
-def fill(file: Any, out: NDArray) -> None:
-    """Read a whole array; raise an ``EOFError`` where the file ends before."""
-    target, done = out.reshape(-1).view(np.uint8).data, 0
-    while done < len(target):
-        size = file.readinto(target[done:])
-        if not size:
-            raise EOFError("it ends early")
-        done += size
+def overlaps(edges: Sequence[int] | NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each chunk that holds some of rows ``start`` to ``stop``, and the first and last of these."""
+    for number in range(bisect(edges, start) - 1, len(edges) - 1):
+        first, last = max(start, int(edges[number])), min(stop, int(edges[number + 1]))
+        if first >= stop:
+            return
+        if first < last:
+            yield number, first, last
 
 
 def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
     """Return the edges of a regular grid of ``chunk_rows`` rows a chunk."""
     return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
+
+
+def cut_edges(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return edges of which no two are more than ``most`` rows apart: chunks that are larger are cut."""
+    pieces = (range(first, last, most) for first, last in itertools.pairwise(edges.tolist()))
+    return np.asarray([*itertools.chain.from_iterable(pieces), edges[-1]], np.int64)
 
 
 def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:

@@ -31,13 +31,7 @@ class GivenLabels(Relabelled):
 
 
 def as_targets(y: Any, where: str) -> NDArray[np.float64]:
-    """Return targets as doubles of shape (n, q).
-
-    Raises
-    ------
-    InputError
-        For targets that are not numbers, or not one row of them a row.
-    """
+    """Return targets as doubles of shape (n, q); raise InputError for others than numbers, one row of them a row."""
     y = np.asarray(y)
     if y.dtype.kind not in "fiub":
         raise InputError(f"Targets in {where} have type {y.dtype}; continuous targets must be numbers.")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels
+from mmpca_dist.tables.facts import as_arrow
 from mmpca_dist.tables.memory_limits import refuse_larger
 
 log = logging.getLogger(__name__)
@@ -79,6 +82,39 @@ def labels_among(known: NDArray[np.bool_], labels: NDArray) -> NDArray:
     everywhere = np.zeros(len(known), labels.dtype)
     everywhere[known] = labels
     return everywhere
+
+
+def of_codes(codes: NDArray, names: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Return the names that codes stand for, with anything in the place of other codes, and which codes are known."""
+    known = (codes >= 0) & (codes < len(names))
+    return np.append(names, names[:1] if len(names) else "")[np.where(known, codes, 0)], known
+
+
+class StoredLabels(Dataset):
+    """Base of rows whose labels are the values of an array or a column, of which some may be missing."""
+
+    @abstractmethod
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        """Return the values of rows ``start`` to ``stop``, and which of them are there."""
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        values, known = self._column(start, stop)
+        if known.all():
+            return normalize_labels(values, self.values_place)
+        if not self._skips_unlabelled:
+            row = start + int(np.argmin(known))
+            raise InputError(f"Row {row} has no label in {self.values_place}. Leave the row out, or give it a label.")
+        return labels_among(known, normalize_labels(values[known], self.values_place))
+
+    def read_column(self, start: int, stop: int) -> pa.Array:
+        return as_arrow(*self._column(start, stop))
+
+    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self._column(start, stop)[1]
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        values, known = self._column(start, stop)
+        return values if known.all() or values.dtype.kind == "f" else self.read_labels(start, stop)
 
 
 def _of_one_type(y: NDArray, where: str) -> NDArray:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, not_finite
+from mmpca_dist.tables.dataset import Dataset, cut_edges, not_finite
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 
@@ -41,15 +41,10 @@ class MappedRows(DatasetProxy):
     """The rows of a data set after row maps, in floating point, with its labels.
 
     Each map gets what the one before it gives. A map with columns of its own gives dense rows. Rows of such maps can be
-    read once all of these are fitted.
-
-    Parameters
-    ----------
-    rows : Dataset
-    maps : sequence of RowMap
-    fits : sequence of arrays by name, optional
-        What the fit of every map has left.
+    read once all of these are fitted: ``fits`` is what the fit of every map has left.
     """
+
+    in_memory = False  # rows are new ones
 
     def __init__(self, rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> None:
         self.source, self.maps, self.fits = rows, tuple(maps), fits
@@ -59,7 +54,8 @@ class MappedRows(DatasetProxy):
             self._block_bytes += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
             resident += row_map.fitted_bytes(width)
             width = row_map.n_columns(width)
-        dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float32 if _is_narrow(rows.dtype) else "f8")
+        # Single precision holds every integer of two bytes.
+        dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype("f4" if rows.dtype.itemsize <= 2 else "f8")
         changes: dict[str, Any] = {"dtype": dtype, "row_operations": operations, "resident_bytes": resident}
         own = [row_map for row_map in self.maps if row_map.own_columns]
         self.own_columns = bool(own)
@@ -72,10 +68,6 @@ class MappedRows(DatasetProxy):
             }  # fmt: skip
         super().__init__(rows, **changes)
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
-
-    @property
-    def in_memory(self) -> bool:
-        return False  # rows are new ones
 
     @property
     def named_columns(self) -> bool:
@@ -99,11 +91,8 @@ class MappedRows(DatasetProxy):
 
     @cached_property
     def _piece_edges(self) -> NDArray[np.int64]:
-        edges = self.source.chunk_edges
-        rows = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
-        large = np.flatnonzero(np.diff(edges) > rows)
-        pieces = [np.arange(edges[i], edges[i + 1], rows) for i in large.tolist()]
-        return np.unique(np.concatenate([edges, *pieces]))
+        most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
+        return cut_edges(self.source.chunk_edges, most)
 
     @property
     def n_bytes(self) -> int:
@@ -210,19 +199,8 @@ def apply_steps(X: Any, maps: Sequence[RowMap], steps: Sequence[Callable[[Any], 
     return X
 
 
-def _is_narrow(dtype: np.dtype) -> bool:
-    """Tell whether single precision holds every integer of a type."""
-    return dtype.itemsize <= 2
-
-
 def mapped(rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> Dataset:
-    """Return the rows of a data set after row maps; maps with columns of their own are read once they are fitted.
-
-    Raises
-    ------
-    InputError
-        Where a map cannot be fitted to so many rows.
-    """
+    """Return the rows of a data set after row maps; raise InputError where one cannot be fitted to so many rows."""
     if not maps:
         return rows
     if fits is None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from mmpca_dist.tables.dataset import Dataset, MissingLabels
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import passed_on
 
 
 class DatasetProxy(Dataset):
     """Base of data sets that read the rows of another one, ``_rows``, and have its facts but for some ``changes``."""
 
     _rows: Dataset
+    _columns: Sequence[Dataset] = ()
+    """What is read beside the rows."""
 
     def __init__(self, rows: Dataset, **changes: Any) -> None:
         self._rows, self._changes = rows, changes
@@ -31,99 +33,38 @@ class DatasetProxy(Dataset):
     def over(self, rows: Dataset) -> Dataset:
         return self.on(self._rows.over(rows))
 
-    @property
-    def stored(self) -> Dataset:
-        return self._rows.stored
-
-    @property
-    def in_memory(self) -> bool:
-        return self._rows.in_memory
-
-    @property
-    def named_columns(self) -> bool:
-        return self._rows.named_columns
-
-    @property
-    def widening(self) -> Any:
-        return self._rows.widening
-
     def adjusted(self, adjustment: Any) -> Dataset:
         return self.on(self._rows.adjusted(adjustment))
 
     @property
-    def missing_labels(self) -> MissingLabels | None:
-        return self._rows.missing_labels
-
-    @property
     def addresses(self) -> list[str]:
-        return self._rows.addresses
+        return list(dict.fromkeys(address for each in (self._rows, *self._columns) for address in each.addresses))
 
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._rows.chunk_edges
-
-    @property
-    def n_bytes(self) -> int:
-        return self._rows.n_bytes
-
-    @property
-    def nnz(self) -> int:
-        return self._rows.nnz
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return self._rows.read_rows(start, stop, out)
-
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        return self._rows.read_sparse(start, stop)
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._rows.read_labels(start, stop)
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._rows.is_labelled(start, stop)
-
-    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        return self._rows.read_weights(start, stop)
-
-    @property
-    def covariates(self) -> tuple[Any, ...]:
-        return self._rows.covariates
-
-    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        return self._rows.read_covariates(start, stop)
-
-    @property
-    def slice_edges(self) -> tuple[float, ...]:
-        return self._rows.slice_edges
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self._rows.targets
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        return self._rows.read_targets(start, stop)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        return self._rows.read_values(start, stop)
-
-    @property
-    def values_place(self) -> str:
-        return self._rows.values_place
-
-    def beside(self, column: Dataset) -> Dataset:
-        return self._rows.beside(column)
-
-    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        return self._rows.source_rows(start, stop)
-
-    def describe_chunk(self, row: int) -> str:
-        return self._rows.describe_chunk(row)
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows)
+    stored = passed_on("_rows.stored")
+    in_memory = passed_on("_rows.in_memory")
+    named_columns = passed_on("_rows.named_columns")
+    widening = passed_on("_rows.widening")
+    missing_labels = passed_on("_rows.missing_labels")
+    chunk_edges = passed_on("_rows.chunk_edges")
+    n_bytes = passed_on("_rows.n_bytes")
+    nnz = passed_on("_rows.nnz")
+    read_rows = passed_on("_rows.read_rows")
+    read_sparse = passed_on("_rows.read_sparse")
+    read_labels = passed_on("_rows.read_labels")
+    is_labelled = passed_on("_rows.is_labelled")
+    read_weights = passed_on("_rows.read_weights")
+    covariates = passed_on("_rows.covariates")
+    read_covariates = passed_on("_rows.read_covariates")
+    slice_edges = passed_on("_rows.slice_edges")
+    targets = passed_on("_rows.targets")
+    read_targets = passed_on("_rows.read_targets")
+    read_values = passed_on("_rows.read_values")
+    values_place = passed_on("_rows.values_place")
+    beside = passed_on("_rows.beside")
+    source_rows = passed_on("_rows.source_rows")
+    describe_chunk = passed_on("_rows.describe_chunk")
+    reading_bytes = passed_on("_rows.reading_bytes")
+    sparse_bytes = passed_on("_rows.sparse_bytes")
 
 
 class Relabelled(DatasetProxy):
@@ -132,9 +73,7 @@ class Relabelled(DatasetProxy):
     def __init__(self, rows: Dataset, **changes: Any) -> None:
         super().__init__(rows, **{"has_labels": True, **changes})
 
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return None
+    missing_labels = None
 
     def read_values(self, start: int, stop: int) -> NDArray:
         return self.read_labels(start, stop)
@@ -149,8 +88,7 @@ class Unlabelled(DatasetProxy):
     def __init__(self, rows: Dataset) -> None:
         super().__init__(rows, has_labels=False)
 
-    def fingerprint(self) -> str:
-        return self._rows.fingerprint()
+    fingerprint = passed_on("_rows.fingerprint")
 
 
 class LoadedRows(DatasetProxy):

@@ -8,14 +8,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import passed_on
 from mmpca_dist.tables.proxies import DatasetProxy
 
 Keep = Callable[[int, int], NDArray[np.bool_]]
 """Tells which of the rows from one number to another are taken."""
+
+
+def _taken(name: str) -> Any:
+    """Return a method that reads the stretch of the source which holds some rows, and takes these from it."""
+
+    def read(self: SelectedRows, start: int, stop: int) -> Any:
+        begin, end, places = self._within(start, stop)
+        values = getattr(self._rows, name)(begin, end)
+        return None if values is None else values[places]
+
+    return read
 
 
 class SelectedRows(DatasetProxy):
@@ -32,64 +43,35 @@ class SelectedRows(DatasetProxy):
             raise InputError(f"No row of {rows.uri} is left: {reason}.")
         super().__init__(rows, n_rows=int(sizes.sum()))
         self._keep = keep
-        self._edges = np.append(0, np.cumsum(sizes[filled]))
+        self.chunk_edges = np.append(0, np.cumsum(sizes[filled]))
         self._starts, self._stops = np.asarray(edges)[filled], np.asarray(edges)[filled + 1]
         self._most = float(np.max((self._stops - self._starts) / sizes[filled]))
 
-    def fingerprint(self) -> str:
-        return self._rows.fingerprint()
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._edges
+    fingerprint = passed_on("_rows.fingerprint")
 
     def _within(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
         """Return the stretch of the source that holds these rows, and their places in it."""
-        first, last = np.searchsorted(self._edges, start, side="right") - 1, np.searchsorted(self._edges, stop) - 1
+        edges = self.chunk_edges
+        first, last = np.searchsorted(edges, start, side="right") - 1, np.searchsorted(edges, stop) - 1
         begin, end = int(self._starts[first]), int(self._stops[last])
-        skipped = start - int(self._edges[first])
+        skipped = start - int(edges[first])
         return begin, end, np.flatnonzero(self._keep(begin, end))[skipped : skipped + stop - start]
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         begin, end, places = self._within(start, stop)
         return np.take(self._rows.read_rows(begin, end), places, axis=0, out=out, mode="clip")
 
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        begin, end, places = self._within(start, stop)
-        return self._rows.read_sparse(begin, end)[places]
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        begin, end, places = self._within(start, stop)
-        return self._rows.read_labels(begin, end)[places]
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        begin, end, places = self._within(start, stop)
-        return self._rows.is_labelled(begin, end)[places]
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        begin, end, places = self._within(start, stop)
-        return self._rows.read_values(begin, end)[places]
-
-    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        begin, end, places = self._within(start, stop)
-        covariates = self._rows.read_covariates(begin, end)
-        return None if covariates is None else covariates[places]
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        begin, end, places = self._within(start, stop)
-        return self._rows.read_targets(begin, end)[places]
+    read_labels = _taken("read_labels")
+    is_labelled = _taken("is_labelled")
+    read_sparse = _taken("read_sparse")
+    read_values = _taken("read_values")
+    read_weights = _taken("read_weights")
+    read_covariates = _taken("read_covariates")
+    read_targets = _taken("read_targets")
+    source_rows = _taken("source_rows")
 
     def beside(self, column: Dataset) -> Dataset:
         return SelectedRows(self._rows.beside(column), self._keep)
-
-    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        begin, end, places = self._within(start, stop)
-        weights = self._rows.read_weights(begin, end)
-        return None if weights is None else weights[places]
-
-    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        begin, end, places = self._within(start, stop)
-        return self._rows.source_rows(begin, end)[places]
 
     def read_column(self, start: int, stop: int) -> Any:
         begin, end, places = self._within(start, stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy.sparse import csr_array, vstack
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset, overlaps
 
 ALIKE = {
     "n_features": "the number of columns:", "dtype": "the type:", "sparse": "sparse storage:",
@@ -40,11 +39,9 @@ class StackedRows(Dataset):
 
     def _within(self, start: int, stop: int) -> Iterator[tuple[Dataset, int, int]]:
         """Yield the parts that hold some rows, and the first and last of these there."""
-        first = int(np.searchsorted(self._edges, start, side="right")) - 1
-        for part, begin in zip(self._parts[first:], self._edges[first:].tolist(), strict=False):
-            if begin >= stop:
-                return
-            yield part, max(start - begin, 0), min(stop - begin, part.n_rows)
+        for number, first, last in overlaps(self._edges, start, stop):
+            begin = int(self._edges[number])
+            yield self._parts[number], first - begin, last - begin
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -90,9 +87,8 @@ class StackedRows(Dataset):
         return self._joined(start, stop, lambda part, *rows: part.is_labelled(*rows))
 
     def with_label(self, name: str, setting: str) -> Dataset | None:
-        same = copy(self)
+        same = self._labelled_by(name)
         same._parts = [part for part in (part.with_label(name, setting) for part in self._parts) if part is not None]
-        same.label, same.facts = name, replace(self.facts, has_labels=True)
         return same if len(same._parts) == len(self._parts) else None
 
     @property

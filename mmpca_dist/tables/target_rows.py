@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, MissingLabels, value_units
+from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.given_labels import as_targets
 from mmpca_dist.tables.proxies import DatasetProxy, Relabelled
 
@@ -20,26 +20,15 @@ SAMPLE = 1 << 20
 class TargetRows(DatasetProxy):
     """The rows of a data set with the values of columns, or with targets of their own, as rows of a single class."""
 
+    missing_labels = None
+
     def __init__(self, rows: Dataset, names: Sequence[str], columns: Sequence[Dataset] = ()) -> None:
         super().__init__(rows, has_labels=True)
-        self._names, self._columns = tuple(names), tuple(columns)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self._names
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return None
-
-    @property
-    def addresses(self) -> list[str]:
-        beside = [address for column in self._columns for address in column.addresses]
-        return list(dict.fromkeys([*self._rows.addresses, *beside]))
+        self.targets, self._columns = tuple(names), tuple(columns)
 
     def fingerprint(self) -> str:
         own = self._rows.fingerprint()
-        return own and storage.digest("targets", own, *self._names, *(c.fingerprint() for c in self._columns))
+        return own and storage.digest("targets", own, *self.targets, *(c.fingerprint() for c in self._columns))
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return np.zeros(stop - start, np.int64)
@@ -55,11 +44,7 @@ class SlicedRows(Relabelled):
 
     def __init__(self, rows: Dataset, edges: NDArray[np.float64]) -> None:
         super().__init__(rows)
-        self.edges = edges
-
-    @property
-    def slice_edges(self) -> tuple[float, ...]:
-        return tuple(self.edges.tolist())
+        self.edges, self.slice_edges = edges, tuple(edges.tolist())
 
     def fingerprint(self) -> str:
         own = self._rows.fingerprint()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,13 @@ class WeightedRows(DatasetProxy):
 
     def __init__(self, rows: Dataset, column: Dataset, digest: str = "") -> None:
         super().__init__(rows)
-        self._column, self._digest = column, digest
-
-    @property
-    def addresses(self) -> list[str]:
-        return list(dict.fromkeys([*self._rows.addresses, *self._column.addresses]))
+        self._columns, self._digest = [column], digest
 
     def fingerprint(self) -> str:
         return self._digest and storage.digest("weighted", self._rows.fingerprint(), self._digest)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        weights, others = column_weights(self._column, start, stop), self._rows.read_weights(start, stop)
+        weights, others = column_weights(self._columns[0], start, stop), self._rows.read_weights(start, stop)
         return weights if others is None else weights * others
 
 
@@ -44,21 +40,10 @@ def column_weights(column: Dataset, start: int, stop: int) -> NDArray[np.float64
 
 
 def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray[np.float64]:
-    """Return the weights of rows as doubles, shape (n,).
+    """Return the weights of rows as doubles, shape (n,); a number weighs all rows alike.
 
-    Parameters
-    ----------
-    weights : array-like of shape (n,), or number
-        A number weighs all rows alike.
-    where : str
-        What holds them, for errors.
-    first : int
-        The number of the first row.
-
-    Raises
-    ------
-    InputError
-        For weights that are not numbers, of another number than the rows, negative, or not finite.
+    Raises InputError for weights that are not numbers, of another number than the rows, negative, or not finite; they
+    are in ``where``, those of rows from number ``first`` on.
     """
     weights = np.asarray(weights)
     if weights.dtype.kind not in "fiub":
@@ -81,45 +66,30 @@ class WeightedByName(DatasetProxy):
     """The rows of a data set, whose weights are multiplied by factors of their labels, or of names in a column."""
 
     def __init__(
-        self,
-        rows: Dataset,
-        names: NDArray,
-        factors: NDArray[np.float64],
-        column: Dataset | None = None,
-        digest: str = "",
+        self, rows: Dataset, names: NDArray, factors: NDArray[np.float64], *columns: Dataset, digest: str = ""
     ) -> None:
         super().__init__(rows)
-        self._names, self._factors, self._column, self._digest = names, factors, column, digest
-
-    @property
-    def addresses(self) -> list[str]:
-        return list(dict.fromkeys([*self._rows.addresses, *(self._column.addresses if self._column else [])]))
+        self._names, self._factors, self._columns, self._digest = names, factors, columns, digest
 
     def fingerprint(self) -> str:
         return self._digest and storage.digest("balanced", self._rows.fingerprint(), self._digest)
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64]:
-        column = self._column or self._rows
+        (column,) = self._columns or [self._rows]
         codes = encode(column.read_labels(start, stop), self._names, column.values_place)
         weights = self._rows.read_weights(start, stop)
         return self._factors[codes] if weights is None else self._factors[codes] * weights
 
 
-@dataclass(frozen=True)
-class _Counting:
-    """Tells which rows have a weight."""
-
-    rows: Dataset
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.bool_]:
-        weights = self.rows.read_weights(start, stop)
-        assert weights is not None  # noqa: S101  (they are asked for of rows that have some)
-        return weights > 0
+def _count(rows: Dataset, start: int, stop: int) -> NDArray[np.bool_]:
+    weights = rows.read_weights(start, stop)
+    assert weights is not None  # noqa: S101  (they are asked for of rows that have some)
+    return weights > 0
 
 
 def without_zeros(rows: Dataset) -> Dataset:
     """Return rows that have weights without those of weight zero."""
-    return SelectedRows(rows, _Counting(rows))
+    return SelectedRows(rows, partial(_count, rows))
 
 
 def weighted(rows: Dataset, weights: NDArray[np.float64]) -> Dataset:
@@ -132,11 +102,6 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
     """Return the rows with a column of weights, without the rows of weight zero.
 
     The column is read once, and what it holds is part of the fingerprint.
-
-    Raises
-    ------
-    InputError
-        As ``as_weights``, and where all weights are zero.
     """
     digest, all_count = hashlib.sha256(), True
     for start, stop in value_units(column):
@@ -165,4 +130,4 @@ def balanced_by(rows: Dataset, column: Dataset) -> Dataset:
             )
     names = distinct_labels(sorted(totals))
     counts = np.asarray([totals[name] for name in sorted(totals)])
-    return WeightedByName(rows, names, counts.sum() / (len(counts) * counts), column, digest.hexdigest())
+    return WeightedByName(rows, names, counts.sum() / (len(counts) * counts), column, digest=digest.hexdigest())

@@ -14,6 +14,7 @@ from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.registry import Registry
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.levels import Levels
+from mmpca_dist.tables.mapped_rows import name_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def linear_model(output: str, method: str, n_components: int | None = None) -> L
     """Return the linear map of a run's method; raise InputError where its rows go through more than that."""
     model, run = load_model(output, method, n_components), open_run(output)
     count, dataset = finished(run, COUNT), run.config.dataset
-    more = [f"the row map {section.name!r}" for section in dataset.maps]
+    more = [f"the row map {name_of(row_map)!r}" for row_map in dataset.maps]
     more += [f"the covariate {covariate.name!r}" for covariate in model.covariates_]
     if more:
         raise InputError(

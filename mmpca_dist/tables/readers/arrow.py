@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
-from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.dataset import overlaps
+from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
@@ -25,48 +24,28 @@ MAX_WIDTH = 1 << 30
 SMALLER = "Write it again with smaller record batches"
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A record batch: its first row in the data set, and its rows."""
-
-    start: int
-    n_rows: int
-
-
 class ArrowDataset(ColumnRows):
     """Rows and labels of an Arrow IPC file; its record batches are the chunks."""
 
     def __init__(self, request: Request) -> None:
         self._token = uuid.uuid4().hex
-        schema, batches = _metadata(request.uri, self._token)
+        schema, edges = _metadata(request.uri, self._token)
         super().__init__(request, schema)
-        self.facts = replace(self.facts, n_rows=sum(batch.n_rows for batch in batches))
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
-        for number, batch in enumerate(batches):
-            refuse_larger(batch.n_rows * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
-        self._encode(request)
-
-    @property
-    def _batches(self) -> tuple[Batch, ...]:
-        return _metadata(self.uri, self._token)[1]
+        for number, (first, last) in enumerate(itertools.pairwise(edges)):
+            refuse_larger((last - first) * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
+        self._complete(request, edges[-1])
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return np.asarray([batch.start for batch in self._batches if batch.n_rows] + [self.n_rows], dtype=np.int64)
+        return np.unique(_metadata(self.uri, self._token)[1])  # some batches may be empty
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
-        schema, batches = _metadata(self.uri, self._token)
+        schema, edges = _metadata(self.uri, self._token)
         fields = sorted(schema.get_field_index(name) for name in columns)
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         with storage.explained(self.uri), _opened(self.uri) as file:
             reader = None
-            for number in range(bisect(batches, start, key=lambda batch: batch.start) - 1, len(batches)):
-                batch = batches[number]
-                first, last = max(start, batch.start), min(stop, batch.start + batch.n_rows)
-                if batch.start >= stop:
-                    return
-                if first >= last:
-                    continue
+            for number, first, last in overlaps(edges, start, stop):
                 where = f"Record batch {number} of {self.uri}"
                 try:
                     reader = reader or pa.ipc.open_file(file, options=options)
@@ -76,7 +55,7 @@ class ArrowDataset(ColumnRows):
                     raise InputError(
                         f"{where} is damaged ({str(error).rstrip('.')}). Write or copy the file again."
                     ) from error
-                yield pa.table(rows).select(columns).slice(first - batch.start, last - first), first
+                yield pa.table(rows).select(columns).slice(first - edges[number], last - first), first
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)
@@ -98,8 +77,8 @@ def _opened(uri: str) -> pa.NativeFile:
 
 
 @functools.lru_cache(maxsize=64)
-def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
-    """Return the columns and the batches of a file, once for each ``token``."""
+def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[int, ...]]:
+    """Return the columns of a file, and the rows where its batches begin and the last one ends."""
     with storage.explained(uri), _opened(uri) as file:
         try:
             return _read_metadata(file, uri)
@@ -110,7 +89,7 @@ def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
             ) from error
 
 
-def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batch, ...]]:
+def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[int, ...]]:
     begin = bytes(file.read(8))
     file.seek(max(file.size() - len(MAGIC), 0))
     end = bytes(file.read(len(MAGIC)))
@@ -127,8 +106,8 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batc
     widths = [field.type.bit_width if pa.types.is_primitive(field.type) else MAX_WIDTH for field in schema]
     narrow = pa.ipc.IpcReadOptions(included_fields=[int(np.argmin(widths))] if widths else [], use_threads=False)
     reader = pa.ipc.open_file(file, options=narrow)
-    n_rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
-    return schema, tuple(map(Batch, itertools.accumulate(n_rows, initial=0), n_rows))
+    n_rows = (reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+    return schema, tuple(itertools.accumulate(n_rows, initial=0))
 
 
 FORMAT = Format("arrow", "an Arrow file", ArrowDataset, suffixes=(".arrow", ".feather", ".ipc"), columns=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.memory import ArrayDataset
-from mmpca_dist.tables.readers.npy import NpyHeader, read_again
+from mmpca_dist.tables.readers.npy import read_column
 
 FILE = ".npy"
 """How the name of a column ends that is a file of its own."""
@@ -28,14 +26,12 @@ def column_in_memory(values: NDArray, uri: str) -> ArrayDataset:
 def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     """Open a column of a data set, or a ``.npy`` file with a value for each of its rows; ``setting`` names it.
 
-    Raises
-    ------
-    InputError
-        Where there is no such column or file, or it has another number of rows.
+    Raises InputError where there is no such column or file, or it has another number of rows.
     """
     stored = dataset.stored
     if name.endswith(FILE):
-        column: Dataset = column_in_memory(_array_in(storage.normalize(name)), storage.normalize(name))
+        file = storage.normalize(name)
+        column: Dataset = column_in_memory(read_column(file), file)
     elif stored.uri.startswith(storage.NAMED):
         raise InputError(
             f"{setting} is {name!r}, and {stored.uri} has no columns but its features. Name a .npy file with a value "
@@ -46,18 +42,3 @@ def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     if column.n_rows != stored.n_rows:
         raise InputError(f"{setting} has values of {column.n_rows} rows, and {stored.uri} has {stored.n_rows} rows.")
     return dataset.beside(column)
-
-
-def _array_in(uri: str) -> NDArray:
-    storage.require(uri)
-    data = storage.read_bytes(uri)
-    NpyHeader.read(io.BytesIO(data), uri)
-    try:
-        return _array_of(data)
-    except ValueError as error:
-        raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
-
-
-@read_again
-def _array_of(data: bytes) -> NDArray:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows
+from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, overlaps
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.proxies import LoadedRows
@@ -132,27 +132,26 @@ class SyntheticDataset(Dataset):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        for chunk, first, size, within in self._chunks(start, stop):
-            target = out[first + within.start - start : first + within.stop - start]
-            if len(target) == size:
-                self.draw_rows(chunk, target)
+        for chunk, size, within, target in self._chunks(start, stop):
+            if within == slice(0, size):
+                self.draw_rows(chunk, out[target])
             else:
                 rows = np.empty((size, self.n_features), self.dtype)
                 self.draw_rows(chunk, rows)
-                target[...] = rows[within]
+                out[target] = rows[within]
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return np.concatenate(
-            [self.draw_labels(chunk, size)[within] for chunk, _, size, within in self._chunks(start, stop)]
+            [self.draw_labels(chunk, size)[within] for chunk, size, within, _ in self._chunks(start, stop)]
         )
 
-    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, int, slice]]:
-        """Yield the number of each chunk that holds some rows, its first row, its size, and these rows within it."""
-        for chunk in range(start // self._chunk_rows, -(-stop // self._chunk_rows)):
-            first = chunk * self._chunk_rows
-            size = min(self._chunk_rows, self.n_rows - first)
-            yield chunk, first, size, slice(max(start - first, 0), min(stop - first, size))
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, slice, slice]]:
+        """Yield number and size of each chunk that holds some rows, and where these are in it and among all rows."""
+        edges = self.chunk_edges
+        for chunk, first, last in overlaps(edges, start, stop):
+            begin, end = edges[chunk : chunk + 2].tolist()
+            yield chunk, end - begin, slice(first - begin, last - begin), slice(first - start, last - start)
 
     def fingerprint(self) -> str:
         return storage.digest("synthetic", type(self).__name__, self.options)

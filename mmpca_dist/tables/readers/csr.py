@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting_name
 from mmpca_dist.tables.dataset import Dataset, grain_edges, not_finite
 
 CSR_ITEM = 8
@@ -82,9 +84,15 @@ class SparseRows(Dataset):
     def reading_bytes(self, n_rows: int) -> int:
         return n_rows * self.row_bytes + self.sparse_bytes(n_rows)
 
+    @property
     @abstractmethod
+    def _ends(self) -> NDArray:
+        """Where rows end among the stored values, from 0, shape (n + 1,)."""
+
     def _most_stored(self, n_rows: int) -> int:
         """Return the most values that ``n_rows`` consecutive rows hold."""
+        ends, n_rows = self._ends, min(n_rows, self.n_rows)
+        return int((ends[n_rows:] - ends[: len(ends) - n_rows]).max())
 
 
 def value_type(stored: np.dtype) -> np.dtype:
@@ -95,12 +103,6 @@ def value_type(stored: np.dtype) -> np.dtype:
 def index_type(n_features: int, n_stored: int) -> type[np.signedinteger]:
     """Return the type of column numbers and row ends that scipy uses."""
     return np.int32 if max(n_features, n_stored) <= np.iinfo(np.int32).max else np.int64
-
-
-def most_stored(indptr: NDArray, n_rows: int) -> int:
-    """Return the most values that ``n_rows`` consecutive rows hold."""
-    n_rows = min(n_rows, len(indptr) - 1)
-    return int((indptr[n_rows:] - indptr[: len(indptr) - n_rows]).max())
 
 
 def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str) -> None:
@@ -117,6 +119,15 @@ def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, 
         problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at row {row}"
     if problem is not None:
         raise InputError(f"{where} is no CSR matrix: it has {problem}. It is damaged: write it again.")
+
+
+def check_form(form: Any, where: str) -> None:
+    """Refuse rows in a group that is not what AnnData writes for CSR rows."""
+    if form != "csr_matrix":
+        others = "Rows are an array, or CSR in arrays data, indices and indptr, as AnnData writes it; name others with "
+        by_rows = "Store it by rows: adata.X = adata.X.tocsr(), and write it again"
+        remedy = by_rows if form == "csc_matrix" else others + setting_name("features")
+        raise InputError(f"{where} is a group of encoding-type {form!r}. {remedy}.")
 
 
 def check_index_type(dtype: np.dtype, where: str) -> None:

@@ -20,34 +20,26 @@ from mmpca_dist.tables.unlabelled_value import LabelsWithout
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader is asked to open."""
+    """What a reader is asked to open, as for ``open_dataset``."""
 
     uri: str
     typed: str
     """The address as the user typed it."""
     features: str | None = None
     label: str | None = None
-    """The arrays or columns that hold rows and labels; None for those that the format takes by default."""
     label_required: bool = True
     """Whether labels must be there; rows to be transformed need none."""
     names: list[str] | None = None
     """Columns to take by name, in this order, of formats whose columns have names."""
     drop: Sequence[str] = ()
-    """Columns that are no features."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """More such columns, and the settings that name them, for errors."""
     missing_chunks: str | None = None
-    """Otherwise ``fill``."""
     missing: str = "refuse"
-    """Whether missing values of features are refused, or read as NaN (``mean``)."""
     encode: bool = False
-    """Whether columns of text become indicators."""
     levels: Sequence[Levels] | None = None
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
-    """Whether rows without a label are refused, or left out (``skip``)."""
     columns: Sequence[str | int] | None = None
-    """The features to take, by name or number, of formats whose columns have names; None for all."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +55,8 @@ class Format:
     """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
     suffixes: tuple[str, ...] = ()
     """How addresses of this format end."""
-    holds: Callable[[str], bool] | None = None
-    """Tells whether a folder whose address has no known suffix is in this format."""
+    holds: Callable[[str, Sequence[str]], bool] | None = None
+    """Tells whether a folder whose address has no known suffix is in this format, also by the names in it."""
     columns: bool = False
     """Whether its columns have names, so that some can be left out."""
     alone: bool = True
@@ -84,15 +76,21 @@ def format_of(uri: str) -> Format:
         if format.is_named_by(uri):
             return format
     storage.require(uri)
-    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri))
-    return next(holding, FORMATS["zarr"])
+    return _by_content(uri) or FORMATS["zarr"]
+
+
+def _by_content(uri: str) -> Format | None:
+    with storage.reached(uri) as (fs, path):
+        names = storage.names_in(uri) if fs.isdir(path) else []
+    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri, names))
+    return next(holding, None) if names else None
 
 
 def is_table(uri: str) -> bool:
     """Tell whether an address names a table, by its beginning or end, or by what is in the folder."""
     if TEXT.is_named_by(uri.lower()) or any(format.is_named_by(uri) for format in FORMATS.values()):
         return True
-    return Path(uri).is_dir() and any(format.holds(uri) for format in FORMATS.values() if format.holds is not None)
+    return Path(uri).is_dir() and _by_content(uri) is not None
 
 
 def open_dataset(
@@ -208,33 +206,11 @@ def open_rows(
 ) -> Dataset:
     """Open rows that may have no labels, such as those that a fitted model is to transform.
 
-    Parameters
-    ----------
-    uri, features, label, missing_chunks, missing
-        As for ``open_dataset``; a ``label`` that is named must be there.
-    names : list of str, optional
-        The features that a model was fitted to. Columns of Parquet and Arrow are taken by these names, in any order
-        and among other columns; features of other formats must be in this order, if they have names at all.
-    levels : sequence of Levels, optional
-        What became of the columns of text that a model was fitted to; text that is new has indicators of 0.
-    labelled : bool
-        Whether labels must be there even if ``label`` is None.
-    unlabelled : {"refuse", "skip"}
-        Whether rows without a label are an error, or left out.
-    columns : sequence of str or int, or str, optional
-        The columns that a model chose among those of its table, as for ``open_dataset``.
-    unlabelled_value : str or int, optional
-        A label that says that a row has none.
-
-    Returns
-    -------
-    Dataset
-        Its ``has_labels`` tells whether it has labels.
-
-    Raises
-    ------
-    InputError
-        As for ``open_dataset``, and for features that are not those in ``names``.
+    Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names``, ``levels`` and
+    ``columns`` are what a model was fitted to: columns of Parquet and Arrow are taken by these names, in any order and
+    among other columns; features of other formats must be in this order, if they have names at all. Text that is new
+    has indicators of 0. With ``labelled``, labels must be there even if ``label`` is None. Raises InputError as
+    ``open_dataset``, and for features that are not those in ``names``.
     """
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,

@@ -25,11 +25,12 @@ class FrameRows(ColumnRows):
     def __init__(self, table: pa.Table, levels: Sequence[Levels] | None, names: list[str] | None) -> None:
         self._table = table
         request = Request(
-            "X", "X", label_required=False, names=names, missing="mean", encode=True, levels=levels, unlabelled="refuse"
-        )
+            "X", "X", label_required=False, names=names or table.column_names,  # one called y is no label
+            missing="mean", encode=True, levels=levels, unlabelled="refuse",
+        )  # fmt: skip
         super().__init__(request, table.schema)
-        self.facts = replace(self.facts, n_rows=len(table), has_labels=False)
-        self._encode(request)
+        self.facts = replace(self.facts, has_labels=False)
+        self._complete(request, len(table))
 
     def fingerprint(self) -> str:
         return ""

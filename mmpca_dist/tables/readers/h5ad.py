@@ -12,60 +12,48 @@ import math
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.kept_values import as_arrow
-from mmpca_dist.tables.labels import has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
+from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.stacked_rows import StackedRows
 
 SUFFIX, ROWS = ".h5ad", "X"
 PARTS = ("data", "indices", "indptr")
-BY_COLUMNS, BY_ROWS = "csc_matrix", "csr_matrix"
 
 
 @contextmanager
 def _opened(uri: str) -> Iterator[Any]:
     """Open a file; what HDF5 raises for one that is none, or damaged, becomes one sentence."""
-    try:
+    remedy = "Copy it again, or write it with a newer AnnData."
+    with reading_with("h5ad", f"{uri} is an HDF5 file", f"Cannot read {uri} as AnnData", remedy), ExitStack() as stack:
         import h5py
-    except ImportError as error:
-        raise InputError(f"{uri} is an HDF5 file. Install 'mmpca-dist[h5ad]' to read it ({error}).") from error
-    storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    try:
-        with ExitStack() as stack:
-            local = storage.is_local(uri)
-            source = path if local else stack.enter_context(fs.open(path, "rb"))
-            # Some network file systems cannot lock files, and nothing is written here.
-            yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
-    except (MmpcaError, MemoryError):
-        raise
-    except Exception as error:  # HDF5 raises many types for damaged data
-        reason = " ".join(str(error).split()).rstrip(".")[:200]
-        raise InputError(
-            f"Cannot read {uri} as AnnData: {reason}. Copy it again, or write it with a newer AnnData."
-        ) from error
+
+        storage.require(uri)
+        fs, path = storage.filesystem(uri)
+        local = storage.is_local(uri)
+        source = path if local else stack.enter_context(fs.open(path, "rb"))
+        # Some network file systems cannot lock files, and nothing is written here.
+        yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
 
 
-class H5adRows(Dataset):
+class H5adRows(StoredLabels):
     """Rows, and labels unless they are not required, of an ``.h5ad`` file.
 
     ``request.features`` is the place of the rows (default ``X``), such as ``layers/counts`` or ``raw/X``;
@@ -98,47 +86,26 @@ class H5adRows(Dataset):
         return InputError(f"The table obs of {self._address} has no column {name!r} ({setting}).{hint}")
 
     def with_label(self, name: str, setting: str) -> Dataset:
-        same, column = copy(self), name.removeprefix("obs/")
+        column = name.removeprefix("obs/")
         if column not in self._obs:
             raise self._no_column(column, setting)
-        same.label, same.facts, same._skips_unlabelled = column, replace(self.facts, has_labels=True), False
-        return same
+        return self._labelled_by(column)
 
     def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        """Return the values of the labels' column, and which of them are there."""
         with _opened(self.uri) as file:
             column = _member(file, f"obs/{self.label}")
             if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
                 of_07 = "categories" in column.attrs
                 levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
-                codes = (column if of_07 else _member(column, "codes"))[start:stop]
-                known = (codes >= 0) & (codes < len(levels))
-                return np.append(levels, levels[:1] if len(levels) else "")[np.where(known, codes, 0)], known
+                return of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
             if "mask" in column:
                 return _values(column, start, stop), ~_member(column, "mask")[start:stop]
             values = _values(column, start, stop)
             return values, has_label(values)
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        if not known.all() and not self._skips_unlabelled:
-            row = start + int(np.argmin(known))
-            raise InputError(f"Row {row} has no label in {self.values_place}. Leave it out, or give it a label.")
-        return labels_among(known, normalize_labels(values[known], self.values_place))
-
-    def read_column(self, start: int, stop: int) -> pa.Array:
-        return as_arrow(*self._column(start, stop))
-
     @property
     def beside_names(self) -> list[str]:
         return [name for name in self._obs if name != self.label]
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._column(start, stop)[1]
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        return values if known.all() or values.dtype.kind == "f" else self.read_labels(start, stop)
 
     @property
     def values_place(self) -> str:
@@ -178,11 +145,7 @@ class SparseH5adDataset(SparseRows, H5adRows):
     """CSR rows of an ``.h5ad`` file. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
     def _open(self, rows: Any, where: str) -> Facts:
-        form = rows.attrs.get("encoding-type")
-        if form != BY_ROWS:
-            remedy = "Store it by rows: adata.X = adata.X.tocsr(), and write it again"
-            other = f"Rows are an array, or CSR as AnnData writes it; name another with {setting_name('features')}"
-            raise InputError(f"{where} has the encoding-type {form!r}. {remedy if form == BY_COLUMNS else other}.")
+        check_form(rows.attrs.get("encoding-type"), where)
         data, indices, _ = (_member(rows, part) for part in PARTS)
         n_rows, n_features = map(int, rows.attrs["shape"])
         check_table(where, (n_rows, n_features), data.dtype, None, sparse=True)
@@ -212,9 +175,6 @@ class SparseH5adDataset(SparseRows, H5adRows):
 
     def sparse_bytes(self, n_rows: int) -> int:
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry
-
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._ends, n_rows)
 
 
 @functools.lru_cache(maxsize=64)
@@ -286,9 +246,8 @@ def _open(request: Request) -> Dataset:
     return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 
 
-def _holds_h5ad(uri: str) -> bool:
-    with storage.reached(uri) as (fs, path):
-        return fs.isdir(path) and any(name.endswith(SUFFIX) for name in storage.names_in(uri))
+def _holds_h5ad(uri: str, names: Sequence[str]) -> bool:
+    return any(name.endswith(SUFFIX) for name in names)
 
 
 FORMAT = Format("h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=_holds_h5ad)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
-from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import default_chunk_rows, readable
-from mmpca_dist.tables.memory_limits import refuse_absurd
+from mmpca_dist.tables.dataset import cut_edges, default_chunk_rows, overlaps, readable
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 
@@ -33,27 +30,19 @@ class LanceDataset(ColumnRows):
         super().__init__(request, table.schema)
         self._starts = list(itertools.accumulate((fragment.count_rows() for fragment in fragments), initial=0))
         self._data = [storage.join(self.uri, "data", file.path) for part in fragments for file in part.data_files()]
-        self.facts = replace(self.facts, n_rows=self._starts[-1])
-        self._encode(request)
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        self._complete(request, self._starts[-1])
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        step = default_chunk_rows(max(self.row_bytes, 1))
-        pieces = [range(first, last, step) for first, last in itertools.pairwise(self._starts)]
-        return np.asarray([*itertools.chain.from_iterable(pieces), self.n_rows], np.int64)
+        return cut_edges(np.asarray(self._starts), default_chunk_rows(max(self.row_bytes, 1)))
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         fragments = _opened(self.uri, self._version, self._token).get_fragments()
-        for number in range(bisect(self._starts, start) - 1, len(fragments)):
-            first, last = max(start, self._starts[number]), min(stop, self._starts[number + 1])
-            if first >= stop:
-                return
-            if first < last:
-                with readable(f"rows {first} to {last - 1} of {self.uri}"):
-                    rows = {"offset": first - self._starts[number], "limit": last - first}
-                    table = fragments[number].scanner(columns=columns, **rows).to_table()
-                yield table.select(columns), first
+        for number, first, last in overlaps(self._starts, start, stop):
+            with readable(f"rows {first} to {last - 1} of {self.uri}"):
+                rows = {"offset": first - self._starts[number], "limit": last - first}
+                table = fragments[number].scanner(columns=columns, **rows).to_table()
+            yield table.select(columns), first
 
     @property
     def addresses(self) -> list[str]:

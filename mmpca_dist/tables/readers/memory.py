@@ -21,7 +21,7 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, has_label, label_array, labels_among, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.proxies import LoadedRows
-from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
 
@@ -109,8 +109,9 @@ class SparseArray(_InMemory, SparseRows):
     def n_bytes(self) -> int:
         return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
 
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._X.indptr, n_rows)
+    @property
+    def _ends(self) -> NDArray:
+        return self._X.indptr
 
     def fingerprint(self) -> str:
         arrays = (self._X.data, self._X.indices, self._X.indptr, self._values)

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +23,7 @@ from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import labels_among, normalize_labels
 from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, unseen_note
+from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 
 LABEL_NAMES = ("label", "y")
@@ -88,13 +88,15 @@ class ColumnRows(Dataset):
     def named_columns(self) -> bool:
         return not self._is_list
 
-    def _encode(self, request: Request) -> None:
+    def _complete(self, request: Request, n_rows: int) -> None:
         """Learn from rows how long lists are, and what levels text has, unless a model knows them."""
+        self.facts = replace(self.facts, n_rows=n_rows)
         if self._is_list and not self.n_features and self.n_rows:
             (first,) = next(self._parts(0, 1, list(self.columns)))[0].column(0).to_pylist()
             if not first:
                 raise InputError(f"The list in row 0 of column {self.features!r} of {self.uri} has no values.")
             self.facts = replace(self.facts, n_features=len(first))
+        refuse_absurd(self.uri, (n_rows, self.n_features), self.dtype.itemsize)
         if not self._texts:
             return
         counts = self._count_levels()
@@ -173,9 +175,7 @@ class ColumnRows(Dataset):
         if name not in self.schema.names:
             hint = did_you_mean(name, self.schema.names) or f" Its columns are {some_names(self.schema.names)}."
             raise InputError(f"{self.uri} has no column {name!r} ({setting}).{hint}")
-        same = copy(self)
-        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
-        return same
+        return self._labelled_by(name)
 
     @property
     def beside_names(self) -> list[str]:
@@ -277,7 +277,6 @@ def refuse_gaps(dataset: Dataset, beside: Sequence[str] = (), dropped: Sequence[
 
 
 def _other_types(fields: list[pa.Field]) -> list[ColumnFault]:
-    """Return the columns that hold no numbers."""
     kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
     return [

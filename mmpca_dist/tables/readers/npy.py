@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import chunk_edges, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.formats import Format, Request
 
@@ -85,13 +85,13 @@ def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dty
     return headers[np.lib.format.read_magic(stream)](stream)
 
 
-class NpyDataset(Dataset):
+class NpyDataset(StoredLabels):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
     def __init__(self, uri: str, label: str | None, skips_unlabelled: bool = False) -> None:
         self.label, self._token, self._skips_unlabelled = label, uuid.uuid4().hex, skips_unlabelled
         rows = _header(uri, self._token)
-        n_labels = None if label is None else _n_labels(label, self._token)
+        n_labels = None if label is None else _n_values(label, self._token)
         check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
         if label is not None:
             n_rows = min(rows.shape[0], default_chunk_rows(rows.shape[1] * rows.dtype.itemsize))
@@ -116,18 +116,10 @@ class NpyDataset(Dataset):
         out[...] = rows
         return out
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        values = self.read_values(start, stop)
-        known = has_label(values) if self._skips_unlabelled else np.ones(len(values), bool)
-        return labels_among(known, normalize_labels(values[known], self.values_place))
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return has_label(self.read_values(start, stop))
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        assert self.label is not None  # noqa: S101  (has_labels says so)
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
         with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
-            return np.asarray(_read(self.label, self._token, start, stop)).reshape(-1)
+            values = np.asarray(_read(self.values_place, self._token, start, stop)).reshape(-1)
+            return values, has_label(values)
 
     @property
     def values_place(self) -> str:
@@ -141,11 +133,17 @@ class NpyDataset(Dataset):
         return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
 
 
-def _n_labels(label: str, token: str) -> int:
-    shape = _header(label, token).shape
+def _n_values(uri: str, token: str) -> int:
+    shape = _header(uri, token).shape
     if not shape or shape[1:] not in ((), (1,)):
-        raise InputError(f"The labels in {label} have shape {shape}; they must be one value a row, shape (n,).")
+        raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
     return shape[0]
+
+
+def read_column(uri: str) -> NDArray:
+    """Read the whole file of a column, which must have one value a row."""
+    token = uuid.uuid4().hex
+    return np.array(_read(uri, token, 0, _n_values(uri, token))).reshape(-1)
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:

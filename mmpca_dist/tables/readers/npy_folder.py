@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import re
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 from dask.utils import natural_sort_key
-from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import passed_on
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyDataset
 from mmpca_dist.tables.readers.parquet import ParquetDataset
@@ -33,55 +31,30 @@ MOST_FOLDERS = 32
 class NpyFolder(StackedRows):
     """The rows of ``.npy`` files in natural order; the labels are a column of a table with as many rows."""
 
-    def __init__(self, uri: str, files: list[str], table: ParquetDataset | None) -> None:
-        parts = [NpyDataset(file, None) for file in files]
+    def __init__(self, uri: str, parts: list[NpyDataset], table: ParquetDataset) -> None:
         super().__init__(uri, parts)
-        self._table: Dataset | None = table
-        self.label = None if table is None else table.label
-        self.facts = replace(self.facts, has_labels=self.label is not None)
-        if table is not None:
-            _refuse_other_rows(uri, {part.uri: part.n_rows for part in parts}, table)
+        _refuse_other_rows(uri, {part.uri: part.n_rows for part in parts}, table)
+        self._table = table
+        self.label, self.facts = table.label, replace(self.facts, has_labels=table.has_labels)
 
-    @property
-    def labels(self) -> Dataset:
-        """The table of labels."""
-        assert self._table is not None  # noqa: S101  (has_labels says so)
-        return self._table
+    read_labels = passed_on("_table.read_labels")
+    read_values = passed_on("_table.read_values")
+    read_column = passed_on("_table.read_column")
+    is_labelled = passed_on("_table.is_labelled")
+    values_place = passed_on("_table.values_place")
+    beside_names = passed_on("_table.beside_names")
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self.labels.read_labels(start, stop)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        return self.labels.read_values(start, stop)
-
-    def read_column(self, start: int, stop: int) -> Any:
-        return self.labels.read_column(start, stop)
-
-    @property
-    def beside_names(self) -> list[str]:
-        return [] if self._table is None else self._table.beside_names
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self.labels.is_labelled(start, stop)
-
-    @property
-    def values_place(self) -> str:
-        return self.labels.values_place
-
-    def with_label(self, name: str, setting: str) -> Dataset | None:
-        if self._table is None:
-            return None
-        same = copy(self)
+    def with_label(self, name: str, setting: str) -> Dataset:
+        same = self._labelled_by(name)
         same._table = self._table.with_label(name, setting)
-        same.label, same.facts = name, replace(self.facts, has_labels=True)
         return same
 
     @property
     def addresses(self) -> list[str]:
-        return [*super().addresses, *([] if self._table is None else self._table.addresses)]
+        return [*super().addresses, *self._table.addresses]
 
     def fingerprint(self) -> str:
-        return storage.digest("npy", super().fingerprint(), None if self._table is None else self._table.fingerprint())
+        return storage.digest("npy", super().fingerprint(), self._table.fingerprint())
 
 
 def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) -> None:
@@ -102,13 +75,11 @@ def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) 
         )
 
 
-def holds_npy(uri: str) -> bool:
-    """Tell whether a folder, or a folder in it, holds ``.npy`` files.
+def holds_npy(uri: str, names: Sequence[str]) -> bool:
+    """Tell whether a folder that holds ``names``, or a folder in it, holds ``.npy`` files.
 
     Parquet right in the folder is a table itself, which may have files of weights beside it.
     """
-    with storage.reached(uri) as (fs, path):
-        names = storage.names_in(uri) if fs.isdir(path) else []
     if ZARR.intersection(names) or any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
         return False
     folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MOST_FOLDERS]
@@ -117,7 +88,7 @@ def holds_npy(uri: str) -> bool:
     )
 
 
-def _open(request: Request) -> NpyFolder:
+def _open(request: Request) -> StackedRows:
     uri, names = request.uri, [name for name, _, _ in storage.list_objects(request.uri)]
     by_folder: dict[str, list[str]] = {}
     for name in sorted((name for name in names if name.endswith(NPY)), key=natural_sort_key):
@@ -134,8 +105,11 @@ def _open(request: Request) -> NpyFolder:
         raise InputError(f"{uri} holds Parquet in {some_names(folders)}: keep labels in {METADATA!r} alone.")
     if not folders and request.label_required:
         raise InputError(f"{uri} holds .npy files, and no Parquet with their labels in a folder {METADATA!r}.")
+    parts = [NpyDataset(file, None) for file in by_folder[features]]
+    if not folders:
+        return StackedRows(uri, parts)
     table = replace(request, uri=storage.join(uri, where), features=None, names=[], columns=None)
-    return NpyFolder(uri, by_folder[features], ParquetDataset(table) if folders else None)
+    return NpyFolder(uri, parts, ParquetDataset(table))
 
 
 FORMAT = Format("npy-folder", "a folder of arrays", _open, holds=holds_npy)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import uuid
-from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +18,18 @@ from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import ColumnFault
+from mmpca_dist.tables.dataset import overlaps
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
 
 
-@dataclass(frozen=True)
-class RowGroup:
-    """A row group: the file that holds it, its number there, its first row in the data set, its rows."""
+class RowGroup(NamedTuple):
+    """A row group: the file that holds it, and its number there."""
 
     file: str
     number: int
-    start: int
-    n_rows: int
 
 
 class ParquetDataset(ColumnRows):
@@ -48,30 +45,27 @@ class ParquetDataset(ColumnRows):
         self._in_folders = [column for column in table.fields if column.name not in stored.names]
         self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
         self._groups: list[RowGroup] = []
-        n_rows = 0
+        self._edges = [0]
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
             for number in range(metadata.num_row_groups):
-                group_rows = metadata.row_group(number).num_rows
-                if group_rows:
-                    self._groups.append(RowGroup(file, number, n_rows, group_rows))
-                n_rows += group_rows
+                if n_rows := metadata.row_group(number).num_rows:
+                    self._groups.append(RowGroup(file, number))
+                    self._edges.append(self._edges[-1] + n_rows)
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
         label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         for group in self._groups:
             self._refuse_oversized(group, label_number)
-        self.facts = replace(self.facts, n_rows=n_rows)
-        self._encode(request)
-        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        self._complete(request, self._edges[-1])
 
     def _refuse_oversized(self, group: RowGroup, label_number: int | None) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
         where = f"Row group {group.number} of {group.file}"
-        refuse_absurd(where, (group.n_rows, self.n_features), self.dtype.itemsize)
         columns = _metadata(group.file, self._token).row_group(group.number)
+        refuse_absurd(where, (columns.num_rows, self.n_features), self.dtype.itemsize)
         labels = 0 if label_number is None else columns.column(label_number).total_uncompressed_size
-        refuse_larger(max(group.n_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
+        refuse_larger(max(columns.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
     def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
         label = None if self._skips_unlabelled else self.label
@@ -80,16 +74,14 @@ class ParquetDataset(ColumnRows):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return np.asarray([group.start for group in self._groups] + [self.n_rows], dtype=np.int64)
+        return np.asarray(self._edges)
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
-        for group in self._groups[bisect(self._groups, start, key=lambda group: group.start) - 1 :]:
-            if group.start >= stop:
-                return
+        for number, first, last in overlaps(self._edges, start, stop):
+            group = self._groups[number]
             table = self._with_folders(group, storage.undamaged(group.file, partial(self._read_group, group, columns)))
-            skip = max(start - group.start, 0)
             # Columns are read in the order of the file.
-            yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
+            yield table.select(columns).slice(first - self._edges[number], last - first), first
 
     def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
         metadata = _metadata(group.file, self._token)
@@ -98,10 +90,9 @@ class ParquetDataset(ColumnRows):
             return file.read_row_group(group.number, columns=columns, use_threads=False)
 
     def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
-        """Add the columns that are in the names of folders."""
         for column in self._in_folders:
             value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
-            table = table.append_column(column, pa.repeat(value, group.n_rows))
+            table = table.append_column(column, pa.repeat(value, len(table)))
         return table
 
     @property
@@ -119,8 +110,8 @@ class ParquetDataset(ColumnRows):
     def rows_by_file(self) -> dict[str, int]:
         """The number of rows in each file."""
         counts = dict.fromkeys(self._files, 0)
-        for group in self._groups:
-            counts[group.file] += group.n_rows
+        for group, (first, last) in zip(self._groups, itertools.pairwise(self._edges), strict=True):
+            counts[group.file] += last - first
         return counts
 
     @property
@@ -186,10 +177,4 @@ def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> li
     ]
 
 
-def _is_folder_of_parquet(uri: str) -> bool:
-    with storage.reached(uri) as (fs, path):
-        is_folder = fs.isdir(path)
-    return is_folder and holds_parquet(uri, storage.names_in(uri))
-
-
-FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=_is_folder_of_parquet, columns=True)
+FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=holds_parquet, columns=True)

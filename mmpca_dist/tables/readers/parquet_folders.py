@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from dask.utils import natural_sort_key
 
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.libraries import reading_with
 
 SUFFIXES = (".parquet", ".pq")
 DELTA, HUDI, ICEBERG = "_delta_log", ".hoodie", "metadata"
@@ -105,21 +106,11 @@ def _integers_or_text(values: pa.Array) -> pa.Array:
 
 
 def _through_log(uri: str, kind: str, extra: str, read: Callable[[str], ParquetFiles]) -> ParquetFiles:
-    try:
+    what = f"{uri} is a table of {kind}, in whose folder also lie files of removed rows: its log says which"
+    tool = "mmpca ingest TABLE DEST.parquet" if kind == "Delta Lake" else "a tool that reads this table"
+    remedy = f"Write its rows as plain Parquet with {tool}."
+    with reading_with(extra, what, f"Cannot read the log of the {kind} table {uri}", remedy):
         return read(uri)
-    except ImportError as error:
-        raise InputError(
-            f"{uri} is a table of {kind}, in whose folder also lie files of removed rows: its log says which. Install "
-            f"'mmpca-dist[{extra}]' to read it ({error})."
-        ) from error
-    except MmpcaError:
-        raise
-    except Exception as error:  # those libraries raise many types
-        reason = " ".join(str(error).split()).rstrip(".")
-        remedy = "mmpca ingest TABLE DEST.parquet" if kind == "Delta Lake" else "a tool that reads this table"
-        raise InputError(
-            f"Cannot read the log of the {kind} table {uri}: {reason}. Write its rows as plain Parquet with {remedy}."
-        ) from error
 
 
 def _of_delta(uri: str) -> ParquetFiles:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 import zarr
@@ -13,10 +12,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of
-from mmpca_dist.tables.dataset import MissingLabels
+from mmpca_dist.tables.dataset import MissingLabels, chunk_edges, cut_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.zarr_groups import StoredChunks, ZarrGroupRows, ZarrLabels, array_of
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, ZarrLabels, array_of
 
 
 class ZarrCube(ZarrGroupRows):
@@ -34,30 +33,17 @@ class ZarrCube(ZarrGroupRows):
         self._refuse_missing(self.features, cube, "lines")
         line_bytes = max(self._width * n_bands * cube.dtype.itemsize, 1)
         step, most = int(cube.chunks[0]), max(LIMITS.band_bytes // line_bytes, 1)
-        lines = [line for first in range(0, height, step) for line in range(first, min(first + step, height), most)]
-        self._edges = np.asarray([*lines, height], np.int64) * self._width
+        self._edges = cut_edges(chunk_edges(height, step), most) * self._width
         return Facts(self._address, height * self._width, n_bands, cube.dtype, read_overhead=2.0)
 
     def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
-        raster = labels.array
         pixels = (self.n_rows // self._width, self._width)
-        if raster.shape != pixels:
+        if labels.array.shape != pixels:
             raise InputError(
-                f"{self._address} has labels {self.label!r} of shape {raster.shape}, and {self.features!r} of {pixels} "
-                "pixels. A cube has the shape (y, x, band): transpose it if it has another."
+                f"{self._address} has labels {self.label!r} of shape {labels.array.shape}, and {self.features!r} of "
+                f"{pixels} pixels. A cube has the shape (y, x, band): transpose it if it has another."
             )
-        if self.missing_chunks == "refuse":
-            self._refuse_missing(labels.path, raster, "lines of labels")
-        chunks = StoredChunks.of(self.table, labels.path, raster)
-        if not chunks.n_missing:
-            return None
-        sizes = [
-            np.minimum(chunks.shape, np.subtract(raster.shape, np.multiply(i, chunks.shape))) for i in chunks.stored
-        ]
-        n_missing = math.prod(raster.shape) - sum(int(np.prod(size)) for size in sizes)
-        first = chunks.first_missing[0] * chunks.shape[0]
-        lines = (first * self._width, min(first + chunks.shape[0], raster.shape[0]) * self._width)
-        return MissingLabels(n_missing, (lines,), labels.fill)
+        return super()._find_missing_labels(labels)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

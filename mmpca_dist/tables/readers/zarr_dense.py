@@ -25,7 +25,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import chunk_edges, fill
+from mmpca_dist.tables.dataset import chunk_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
@@ -157,7 +157,6 @@ class PlainChunks:
         return True
 
     def _offsets(self, file: Any, size: int) -> list[int]:
-        """Return the offsets of the chunks in a file."""
         expected = self.chunk_rows * self.row_bytes + CRC_BYTES * self.checksum
         if not self.sharded:
             if size != expected:
@@ -167,7 +166,7 @@ class PlainChunks:
         if size < index.nbytes + CRC_BYTES:
             raise ValueError(f"it holds {size} bytes, less than the index of a shard")
         file.seek(size - index.nbytes - CRC_BYTES)
-        fill(file, index)
+        _fill(file, index)
         if google_crc32c.value(_bytes_of(index)) != int.from_bytes(file.read(CRC_BYTES), "little"):
             raise ValueError("the checksum of its index does not match")
         if np.any((index[:, 0] != ABSENT) & (index[:, 1] != expected)):
@@ -177,14 +176,14 @@ class PlainChunks:
     def _read_chunk(self, file: Any, skip_rows: int, rows: NDArray) -> None:
         if not self.checksum:
             file.seek(skip_rows * self.row_bytes, 1)
-            fill(file, rows)
+            _fill(file, rows)
             return
         # A checksum covers the whole chunk: rows that were not asked for, and padding, are read for it.
         before = np.empty(skip_rows * self.row_bytes, np.uint8)
         after = np.empty(self.chunk_rows * self.row_bytes - before.nbytes - rows.nbytes, np.uint8)
         crc = 0
         for part in (before, rows, after):
-            fill(file, part)
+            _fill(file, part)
             crc = google_crc32c.extend(crc, _bytes_of(part)) if part.nbytes else crc
         if crc != int.from_bytes(file.read(CRC_BYTES), "little"):
             raise ValueError("its checksum does not match")
@@ -228,6 +227,16 @@ def _checksum(codecs: Any) -> bool | None:
     # Bytes of a single-byte type have no order, and no configuration.
     little = codecs[0].get("configuration", {}).get("endian", "little") == "little"
     return len(names) == 2 if little else None
+
+
+def _fill(file: Any, out: NDArray) -> None:
+    """Read a whole array; raise an ``EOFError`` where the file ends before."""
+    target, done = out.reshape(-1).view(np.uint8).data, 0
+    while done < len(target):
+        size = file.readinto(target[done:])
+        if not size:
+            raise EOFError("it ends early")
+        done += size
 
 
 def _bytes_of(array: NDArray) -> NDArray[np.uint8]:

@@ -8,11 +8,11 @@ import math
 import re
 import uuid
 from abc import abstractmethod
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
@@ -21,10 +21,9 @@ from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
-from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
+from mmpca_dist.tables.dataset import MOST_STRETCHES, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.kept_values import as_arrow
-from mmpca_dist.tables.labels import check_label_type, has_label, labels_among, normalize_labels
+from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.zarr_members import member
@@ -51,7 +50,7 @@ def table_url(uri: str, group: zarr.Group) -> str:
     return storage.join(uri, token)
 
 
-class ZarrGroupRows(Dataset):
+class ZarrGroupRows(StoredLabels):
     """Rows and labels of a Zarr group, version 3 or 2.
 
     ``request.features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
@@ -61,6 +60,7 @@ class ZarrGroupRows(Dataset):
 
     features: str
     label: str
+    missing_labels: MissingLabels | None = None
     label_dimensions = 1
     """Two where labels are a raster."""
 
@@ -84,11 +84,10 @@ class ZarrGroupRows(Dataset):
         self.facts = replace(facts, has_labels=has_labels, feature_names=names, image_shape=shape, kind=kind)
         self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
         self._refuse_other_rows(group)
-        self._missing_labels: MissingLabels | None = None
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
             check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
-            self._missing_labels = self._find_missing_labels(labels)
+            self.missing_labels = self._find_missing_labels(labels)
 
     @property
     def layout(self) -> str:
@@ -100,10 +99,6 @@ class ZarrGroupRows(Dataset):
     @abstractmethod
     def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        return self._missing_labels
 
     def _refuse_other_rows(self, group: zarr.Group) -> None:
         """Compare the shape with the recorded one: metadata have no checksum, and one wrong digit shifts columns."""
@@ -134,24 +129,15 @@ class ZarrGroupRows(Dataset):
     def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
         """Return what is missing; whether fill values are labels is known only once all labels are counted."""
         if self.missing_chunks == "refuse":
-            self._refuse_missing(labels.path, labels.array, "labels")
+            self._refuse_missing(labels.path, labels.array, "labels" if labels.array.ndim == 1 else "lines of labels")
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
-        if not chunks.n_missing:
+        if not chunks.n_missing or labels.fill is None:
             return None
-        stretches = chunks.missing_rows(self.n_rows)
-        n_rows = sum(stop - start for start, stop in stretches)
-        return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
+        return MissingLabels(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MOST_STRETCHES]), labels.fill)
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        labels = _open_labels(self.table, self.label, self._token)
-        return labels.read_known(start, stop) if self._skips_unlabelled else labels.read(start, stop)
-
-    def read_column(self, start: int, stop: int) -> pa.Array:
-        labels = _open_labels(self.table, self.label, self._token)
-        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
-            coded = labels.categories is not None
-            values = labels.read_known(start, stop) if coded else pixels_of(labels.array, start, stop)
-            return as_arrow(values, labels.is_known(start, stop))
+    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
+            return _open_labels(self.table, self.label, self._token).read(start, stop)
 
     @property
     def beside_names(self) -> list[str]:
@@ -160,16 +146,6 @@ class ZarrGroupRows(Dataset):
         table = group.get("obs")
         names += [f"obs/{name}" for name in table] if isinstance(table, zarr.Group) else []
         return [name for name in sorted(names) if name not in taken and not name.startswith("obs/__")]
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return _open_labels(self.table, self.label, self._token).is_known(start, stop)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        labels = _open_labels(self.table, self.label, self._token)
-        if labels.categories is not None or labels.mask is not None:
-            return self.read_labels(start, stop)
-        with readable(f"the values of rows {start} to {stop - 1} of {self.values_place}"):
-            return pixels_of(labels.array, start, stop)
 
     @property
     def values_place(self) -> str:
@@ -216,6 +192,7 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
 class StoredChunks:
     """Which chunks (or shards) of a grid are stored. A grid may declare far too many chunks to list."""
 
+    array_shape: tuple[int, ...]
     shape: tuple[int, ...]
     grid: tuple[int, ...]
     stored: set[tuple[int, ...]]
@@ -231,17 +208,26 @@ class StoredChunks:
             within = len(index) == len(grid) and all(i < size for i, size in zip(index, grid, strict=True))
             if within and array.metadata.encode_chunk_key(index) == key:
                 stored.add(index)
-        return cls(shape, grid, stored)
+        return cls(array.shape, shape, grid, stored)
 
     @property
     def n_missing(self) -> int:
         return math.prod(self.grid) - len(self.stored)
 
-    def missing_rows(self, n_rows: int) -> list[tuple[int, int]]:
-        """Return the stretches (start, stop) of ``n_rows`` rows whose chunks are not stored, of a grid along rows."""
-        size, edges = self.shape[0], [-1, *sorted(index for (index,) in self.stored), self.grid[0]]
-        gaps = ((before + 1, after) for before, after in itertools.pairwise(edges) if after - before > 1)
-        return [(first * size, min(end * size, n_rows)) for first, end in gaps]
+    @property
+    def n_missing_entries(self) -> int:
+        """How many entries are in chunks that are not stored."""
+        ends = [np.subtract(self.array_shape, np.multiply(index, self.shape)) for index in self.stored]
+        return math.prod(self.array_shape) - sum(int(np.prod(np.minimum(end, self.shape))) for end in ends)
+
+    @property
+    def missing_stretches(self) -> list[tuple[int, int]]:
+        """The stretches (start, stop) of entries in lines whose chunks are not all stored."""
+        times, (size, *_), (n_lines, *others) = Counter(index[0] for index in self.stored), self.shape, self.array_shape
+        whole = sorted(line for line, count in times.items() if count == math.prod(self.grid[1:]))
+        gaps = ((before + 1, after) for before, after in itertools.pairwise([-1, *whole, self.grid[0]]))
+        width = math.prod(others)
+        return [(first * size * width, min(end * size, n_lines) * width) for first, end in gaps if first < end]
 
     @property
     def first_missing(self) -> tuple[int, ...]:
@@ -273,56 +259,36 @@ class ZarrLabels:
             columns = [f"obs/{column}" for column in sorted(table)] if isinstance(table, zarr.Group) else []
             raise no_array(uri, name, "label", [*sorted(group.array_keys()), *columns])
         if isinstance(labels, zarr.Array):
-            return cls(uri, name, _flat(labels, name, uri))
+            return cls(uri, name, labels)
         codes, values, mask = (member(labels, part, where) for part in ("codes", "values", "mask"))
         with storage.explained(uri):
             categories = stored_values(labels, "categories", where)
         if isinstance(codes, zarr.Array) and categories is not None:
             categories = normalize_labels(categories, f"{where}/categories")
             _refuse_other_codes(codes, categories, where)
-            return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
+            return cls(uri, f"{name}/codes", codes, categories)
         if isinstance(values, zarr.Array) and isinstance(mask, zarr.Array):
             if mask.shape != values.shape:
                 raise InputError(f"{where} has values of shape {values.shape} and a mask of {mask.shape}.{AGAIN}")
-            return cls(uri, f"{name}/values", _flat(values, name, uri), None, _flat(mask, name, uri))
+            return cls(uri, f"{name}/values", values, None, mask)
         raise InputError(
             f"The labels {name!r} of {uri} are a group of encoding-type {labels.attrs.get('encoding-type')!r}; they "
             "must be an array, or a column as AnnData writes it, such as one of strings or categories."
         )
 
-    def read(self, start: int, stop: int) -> NDArray:
-        """Return the labels of rows ``start`` to ``stop``."""
-        where = f"{self.uri}/{self.path}"
-        with readable(f"the labels of rows {start} to {stop - 1} of {where}"):
-            stored = pixels_of(self.array, start, stop)
-            if self.mask is not None:
-                _refuse_absent(pixels_of(self.mask, start, stop), start, where, "it is marked as missing")
-            return self._named(stored, start, where)
+    def read(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+        """Return the values of rows ``start`` to ``stop``, and which of them are there."""
+        values, known = self._named(pixels_of(self.array, start, stop))
+        return values, known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
 
-    def is_known(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return which of rows ``start`` to ``stop`` have a label."""
-        stored = pixels_of(self.array, start, stop)
-        if self.categories is not None:
-            return np.asarray((stored >= 0) & (stored < len(self.categories)))
-        known = has_label(stored)
-        return known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
-
-    def read_known(self, start: int, stop: int) -> NDArray:
-        """Return labels, with anything in the place of those that are missing."""
-        known, stored, where = self.is_known(start, stop), pixels_of(self.array, start, stop), f"{self.uri}/{self.path}"
-        return labels_among(known, self._named(stored[known], start, where))
+    def _named(self, stored: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
+        return (stored, has_label(stored)) if self.categories is None else of_codes(stored, self.categories)
 
     @property
     def fill(self) -> Any:
-        """The label of rows in chunks that are not stored."""
-        return self._named(np.asarray([self.array.fill_value]), 0, f"{self.uri}/{self.path}")[0]
-
-    def _named(self, stored: NDArray, start: int, where: str) -> NDArray:
-        if self.categories is None:
-            return normalize_labels(stored, where)
-        n = len(self.categories)
-        _refuse_absent((stored < 0) | (stored >= n), start, where, f"its code is none of the {n} categories")
-        return self.categories[stored]
+        """The label of rows in chunks that are not stored; None where they have none."""
+        values, known = self._named(np.asarray([self.array.fill_value]))
+        return normalize_labels(values, f"{self.uri}/{self.path}")[0] if known[0] else None
 
 
 def no_array(uri: str, name: str, setting: str, names: list[str]) -> InputError:
@@ -344,14 +310,6 @@ def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
     return values_of(array)
 
 
-def _refuse_absent(absent: NDArray, start: int, where: str, reason: str) -> None:
-    if absent.any():
-        raise InputError(
-            f"Row {start + int(np.argmax(absent))} has no label in {where}: {reason}. Leave the row out, or give it a "
-            "label."
-        )
-
-
 def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> None:
     """Refuse codes that are no integers, and equal categories, as those of a missing chunk: two codes are one class."""
     if codes.dtype.kind not in "iu":
@@ -360,12 +318,6 @@ def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> N
     if (times > 1).any():
         value = str(values[np.argmax(times > 1)])
         raise InputError(f"{where}/categories holds {value!r} {times.max()} times, or lacks a chunk.{AGAIN}")
-
-
-def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:
-    if labels.ndim not in (1, 2):  # those of pixels are a raster
-        raise InputError(f"{name!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
-    return labels
 
 
 # Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks

@@ -11,13 +11,12 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.dataset import Dataset, readable
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
@@ -25,7 +24,6 @@ from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
 from mmpca_dist.tables.readers.zarr_members import member
 
 PARTS = ("data", "indices", "indptr")
-CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 def _open(request: Request) -> Dataset:
@@ -63,8 +61,7 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         return _open_matrix(self.table, self.features, self._token)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        matrix = self._matrix
-        ends = matrix.row_ends[start : stop + 1]
+        matrix, ends = self._matrix, self._ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
         return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
 
@@ -80,12 +77,13 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
 
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._matrix.row_ends, n_rows)
+    @property
+    def _ends(self) -> NDArray:
+        return self._matrix.row_ends
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = self.chunk_of(row)
-        ends = self._matrix.row_ends
+        ends = self._ends
         return (
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
             f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
@@ -93,24 +91,14 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
 
 
 def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
-    """Return the arrays of a CSR matrix by name, and its shape."""
     matrix, where = group[name], f"{uri}/{name}"
     assert isinstance(matrix, zarr.Group)  # noqa: S101  (_open looked)
-    form, shape = matrix.attrs.get("encoding-type"), matrix.attrs.get("shape")
-    if form == CSC:
-        raise InputError(
-            f"{where} is stored by columns ({CSC}), so that its rows cannot be read piece by piece. Store it by rows: "
-            "adata.X = adata.X.tocsr(), and write it again."
-        )
+    shape = matrix.attrs.get("shape")
+    check_form(matrix.attrs.get("encoding-type"), where)
     arrays = {part: member(matrix, part, where) for part in PARTS}
     missing = [part for part, array in arrays.items() if not isinstance(array, zarr.Array) or array.ndim != 1]
-    if form != CSR or missing:
-        lacks = f" and lacks the flat arrays {', '.join(missing)}" if missing else ""
-        raise InputError(
-            f"{where} is a group of encoding-type {form!r}{lacks}. Rows must be an array, or a group of encoding-type "
-            f"{CSR!r} with arrays data, indices and indptr, as AnnData writes it; name another with "
-            f"{setting_name('features')}."
-        )
+    if missing:
+        raise InputError(f"{where} lacks the flat arrays {', '.join(missing)} of CSR rows. Write it again.")
     if not isinstance(shape, list | tuple) or not all(type(size) is int for size in shape):
         raise InputError(f"{where} has the attribute shape {shape!r}; that of CSR rows must be [n, d].")
     return arrays, tuple(shape)  # type: ignore[return-value]

@@ -54,7 +54,6 @@ class Nystroem(RowMap):
 
     @model_validator(mode="after")
     def _takes_effect(self) -> Self:
-        """Refuse parameters of other kernels."""
         own = PARAMETERS[self.kernel]
         for name in ("gamma", "degree", "coef0"):
             if name not in own and getattr(self, name) != type(self).model_fields[name].default:
@@ -180,14 +179,9 @@ class NystroemBlock:
 def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the symmetric K^(-1/2) of a positive semidefinite matrix, and its rank.
 
-    For a singular matrix it is that of its range, and 0 outside.
-
-    Eigenvalues up to m x eps times the largest are rounding (m is the order): their inverse roots would be noise.
-
-    Raises
-    ------
-    InputError
-        Where all landmarks have kernel 0, or the kernel is not finite.
+    For a singular matrix it is that of its range, and 0 outside. Eigenvalues up to m x eps times the largest are
+    rounding (m is the order): their inverse roots would be noise. Raises InputError for a kernel of zeros, or one that
+    is not finite.
     """
     if not np.isfinite(kernel).all():
         raise InputError(

@@ -38,13 +38,7 @@ Stretch = tuple[int, int, NDArray[np.int64]]
 
 
 def sample_plan(n_rows: int, count: int, seed: int) -> list[Stretch]:
-    """Return which rows make a sample of ``count`` rows, or all where there are fewer.
-
-    Returns
-    -------
-    list of (start, stop, array)
-        Stretches of rows to read, ascending, and which of their rows to take, from 0.
-    """
+    """Return which rows make a sample of ``count`` rows, or all where there are fewer; stretches are ascending."""
     rng, count = np.random.default_rng(seed), min(count, n_rows)
     read = stretches(n_rows, count, rng)
     ends = np.cumsum([0, *(stop - start for start, stop in read)])

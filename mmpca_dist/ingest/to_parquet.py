@@ -1,10 +1,10 @@
-"""CSV into Parquet with a type for each column: whole numbers, numbers, booleans, dates or text."""
+"""Tables into Parquet: CSV with a type for each column, and Delta Lake without the rows that are deleted."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,16 @@ import pyarrow.parquet as pq
 from mmpca_dist.errors import InputError, OutputError, some_names
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
+from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
 Progress = Callable[[int, int], None]
+IN_ORDER = "set datafusion.execution.target_partitions = 1"
+"""Files that are read at once come in any order."""
 
 
 def is_parquet(destination: str) -> bool:
@@ -46,22 +50,15 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
         )
 
 
-def csv_to_parquet(
-    source: str, destination: str, *, progress: Progress | None, note: Callable[[str], None], overwrite: bool
-) -> dict[str, Any]:
-    """Write all columns of CSV with their types, in two readings, and describe what was written.
+@contextmanager
+def csv_tables(
+    source: str, progress: Progress | None, note: Callable[[str], None]
+) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Open CSV: all columns with their types, from a first reading, and the rows, which are read once more.
 
-    Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file.
-
-    Raises
-    ------
-    InputError
-        For a source that is no CSV, or lines that cannot be parsed.
-    OutputError
-        Where the destination holds something, unless it is to be replaced.
+    Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file. Raises
+    InputError for lines that cannot be parsed.
     """
-    started = time.monotonic()
-    check_typed(source, destination, overwrite)
     rows = CsvRows(source, None, np.dtype(np.float64), labelled=False)
     for line in rows.notes:
         note(line)
@@ -78,7 +75,7 @@ def csv_to_parquet(
     if times > 1:
         raise InputError(f"{source} has {times} columns called {name!r}. Rename all but one.")
     schema = pa.schema(zip(names, kinds, strict=True))
-    return write_tables(source, destination, schema, _typed_tables(rows, schema, progress), started)
+    yield schema, _typed_tables(rows, schema, progress)
 
 
 def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
@@ -89,9 +86,41 @@ def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -
             progress(rows.total + done, 2 * max(rows.total, done))
 
 
-def write_tables(
-    source: str, destination: str, schema: pa.Schema, tables: Iterator[pa.Table], started: float
-) -> dict[str, Any]:
+@contextmanager
+def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
+    failure, remedy = f"Cannot read the Delta Lake table {source}", "Write it again."
+    with reading_with("delta", f"{source} is a Delta Lake table", failure, remedy):
+        from deltalake import DeltaTable, QueryBuilder
+
+        query = QueryBuilder().register("rows", DeltaTable(source))
+        query.execute(IN_ORDER).read_all()
+        reader = pa.RecordBatchReader.from_stream(query.execute("select * from rows"))
+        schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
+        yield schema, _units(reader, schema, progress)
+
+
+def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
+    """Yield tables of about a reading unit; ``progress`` is called with rows, of as many as are read."""
+    held: list[pa.RecordBatch] = []
+    done = 0
+    for batch in reader:
+        held.append(batch)
+        done += len(batch)
+        if sum(each.nbytes for each in held) >= LIMITS.unit_bytes:
+            yield pa.Table.from_batches(held).cast(schema)
+            held = []
+            if progress is not None:
+                progress(done, done)
+    if held:
+        yield pa.Table.from_batches(held).cast(schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if kind == pa.string_view() else pa.binary() if kind == pa.binary_view() else kind
+
+
+def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> dict[str, Any]:
     """Write tables as one Parquet file, a row group each, and describe what was written."""
     partial, n_rows = f"{destination}.partial", 0
     fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
@@ -103,10 +132,9 @@ def write_tables(
         if storage.is_local(destination):
             Path(partial).replace(destination)  # object stores show a file once it is complete
     return {
-        "source": source, "destination": destination, "rows": n_rows, "columns": len(schema.names), "dtype": "mixed",
-        "sparse": False, "labels": None, "labels_guessed": False, "kept": [], "classes": 0,
+        "rows": n_rows, "columns": len(schema.names), "dtype": "mixed", "sparse": False, "labels": None,
+        "labels_guessed": False, "kept": [], "classes": 0,
         "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
-        "seconds": round(time.monotonic() - started, 3),
     }  # fmt: skip
 
 
