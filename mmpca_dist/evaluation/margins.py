@@ -40,28 +40,16 @@ def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np
     """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
 
     For two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; for more, the smallest over
-    the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
+    the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class. It is None where there
+    is no hyperplane: the classifier is not linear, or its coefficients are the same for all classes. Raises InputError
+    for labels that the classifier does not know.
 
-    Raises InputError for labels that the classifier does not know.
+    Distances are in the unit of ``Z`` (n, K), dense or CSR. Rows reduced by orthonormal components have the unit of the
+    original columns, so that distances before and after compare. Otherwise they have a unit of their own: ``fisher``
+    standard deviations within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are
+    kept on average; ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction
+    have that of standardised columns, in which distances before it are then measured too.
 
-    Parameters
-    ----------
-    fitted : Rule or FittedRows
-    Z : array or CSR matrix of shape (n, K)
-    y : array of shape (n,)
-
-    Returns
-    -------
-    array of shape (n,) or None
-        None where there is no hyperplane: the classifier is not linear, or its coefficients are the same for all
-        classes. Distances are in the unit of ``Z``. Rows reduced by orthonormal components have the unit of the
-        original columns, so that distances before and after compare. Otherwise they have a unit of their own:
-        ``fisher`` standard deviations within classes; ``random-projection`` the original one times sqrt(d / K), so that
-        lengths are kept on average; ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a
-        standardised reduction have that of standardised columns, in which distances before it are then measured too.
-
-    Notes
-    -----
     Source: Luo & Durrant 2017, section 3, where the margin is what projections are to keep.
 
     Examples

@@ -170,19 +170,13 @@ class Section:
 
     Reports find the sections by a registry, and show each with the methods that name it in ``Method.sections``.
 
-    Attributes
-    ----------
-    name : str
-    position : int
-        Sections come in this order.
-    draw : callable(methods, data, dataset)
-        Returns figures. ``methods`` are results of at least one method, with ``name`` and ``title``; ``data`` is what
-        ``data`` has returned, and ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``.
-    data : callable(run, methods), optional
-        Returns what the pictures show of a ``ReportedRun`` beyond its methods. None leaves the section out.
+    ``draw(methods, data, dataset)`` returns figures. ``methods`` are results of at least one method, with ``name`` and
+    ``title``; ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``. ``data`` is what
+    ``data(run, methods)`` returns, where there is such a function: what the pictures show of a ``ReportedRun`` beyond
+    its methods. None leaves the section out.
     """
 
     name: str
-    position: int
+    position: int  # sections come in this order
     draw: Callable[[Sequence[Any], Any, Mapping[str, Any]], list[Figure]]
     data: Callable[[Any, Sequence[Any]], Any] | None = None

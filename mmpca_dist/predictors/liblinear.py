@@ -91,18 +91,7 @@ class Minimum:
 def solve(
     kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict[str, Any], weights: NDArray | None = None
 ) -> Minimum:
-    """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest.
-
-    Parameters
-    ----------
-    Z : array or CSR matrix of shape (n, K)
-    codes : array of shape (n,)
-        Codes of the classes, from 0.
-    options : dict
-        Some of ``OPTIONS``.
-    weights : array of shape (n,), optional
-        How often each row counts.
-    """
+    """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest."""
     rows, basis = row_space(Z)
     settings = {"C": C, "fit_intercept": bias, **options}
     if kind == "logistic":  # the primal form converges in some ten steps, for separable rows too

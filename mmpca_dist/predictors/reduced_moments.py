@@ -37,21 +37,11 @@ class ReducedMoments:
     def of(
         cls, moments: ClassMoments, projection: NDArray, mean: NDArray | None = None, *, precision: str = "single"
     ) -> Self:
-        """Reduce class moments of d columns.
+        """Reduce class moments of d columns by a projection A (d, K).
 
-        Parameters
-        ----------
-        projection : array of shape (d, K)
-            A.
-        mean : array of shape (d,), optional
-            Subtracted first; by default rows are not centred. A reducer's ``projection()`` returns A and the mean.
-        precision : {"single", "double"}
-            Precision of the products behind ``moments``; it decides what counts as rounding.
-
-        Raises
-        ------
-        InputError
-            For fewer than two classes with rows.
+        The mean (d,) is subtracted first; by default rows are not centred. A reducer's ``projection()`` returns both.
+        The precision of the products behind ``moments`` decides what counts as rounding. Raises InputError for fewer
+        than two classes with rows.
 
         Examples
         --------
@@ -87,19 +77,9 @@ class ReducedMoments:
 
     @classmethod
     def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
-        """Reduce statistics of tall or wide data.
+        """Reduce statistics of tall or wide data, as ``of`` does, by components (K, d) in (standardised) columns.
 
-        Parameters
-        ----------
-        components : array of shape (K, d)
-            In (standardised) columns; from any method.
-        center : bool
-            Whether to subtract the mean from rows first; always done for standardised rows.
-
-        Raises
-        ------
-        InputError
-            As ``of``.
+        With ``center``, and always for standardised rows, the mean is subtracted first.
         """
         V = np.asarray(components, dtype=np.float64).T
         working = statistics.coordinates(V)

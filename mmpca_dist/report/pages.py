@@ -41,24 +41,9 @@ def page(
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
-    Parameters
-    ----------
-    about : str
-        What the page is about, for its title.
-    dataset : mapping
-        ``uri``, ``n_rows``, ``n_features``, ``classes``, ``counts``, and ``weights`` where rows have any.
-    parts : sequence of Part
-    facts : mapping of str to int
-        Numbers in addition to those of the data set, with their units.
-    notes : sequence of str
-        Warnings, shown at the top.
-    stages : mapping of str to float
-        Seconds of each stage.
-    config, versions : str, mapping
-    opens_classes : bool
-        Whether few classes are listed openly.
-    intro : sequence of str
-        Sentences below the title: what the page is.
+    Its title is that of the data set, and what the page is ``about``. ``facts`` are numbers in addition to those of the
+    data set, with their units, ``notes`` warnings, ``stages`` their seconds, and ``intro`` sentences below the title.
+    Where it ``opens_classes``, few of them are listed openly.
     """
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(

@@ -24,20 +24,11 @@ ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use.
 
 @dataclass(frozen=True)
 class PenaltyParts:
-    """The coefficients of m models in (standardised) columns.
-
-    Attributes
-    ----------
-    title : str
-    classes : list of str
-        That of each model.
-    inside, outside : arrays of shape (m, d)
-    alpha : float
-    """
+    """The coefficients of m models in (standardised) columns."""
 
     title: str
-    classes: list[str]
-    inside: NDArray[np.float64]
+    classes: list[str]  # that of each model
+    inside: NDArray[np.float64]  # (m, d)
     outside: NDArray[np.float64]
     alpha: float
 

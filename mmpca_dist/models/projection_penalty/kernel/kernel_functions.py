@@ -290,12 +290,8 @@ class PrincipalImages:
 def principal_images(centred: Array, rounding: float, tol: float) -> PrincipalImages:
     """Return the coordinates of the rows of a centred kernel matrix (n, n) along directions of kernel PCA.
 
-    Directions whose eigenvalue is at most ``tol`` times the largest, or the rounding error, are dropped.
-
-    Raises
-    ------
-    InputError
-        Where all images are equal.
+    Directions whose eigenvalue is at most ``tol`` times the largest, or the rounding error, are dropped. Raises
+    InputError where all images are equal.
     """
     values, vectors = np.linalg.eigh(centred)
     values, vectors = values[::-1], vectors[:, ::-1]
