@@ -15,7 +15,6 @@ from scipy.sparse import issparse
 from scipy.stats import wasserstein_distance
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Fitted, Part
@@ -63,7 +62,7 @@ def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np
     array([3., 1., 2., 4.])
     """
     parts = linear_parts(fitted)
-    if parts is None or not _separates(parts[0]):
+    if parts is None or not (np.any(parts[0]) if len(parts[0]) == 1 else np.ptp(parts[0], axis=0).any()):
         return None
     coef, codes = parts[0], encode(y, fitted.classes, "the labels")
     if len(coef) == 1:
@@ -96,10 +95,6 @@ def _smallest_distances(
     return distances
 
 
-def _separates(coef: NDArray[np.float64]) -> bool:
-    return bool(np.any(coef) if len(coef) == 1 else np.ptp(coef, axis=0).any())
-
-
 def _scores(
     fitted: FittedClassifier, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
@@ -121,19 +116,13 @@ def margin_record(
 ) -> dict[str, Any]:
     """Return a summary of signed distances as plain values.
 
-    Raises InputError where there are no rows, or distances are not finite.
-
     ``distances`` and ``before``, of shape (n,), are of the same rows in the reduced and in the original columns, whose
     ``method`` is "". The record has ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25,
     50, 75, 95 and 99%), ``histogram`` (counts of bars of equal width; the first and the last one count what is beyond),
     ``edges`` of the first and last bar, and ``wasserstein``: the Wasserstein-1 distance from ``before``, in the unit of
     the distances.
     """
-    if not len(distances) or not len(before):
-        raise InputError("There are no rows whose distances could be summarised.")
     low, high = robust_edges(distances)
-    if not -np.inf < low <= high < np.inf:
-        raise InputError(f"Distances are from {low!r} to {high!r}; they must be finite.")
     return {
         "method": method,
         "n_components": int(n_components),
@@ -141,7 +130,7 @@ def margin_record(
         "minimum": float(distances.min()),
         "quantiles": np.percentile(distances, QUANTILES).tolist(),
         "histogram": np.histogram(np.clip(distances, low, high), BARS, (low, high))[0].tolist(),
-        "edges": [float(low), float(high)],
+        "edges": [low, high],
         "wasserstein": float(wasserstein_distance(before, distances)),
     }
 

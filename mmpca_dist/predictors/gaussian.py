@@ -34,10 +34,6 @@ class QuadraticRule(Rule):
     roots: NDArray[np.float64]
     constants: NDArray[np.float64]
 
-    @property
-    def n_components(self) -> int:
-        return self.means.shape[1]
-
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = np.empty((len(Z), len(self.classes)))
         for c, (mean, root, constant) in enumerate(zip(self.means, self.roots, self.constants, strict=True)):
@@ -57,10 +53,6 @@ class NaiveBayesRule(Rule):
     variances: NDArray[np.float64]
     constants: NDArray[np.float64]
 
-    @property
-    def n_components(self) -> int:
-        return self.means.shape[1]
-
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         squares = [((Z - mean) ** 2 / v).sum(axis=1) for mean, v in zip(self.means, self.variances, strict=True)]
         return self.constants - np.stack(squares, axis=1) / 2
@@ -77,7 +69,6 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     accepts the rows. A covariance is singular here within rounding error, and there below a fixed 1e-4. Source: STAT
     841, quadratic discriminant analysis.
     """
-    check_options("qda", QDA_OPTIONS, {"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
     each = zip(*reduced.of_each_class("qda"), reduced.counts, reduced.classes, strict=True)
     for scatter, floors, n, label in each:
@@ -110,7 +101,6 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     With ``ddof=0`` it equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant
     2017, section 5, one of the classifiers there.
     """
-    check_options("naive-bayes", BAYES_OPTIONS, {"var_smoothing": var_smoothing, "ddof": ddof})
     scatters, floors = reduced.of_each_class("naive-bayes")
     scatters = np.diagonal(scatters, axis1=1, axis2=2)
     scatters = np.where(scatters > floors, scatters, 0)

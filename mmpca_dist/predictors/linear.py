@@ -35,10 +35,6 @@ class LinearRule(Rule):
     coef: NDArray[np.float64]  # (C, K): w_c
     intercept: NDArray[np.float64]  # (C,): b_c
 
-    @property
-    def n_components(self) -> int:
-        return self.coef.shape[1]
-
     def decision_function(self, Z: Any) -> NDArray[np.float64]:
         """Return the scores as `Rule` does, also of CSR rows, from which the centre is not subtracted first."""
         if not issparse(Z):
@@ -80,10 +76,8 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
 
     It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``: columns are divided by their standard
     deviation within classes, and then directions with a standard deviation of at most ``tol`` are left out. Raises
-    InputError if the rows of each class are all equal, and for a negative tolerance. Source: STAT 841, linear
-    discriminant analysis.
+    InputError if the rows of each class are all equal. Source: STAT 841, linear discriminant analysis.
     """
-    check_options("lda", LDA_OPTIONS, {"tol": tol})
     covariance, floors = reduced.covariance, reduced.covariance_floors
     variances = np.diagonal(covariance)
     varying = variances > floors

@@ -24,11 +24,6 @@ class Rule(ABC):
 
     classes: NDArray  # (C,): sorted labels
 
-    @property
-    @abstractmethod
-    def n_components(self) -> int:
-        """Columns of the reduced rows."""
-
     @abstractmethod
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the score of every class for every row, shape (n, C)."""
@@ -36,11 +31,9 @@ class Rule(ABC):
     def decision_function(self, Z: NDArray) -> NDArray[np.float64]:
         """Return the scores of the classes for reduced rows, shape (n, C); of two, the second's less the first's, (n,).
 
-        Raises InputError for rows with another number of columns, or not finite.
+        Raises InputError for rows that are not finite.
         """
         Z = np.asarray(Z, dtype=np.float64)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components:
-            raise InputError(f"The reduced rows have shape {Z.shape}; they must have shape (n, {self.n_components}).")
         if not np.isfinite(Z).all():
             row, column = np.argwhere(~np.isfinite(Z))[0]
             raise InputError(f"Found {Z[row, column]} in row {row}, column {column} of the reduced rows.")
