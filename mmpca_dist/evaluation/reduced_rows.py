@@ -125,26 +125,20 @@ class _Share:
 
 def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
     """Yield what one pass gathers, as much as fits, without what is too large alone."""
-    batch: list[_Share] = []
+    batch: dict[int, _Share] = {}
     each = [(index, one, position) for index, one in enumerate(reductions) for position in range(len(one.items))]
     # What reduces nothing comes last, so that the products of other methods do not depend on it.
     for index, reduction, position in sorted(each, key=lambda one: bool(one[1].items[one[2]].sizes)):
         if _is_large(reduction.items[position], n_rows):
             continue
-        larger = _with(batch, index, reduction, position)
-        if 8 * n_rows * sum(len(share.columns) for share in larger) > LIMITS.gathered_bytes:
-            yield batch
-            larger = _with([], index, reduction, position)
+        before = batch[index].positions if index in batch else []
+        larger = batch | {index: _Share(index, reduction, [*before, position])}
+        if 8 * n_rows * sum(len(share.columns) for share in larger.values()) > LIMITS.gathered_bytes:
+            yield list(batch.values())
+            larger = {index: _Share(index, reduction, [position])}
         batch = larger
     if batch:
-        yield batch
-
-
-def _with(batch: list[_Share], index: int, reductions: Reductions, position: int) -> list[_Share]:
-    """Return a batch with one method and size more."""
-    if all(share.index != index for share in batch):
-        return [*batch, _Share(index, reductions, [position])]
-    return [replace(one, positions=[*one.positions, position]) if one.index == index else one for one in batch]
+        yield list(batch.values())
 
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
