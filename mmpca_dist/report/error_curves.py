@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from bokeh import models
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
@@ -15,16 +14,14 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, Part, Plot
 from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
-from mmpca_dist.report.explorer import blank, tools
-
-bk: Any = models
-"""Its annotations tell what models hold, not what they take."""
+from mmpca_dist.report.explorer import bk, blank, tools
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -262,7 +259,5 @@ def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
 def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
     test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
     ties = evaluation.cells[key].summary.count - test.untied
-    words = (
-        f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, {probability(test.p_value)}"
-    )
+    words = f"{test.wins} : {test.untied - test.wins}, {counted(ties, 'tie')}, {probability(test.p_value)}"
     return f"K = {key[1]}: {words}" if has_sizes else words

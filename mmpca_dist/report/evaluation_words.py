@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
@@ -79,7 +80,7 @@ def components(evaluation: Evaluation, cell: Cell) -> str:
     """Return "8 components", with how many were asked for where these are more; "30 columns" without a reduction."""
     if cell.method in evaluation.unreduced:
         return f"{cell.used:,} columns"
-    words = f"{cell.used} component" + ("" if cell.used == 1 else "s")
+    words = counted(cell.used, "component")
     return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
 
 
@@ -205,8 +206,8 @@ def corrected(test: CorrectedTest) -> str:
             "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
         )
     significant = "significant" if test.is_significant else "not significant"
-    tests = "1 test" if test.tests == 1 else f"{test.tests} tests"
     return (
         f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
-        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {tests}."
+        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for "
+        f"{counted(test.tests, 'test')}."
     )

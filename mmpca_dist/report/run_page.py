@@ -186,7 +186,6 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
 
 
 def _intro(contents: ReportContents) -> str:
-    """Return in a sentence what the page is."""
     dataset = contents.dataset
     aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
     return (
@@ -196,7 +195,6 @@ def _intro(contents: ReportContents) -> str:
 
 
 def _next(contents: ReportContents) -> list[Part]:
-    """Return what to type next, for the run as it is."""
     if not contents.output:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
@@ -228,7 +226,6 @@ def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:
 
 
 def _notes(results: Results) -> list[str]:
-    """Return the notes of all stages."""
     maps, parts = results.find(MAPS), results.of(REDUCE).get("taken", [])
     of_parts = [part["note"] for part in parts if "note" in part]
     return [*results.of(COUNT)["notes"], *of_parts, *(maps["notes"] if maps else []), *results.of(SOLVE)["notes"]]
