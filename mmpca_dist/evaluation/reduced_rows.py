@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.heads import Head, OfReduced, score_heads
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
-from mmpca_dist.evaluation.scores import Part, Scores, fit_notes, naming, score
+from mmpca_dist.evaluation.scores import Part, Scores, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
@@ -30,7 +30,7 @@ from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_unit, read_units
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.fits import convergence_notes, linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.labels import encode
@@ -92,7 +92,7 @@ def _scores_of(head: Head, errors: NDArray[np.int64], classifiers: Classifiers) 
     specs, models = classifiers.from_rows, [each.rule for each in head.of_reduced]
     keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
     fitted = dict(zip(keys, models, strict=True))
-    return Scores(head.lines(errors), fitted, fit_notes(fitted))
+    return Scores(head.lines(errors), fitted, convergence_notes(models))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -100,15 +100,16 @@ def _refusals(label: str) -> Iterator[None]:
         raise InputError(f"{label} cannot be fitted to these rows, or used on them: {reason}.") from error
 
 
-def convergence_note(fitted: list[FittedRows]) -> str | None:
-    """Return one sentence on the fits that did not converge, or None."""
+def convergence_notes(models: Iterable[FittedClassifier]) -> list[str]:
+    """Return one sentence on the fits to rows that did not converge, where there are any."""
+    fitted = [model for model in models if isinstance(model, FittedRows)]
     labels = [fit.label for fit in fitted if fit.unconverged]
     if not labels:
-        return None
-    return (
+        return []
+    return [
         f"In a split, {len(labels)} of {len(fitted)} fits ({', '.join(dict.fromkeys(labels))}) stopped at their "
         "largest number of iterations; raise max_iter in the options, or lower C where there is one."
-    )
+    ]
 
 
 def linear_parts(fitted: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
