@@ -34,17 +34,13 @@ class Style:
 def styles(evaluation: Evaluation) -> dict[str, Style]:
     """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
     grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
-    others = [method for method in evaluation.methods if method not in {evaluation.reference, *grey}]
+    found = {evaluation.reference: Style(INK, "o", False), **dict.fromkeys(grey, Style(FAINT, "None", True))}
+    others = [method for method in evaluation.methods if method not in found]
     colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    unreduced = {method: Style(FAINT, "None", True) for method in grey}
-    return (
-        {evaluation.reference: Style(INK, "o", False)}
-        | unreduced
-        | {
-            method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
-            for i, method in enumerate(others)
-        }
-    )
+    for i, method in enumerate(others):
+        marker = METHOD_MARKERS[i % len(METHOD_MARKERS)]
+        found[method] = Style(colours[i % len(colours)], marker, i >= len(colours))
+    return found
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
@@ -131,12 +127,13 @@ def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     baseline, cells = evaluation.baseline, evaluation.distinct
     sentence = f"Baseline ({guess(evaluation)}): {baseline:.{decimals}f}% error"
-    if lowest >= baseline and "targets" in evaluation.dataset:
-        return f"{sentence}, and no mean is lower: nothing is learned."
     if lowest >= baseline:
+        advice = (
+            " Some classifiers (fisher midway, svm and logistic without bias) take no account of how frequent classes "
+            "are: try others."
+        )
         return (
-            f"{sentence}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
-            "without bias) take no account of how frequent classes are: try others."
+            f"{sentence}, and no mean is lower: nothing is learned.{'' if 'targets' in evaluation.dataset else advice}"
         )
     above = sum(cell.summary.mean >= baseline for cell in cells)
     return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."

@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -75,19 +74,12 @@ def page(
     )
 
 
-@dataclass(frozen=True)
-class _Script:
-    text: str
-    digest: str
-    """What the page's security policy admits it by: SHA-256 in base64."""
-
-
 @cache
-def _script(name: str) -> _Script:
-    """Return the script of pages, or BokehJS without its widgets."""
+def _script(name: str) -> dict[str, str]:
+    """Return the script of pages, or BokehJS without its widgets, and the digest by which their policy admits it."""
     path = files("bokeh") / "server/static/js/bokeh.min.js" if name == "bokeh" else files(__package__) / f"{name}.js"
     text = path.read_text("utf-8")
-    return _Script(text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def _payload(plot: Plot) -> str:

@@ -38,14 +38,10 @@ class SignedMargins:
     """Margins of one method, number of components and classifier, over the splits."""
 
     n_components: int
-    minimum: float
-    """Mean over the splits of the smallest distance."""
+    minimum: float  # here and below, means over the splits
     median: float
-    """Mean over the splits of the median distance."""
-    wasserstein: float
-    """Mean over the splits of the Wasserstein-1 distance from the distances in the original columns."""
-    records: list[dict[str, Any]]
-    """One for each split."""
+    wasserstein: float  # distance from the signed distances in the original columns
+    records: list[dict[str, Any]]  # one for each split
 
     @classmethod
     def of(cls, records: list[dict[str, Any]]) -> SignedMargins:
