@@ -50,16 +50,6 @@ def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np
     have that of standardised columns, in which distances before it are then measured too.
 
     Source: Luo & Durrant 2017, section 3, where the margin is what projections are to keep.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mmpca_dist.evaluation.margins import signed_distances
-    >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.fits import fit_rows
-    >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), np.array(["a", "a", "b", "b"])
-    >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
-    array([3., 1., 2., 4.])
     """
     parts = linear_parts(fitted)
     if parts is None or not (np.any(parts[0]) if len(parts[0]) == 1 else np.ptp(parts[0], axis=0).any()):

@@ -146,12 +146,6 @@ def published_cells(dataset: str) -> list[PublishedCell]:
     """Return the published cells of a data set, in the order of the paper.
 
     Raises InputError for a data set without published figures.
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.published import published_cells
-    >>> published_cells("ionosphere")[0].summary.mean
-    26.7
     """
     cells = [cell for cell in _all_cells() if cell.dataset == dataset]
     if not cells:

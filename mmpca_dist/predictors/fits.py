@@ -61,16 +61,6 @@ def fit_rows(
     Rows, as in `Training`, are neither centred nor scaled. ``C`` replaces the classifier's own, and is required for
     ``C: auto`` and ``C: nested``. Raises InputError for fewer than two classes, rows that the classifier refuses, and a
     missing C.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.fits import fit_rows, linear_parts
-    >>> X, y = load_iris(return_X_y=True)
-    >>> fitted = fit_rows(ClassifierSection(name="svm", C=10, bias=True), X, y)
-    >>> round(float((fitted.predict(X) == y).mean()), 2), linear_parts(fitted)[0].shape
-    (0.97, (3, 4))
     """
     classifier = spec.classifier
     assert classifier.fit is not None  # noqa: S101  (others are made from moments)

@@ -42,18 +42,6 @@ class ReducedMoments:
         The mean (d,) is subtracted first; by default rows are not centred. A reducer's ``projection()`` returns both.
         The precision of the products behind ``moments`` decides what counts as rounding. Raises InputError for fewer
         than two classes with rows.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from mmpca_dist import MarginPCA, class_moments
-        >>> from mmpca_dist.predictors.linear import fisher_linear
-        >>> from mmpca_dist.predictors.reduced_moments import ReducedMoments
-        >>> X, y = load_iris(return_X_y=True)
-        >>> reducer = MarginPCA(3).fit(X, y)
-        >>> reduced = ReducedMoments.of(class_moments(X, y), *reducer.projection())
-        >>> round(float((fisher_linear(reduced).predict(reducer.transform(X)) == y).mean()), 2)
-        0.99
         """
         filled = np.flatnonzero(moments.counts)
         if len(filled) < 2:
