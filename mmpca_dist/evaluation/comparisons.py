@@ -28,7 +28,6 @@ class Summary:
     deviation: float
     """With ``ddof=1``; NaN for a single split."""
     count: int
-    """Number of splits."""
     overlap: float = 0.0
     """Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
     independent of one another."""

@@ -41,7 +41,6 @@ class PublishedCell:
     certain: bool
     """Whether the column of the figure is known for certain."""
     source: str = ""
-    """Where it was published."""
 
     @property
     def key(self) -> Key:

@@ -52,9 +52,7 @@ class Scores:
     """Errors of classifiers on a split."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    """A line of the record for each method, size and classifier."""
     fitted: dict[tuple[int, str], FittedClassifier] = field(default_factory=dict)
-    """The classifiers."""
     notes: list[str] = field(default_factory=list)
 
 

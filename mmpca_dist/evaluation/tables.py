@@ -97,7 +97,6 @@ class Counts(NamedTuple):
     rows: NDArray
     """Rows held out."""
     training: NDArray
-    """Rows that train."""
 
     @property
     def percent(self) -> NDArray[np.float64]:

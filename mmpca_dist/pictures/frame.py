@@ -17,7 +17,6 @@ class Figure:
     """Lower case with dashes, unique in a report."""
     title: str
     caption: str
-    """The caption tells a newcomer how to read the picture."""
     png: bytes
     """At twice the size it is shown at."""
     alt: str = ""
@@ -45,7 +44,6 @@ class Cell:
     small: Sequence[str] = ()
     mark: str = ""
     best: bool = False
-    """Whether it is the best of its column."""
     bold: bool = False
     """Whether the first line of small print is bold."""
 
@@ -115,7 +113,6 @@ class Plot:
     title: str
     caption: str
     alt: str
-    """What is seen."""
     model: Any
     """A Bokeh figure, without a legend; the script of the page gives it the colours of the page."""
     legend: Sequence[Key] = ()

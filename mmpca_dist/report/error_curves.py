@@ -122,7 +122,6 @@ def error_curves(evaluation: Evaluation) -> Figure:
 
 
 def _curves_in_words(evaluation: Evaluation) -> str:
-    """Return what the curves show: the lowest mean of every method."""
     cells = evaluation.cells.values()
     best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.methods]
     best.sort(key=lambda cell: cell.summary.mean)

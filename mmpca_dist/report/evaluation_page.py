@@ -88,7 +88,6 @@ def published_part(evaluation: Evaluation) -> list[Part]:
 
 
 def _published_table(evaluation: Evaluation) -> Table:
-    """Return own and published figures side by side, with reasons where they are far apart."""
     decimals = digits(evaluation)
     rows: list[list[Cell | str]] = []
     for row in evaluation.compared:

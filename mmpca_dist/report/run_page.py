@@ -87,7 +87,6 @@ class ReportContents:
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
-    """Warnings, shown at the top."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """For each section that has any, what its pictures show beyond the methods."""
     certificates: Mapping[str, list[tuple[str, str, str]]] = field(default_factory=dict)
@@ -95,7 +94,6 @@ class ReportContents:
     how_chosen: str = ""
     """How numbers of components were chosen; empty where the configuration gives them."""
     output: str = ""
-    """The folder of the run."""
     evaluates: bool = True
     """Whether `mmpca evaluate` takes the configuration: not that of a refreshed run, which has no data set of its own.
     """

@@ -91,7 +91,6 @@ def margins_part(evaluation: Evaluation) -> list[Part]:
 
 
 def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> Table:
-    """Return the smallest margins and Wasserstein-1 distances under a classifier."""
     sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
     rows = [
         [Cell(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Cell(f"{before.minimum:.3g}", [DASH])] * len(sizes)]

@@ -37,7 +37,6 @@ class PairMargins:
     """By name of the method, of shape (s,): the lengths of what its components see of these pairs' differences, that is
     of their orthogonal projections onto the space that the components span."""
     standardized: bool = False
-    """Whether columns were divided by their standard deviations."""
 
     @classmethod
     def of(cls, pairs: PairScatter, methods: Sequence[MethodResult], standardized: bool) -> PairMargins:
@@ -64,7 +63,6 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins
 
 
 def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
-    """Return the distances before and after projection by each method."""
     if not len(margins.before):
         return []
     edges, before = margins.edges[::4], margins.counts.reshape(-1, 4).sum(axis=1) / margins.counts.sum()

@@ -121,7 +121,6 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstruct
 def _reconstructions(
     methods: Sequence[MethodResult], shown: Reconstructions, dataset: Mapping[str, Any]
 ) -> list[Figure]:
-    """Return a picture of a few rows and of what the first components of every method rebuild of them."""
     shape = dataset["image_shape"]
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:
