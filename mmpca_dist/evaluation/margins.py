@@ -156,9 +156,20 @@ def margin_records(
     specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
     if not specs:
         return []
-    models = _unreduced(specs, X, part, reductions, classifiers, statistics)
+    weights, before = part.trained["weights"], dict[str, FittedClassifier]()
+    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
+    wide = np.count_nonzero(part.train) < X.shape[1] and weights is None  # scikit-learn's takes none
+    if all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs):
+        if statistics is None or statistics.approximation or statistics.precision != "double":
+            statistics = _columns_of(reductions.standardized(X[part.train]), part.y[part.train], weights)
+        before |= rules_of_columns(statistics, specs)
+    else:
+        train, y = reductions.standardized(X[part.train]), part.y[part.train]
+        for spec in specs:
+            own = ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
+            before[spec.label] = classifiers.fit_rows(own, train, y, weights=weights)
     rows = reductions.standardized(X[part.test])
-    return records_of_rows(specs, models, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
+    return records_of_rows(specs, before, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
 
 
 def records_of_rows(
@@ -224,27 +235,6 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
         "Margins could not be measured: they are distances to the hyperplane of a linear classifier, such as svm or "
         f"logistic, and there was none from {labels}."
     ]
-
-
-def _unreduced(
-    specs: Sequence[ClassifierSection],
-    X: Any,
-    part: Part,
-    reductions: Reductions,
-    classifiers: Classifiers,
-    statistics: Statistics | None,
-) -> Mapping[str, FittedClassifier]:
-    """Return classifiers of the original columns, fitted to the rows that train, by label."""
-    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = np.count_nonzero(part.train) < X.shape[1] and part.weights is None  # scikit-learn's takes none
-    from_rows = not all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs)
-    if not from_rows and statistics is not None and not statistics.approximation and statistics.precision == "double":
-        return rules_of_columns(statistics, specs)
-    train, y = reductions.standardized(X[part.train]), part.y[part.train]
-    if not from_rows:
-        return rules_of_columns(_columns_of(train, y, part.trained["weights"]), specs)
-    fitted = [ClassifierSection(name=LDA, options=s.options, label=s.label) if s.name == "lda" else s for s in specs]
-    return {spec.label: classifiers.fit_rows(spec, train, y, weights=part.trained["weights"]) for spec in fitted}
 
 
 def _columns_of(X: NDArray, y: NDArray, weights: NDArray | None) -> Statistics:

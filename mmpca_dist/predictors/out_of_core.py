@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -133,8 +132,6 @@ def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
     """Return rows as a Dask array with known blocks of whole rows, and labels in the same blocks."""
     if not isinstance(Z, da.Array):
         Z = da.from_array(np.asarray(Z, dtype=np.float64), chunks=(LIMITS.training_block_rows, -1))
-    elif np.isnan(Z.shape[0]):
-        Z = copy.copy(Z).compute_chunk_sizes()
     if len(Z.chunks[1]) > 1:
         Z = Z.rechunk({1: -1})
     return Z, da.from_array(np.asarray(codes), chunks=(Z.chunks[0],))
