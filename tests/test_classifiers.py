@@ -25,7 +25,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import GRID, choose_C, convergence_note, fit_rows, linear_parts
+from mmpca_dist.predictors.fits import GRID, choose_C, convergence_notes, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.specification import CLASSIFIERS
@@ -242,11 +242,11 @@ def test_fits_that_do_not_converge_are_counted_and_not_printed():
         imported = fit_rows(spec("sklearn.linear_model.LogisticRegression", options={"max_iter": 1}), Z, y)
         done = fit_rows(spec("logistic"), Z, y)
     assert (stopped.unconverged, imported.unconverged, done.unconverged) == (3, 1, 0)
-    assert convergence_note([done]) is None
-    assert convergence_note([stopped, done, imported]) == (
+    assert convergence_notes([done]) == []
+    assert convergence_notes([stopped, done, imported]) == [
         "In a split, 2 of 3 fits (logistic, LogisticRegression) stopped at their largest number of iterations; raise "
         "max_iter in the options, or lower C where there is one."
-    )
+    ]
 
 
 def chosen_in_plain(make, X, y, grid):

@@ -19,10 +19,16 @@ from helpers.reports import NASTY, beyond, check_page, check_picture
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.report.error_tables import error_tables, standings
-from mmpca_dist.report.evaluation_page import evaluation_tables, parts, render_evaluation, write_evaluation_report
+from mmpca_dist.report.evaluation_page import (
+    evaluation_tables,
+    parts,
+    published_part,
+    published_words,
+    render_evaluation,
+    write_evaluation_report,
+)
 from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability
 from mmpca_dist.report.pages import figures_of
-from mmpca_dist.report.published_comparison import published_part, published_words
 from mmpca_dist.report.signed_margins import SignedMargins, margins_part, signed_margins
 from mmpca_dist.stores import storage
 

@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, ProjectionPenaltyClassifier
 from mmpca_dist.models.projection_penalty.kernel import margin_solvers
-from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Point
+from mmpca_dist.models.projection_penalty.kernel.margin_solvers import MarginProblem, Point
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

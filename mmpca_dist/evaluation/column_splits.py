@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction
+from mmpca_dist.evaluation.splits import ColumnSplits, Splits, SumParts, as_fraction
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
 from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
@@ -185,10 +185,10 @@ def time_splits(
         counts=np.zeros((1, len(rows.census.classes), len(thresholds) + 1), np.int64), classes=rows.census.classes,
         held_out=tuple(range(1, len(thresholds) + 1)), forward=True, column=column, thresholds=thresholds,
     )  # fmt: skip
-    counts = rows.reduce(_CountParts(dataset, key_of), np.add, "parts", kept=False)
-    if not counts.sum(axis=0).all() or (boundary is not None and key < 0):
+    counts = rows.reduce(SumParts(dataset, key_of, False), np.add, "parts", kept=False)
+    if not counts.sum(axis=1).all() or (boundary is not None and key < 0):
         raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
-    splits = replace(key_of, counts=counts[None])
+    splits = replace(key_of, counts=counts)
     remedy = "Let earlier rows train longer, or leave the class out."
     splits.refuse_untrained(splits.classes, f"the times of {uri}", remedy)
     return splits
@@ -212,18 +212,3 @@ class _Times:
 
     def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
         yield order_keys(read_times(self.column, start, stop))
-
-
-@dataclass(frozen=True)
-class _CountParts:
-    """The task: the rows of every class in every part of one split, shape (C, P)."""
-
-    dataset: Dataset
-    splits: Splits
-    labels_only = True
-
-    def __call__(self, span: Span) -> NDArray[np.int64]:
-        labels, shape = self.dataset.read_labels(span.start, span.stop), self.splits.counts.shape[1:]
-        classes = encode(labels, self.splits.classes, self.dataset.uri)
-        (parts,) = self.splits.codes(span.start, span.stop, labels)
-        return np.bincount(classes * shape[1] + parts, minlength=shape[0] * shape[1]).reshape(shape)

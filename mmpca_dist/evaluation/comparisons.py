@@ -28,7 +28,6 @@ class Summary:
     deviation: float
     """With ``ddof=1``; NaN for a single split."""
     count: int
-    """Number of splits."""
     overlap: float = 0.0
     """Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
     independent of one another."""
@@ -107,12 +106,6 @@ def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
     differ as floats: give counts of errors where that can be.
 
     Source: Luo & Durrant 2017, section 5.
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.comparisons import sign_test
-    >>> sign_test([10, 12, 9, 11], [12, 13, 9, 14])
-    SignTest(wins=3, untied=3, p_value=0.125)
     """
     first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
     wins, untied = int(np.count_nonzero(first < second)), int(np.count_nonzero(first != second))
@@ -160,13 +153,6 @@ def corrected_t_test(
 
     Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52; the bound is this
     project's (docs/evaluation.md has the simulated levels and powers).
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.comparisons import corrected_t_test
-    >>> test = corrected_t_test([9, 8, 8, 9, 6], [11, 9, 12, 10, 11], [50] * 5, [200] * 5)
-    >>> round(test.difference, 1), round(test.standard_error, 2), round(test.p_value, 3)
-    (-5.2, 2.44, 0.1)
     """
     first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
     both = (row_variance_of(each, held_out, training) for each in (first, second))
@@ -200,16 +186,8 @@ def row_variance_of(errors: ArrayLike, held_out: ArrayLike, training: ArrayLike)
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values after Holm's correction for as many tests, in the same order.
 
-    Notes
-    -----
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure". The chance that any of the tests of
     equal methods is significant is at most the level, however the tests depend on one another.
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.comparisons import holm
-    >>> holm([0.01, 0.5, 0.02])
-    [0.03, 0.5, 0.04]
     """
     adjusted, least = [0.0] * len(p_values), 0.0
     for rank, at in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):

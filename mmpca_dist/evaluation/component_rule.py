@@ -56,19 +56,7 @@ def one_standard_error(cells: Sequence[Cell]) -> Cell:
     It has the fewest components of those whose mean is at most one corrected standard error of the lowest mean above
     it; where several numbers that were asked for come to the same, it is the smallest.
 
-    Notes
-    -----
     Source: Breiman, Friedman, Olshen & Stone 1984, section 3.4.3; the standard error of Nadeau & Bengio 2003.
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.component_rule import one_standard_error
-    >>> from mmpca_dist.evaluation.comparisons import Summary
-    >>> from mmpca_dist.evaluation.tables import Cell
-    >>> means = {1: 30.0, 2: 12.5, 4: 10.0, 8: 10.2}
-    >>> cells = [Cell("pca", size, "fisher", Summary(mean, 4.0, 5, 0.25), used=size) for size, mean in means.items()]
-    >>> one_standard_error(cells).n_components  # 12.5 is at most 10 + 4 sqrt(1 / 5 + 1 / 4)
-    2
     """
     return min(near_lowest(cells), key=lambda cell: (cell.used, cell.n_components))
 

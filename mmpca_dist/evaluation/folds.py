@@ -63,24 +63,14 @@ def scatters_of_parts(
 
 @dataclass(frozen=True)
 class SplitMoments:
-    """What one pass over the rows leaves of a split.
+    """What one pass over the rows leaves of a split."""
 
-    Attributes
-    ----------
-    splits : Splits
-        One split of P parts, H of which are held out in turn.
-    parts : list of ClassMoments
-        Moments of each part.
-    counted : array of shape (H, d, d) or None
-        With pooled moments, for m-pca0: sums of class scatters as of `weights_of_parts`.
-    medians : array of shape (H, T, d) or None
-        Medians of T sets of classes, of the rows that train while each of the H parts is held out.
-    """
-
-    splits: Splits
+    splits: Splits  # one, of P parts, H of which are held out in turn
     parts: list[ClassMoments]
     counted: NDArray[np.float64] | None
+    """Shape (H, d, d): with pooled moments, for m-pca0, sums of class scatters as of `weights_of_parts`."""
     medians: NDArray[np.float64] | None
+    """Shape (H, T, d): of T sets of classes, of the rows that train while each of the H parts is held out."""
 
     def training(self) -> Iterator[tuple[ClassMoments, NDArray[np.float64] | None]]:
         """Yield the moments and medians of what trains while each of the H parts is held out."""

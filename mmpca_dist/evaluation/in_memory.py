@@ -94,7 +94,6 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
 
 
 def _statistics(rows: Rows, request: EvaluationRequest, meter: Meter) -> Statistics:
-    """Return the statistics of the rows that train."""
     needs, solver = request.needs, request.solver
     statistics = class_statistics(
         rows, needs, solver, precision=request.precision, standardize=request.standardize,

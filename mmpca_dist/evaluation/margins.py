@@ -15,7 +15,6 @@ from scipy.sparse import issparse
 from scipy.stats import wasserstein_distance
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Fitted, Part
@@ -40,42 +39,20 @@ def signed_distances(fitted: FittedClassifier, Z: Any, y: NDArray) -> NDArray[np
     """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
 
     For two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; for more, the smallest over
-    the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
+    the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class. It is None where there
+    is no hyperplane: the classifier is not linear, or its coefficients are the same for all classes. Raises InputError
+    for labels that the classifier does not know.
 
-    Raises InputError for labels that the classifier does not know.
+    Distances are in the unit of ``Z`` (n, K), dense or CSR. Rows reduced by orthonormal components have the unit of the
+    original columns, so that distances before and after compare. Otherwise they have a unit of their own: ``fisher``
+    standard deviations within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are
+    kept on average; ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction
+    have that of standardised columns, in which distances before it are then measured too.
 
-    Parameters
-    ----------
-    fitted : Rule or FittedRows
-    Z : array or CSR matrix of shape (n, K)
-    y : array of shape (n,)
-
-    Returns
-    -------
-    array of shape (n,) or None
-        None where there is no hyperplane: the classifier is not linear, or its coefficients are the same for all
-        classes. Distances are in the unit of ``Z``. Rows reduced by orthonormal components have the unit of the
-        original columns, so that distances before and after compare. Otherwise they have a unit of their own:
-        ``fisher`` standard deviations within classes; ``random-projection`` the original one times sqrt(d / K), so that
-        lengths are kept on average; ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a
-        standardised reduction have that of standardised columns, in which distances before it are then measured too.
-
-    Notes
-    -----
     Source: Luo & Durrant 2017, section 3, where the margin is what projections are to keep.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mmpca_dist.evaluation.margins import signed_distances
-    >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.fits import fit_rows
-    >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), np.array(["a", "a", "b", "b"])
-    >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
-    array([3., 1., 2., 4.])
     """
     parts = linear_parts(fitted)
-    if parts is None or not _separates(parts[0]):
+    if parts is None or not (np.any(parts[0]) if len(parts[0]) == 1 else np.ptp(parts[0], axis=0).any()):
         return None
     coef, codes = parts[0], encode(y, fitted.classes, "the labels")
     if len(coef) == 1:
@@ -108,10 +85,6 @@ def _smallest_distances(
     return distances
 
 
-def _separates(coef: NDArray[np.float64]) -> bool:
-    return bool(np.any(coef) if len(coef) == 1 else np.ptp(coef, axis=0).any())
-
-
 def _scores(
     fitted: FittedClassifier, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
@@ -133,19 +106,13 @@ def margin_record(
 ) -> dict[str, Any]:
     """Return a summary of signed distances as plain values.
 
-    Raises InputError where there are no rows, or distances are not finite.
-
     ``distances`` and ``before``, of shape (n,), are of the same rows in the reduced and in the original columns, whose
     ``method`` is "". The record has ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25,
     50, 75, 95 and 99%), ``histogram`` (counts of bars of equal width; the first and the last one count what is beyond),
     ``edges`` of the first and last bar, and ``wasserstein``: the Wasserstein-1 distance from ``before``, in the unit of
     the distances.
     """
-    if not len(distances) or not len(before):
-        raise InputError("There are no rows whose distances could be summarised.")
     low, high = robust_edges(distances)
-    if not -np.inf < low <= high < np.inf:
-        raise InputError(f"Distances are from {low!r} to {high!r}; they must be finite.")
     return {
         "method": method,
         "n_components": int(n_components),
@@ -153,7 +120,7 @@ def margin_record(
         "minimum": float(distances.min()),
         "quantiles": np.percentile(distances, QUANTILES).tolist(),
         "histogram": np.histogram(np.clip(distances, low, high), BARS, (low, high))[0].tolist(),
-        "edges": [float(low), float(high)],
+        "edges": [low, high],
         "wasserstein": float(wasserstein_distance(before, distances)),
     }
 
@@ -189,9 +156,20 @@ def margin_records(
     specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
     if not specs:
         return []
-    models = _unreduced(specs, X, part, reductions, classifiers, statistics)
+    weights, before = part.trained["weights"], dict[str, FittedClassifier]()
+    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
+    wide = np.count_nonzero(part.train) < X.shape[1] and weights is None  # scikit-learn's takes none
+    if all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs):
+        if statistics is None or statistics.approximation or statistics.precision != "double":
+            statistics = _columns_of(reductions.standardized(X[part.train]), part.y[part.train], weights)
+        before |= rules_of_columns(statistics, specs)
+    else:
+        train, y = reductions.standardized(X[part.train]), part.y[part.train]
+        for spec in specs:
+            own = ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
+            before[spec.label] = classifiers.fit_rows(own, train, y, weights=weights)
     rows = reductions.standardized(X[part.test])
-    return records_of_rows(specs, models, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
+    return records_of_rows(specs, before, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
 
 
 def records_of_rows(
@@ -257,27 +235,6 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
         "Margins could not be measured: they are distances to the hyperplane of a linear classifier, such as svm or "
         f"logistic, and there was none from {labels}."
     ]
-
-
-def _unreduced(
-    specs: Sequence[ClassifierSection],
-    X: Any,
-    part: Part,
-    reductions: Reductions,
-    classifiers: Classifiers,
-    statistics: Statistics | None,
-) -> Mapping[str, FittedClassifier]:
-    """Return classifiers of the original columns, fitted to the rows that train, by label."""
-    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = np.count_nonzero(part.train) < X.shape[1] and part.weights is None  # scikit-learn's takes none
-    from_rows = not all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs)
-    if not from_rows and statistics is not None and not statistics.approximation and statistics.precision == "double":
-        return rules_of_columns(statistics, specs)
-    train, y = reductions.standardized(X[part.train]), part.y[part.train]
-    if not from_rows:
-        return rules_of_columns(_columns_of(train, y, part.trained["weights"]), specs)
-    fitted = [ClassifierSection(name=LDA, options=s.options, label=s.label) if s.name == "lda" else s for s in specs]
-    return {spec.label: classifiers.fit_rows(spec, train, y, weights=part.trained["weights"]) for spec in fitted}
 
 
 def _columns_of(X: NDArray, y: NDArray, weights: NDArray | None) -> Statistics:

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.heads import Head, Rules, make_head, score_heads
+from mmpca_dist.evaluation.margins import rules_of_columns
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
-from mmpca_dist.evaluation.sampled_margins import Sampling, rules_before, sampled_margins
+from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.statistics_for import with_nearest_pairs
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import open_scratch
-from mmpca_dist.predictors.classifiers import fit_from_moments
+from mmpca_dist.predictors.classifiers import fit_from_moments, is_from_moments
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.class_weights import weighted_by_class
@@ -167,7 +168,8 @@ class _Trained:
         dtype = np.float32 if request.precision == "single" else np.float64
         head = make_head(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
-            before = rules_before(statistics.unweighted, classifiers) if request.margins else {}
+            specs = [spec for spec in request.measuring if is_from_moments(spec)]
+            before = rules_of_columns(statistics.unweighted, specs) if specs else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
 

@@ -41,7 +41,6 @@ class PublishedCell:
     certain: bool
     """Whether the column of the figure is known for certain."""
     source: str = ""
-    """Where it was published."""
 
     @property
     def key(self) -> Key:
@@ -146,12 +145,6 @@ def published_cells(dataset: str) -> list[PublishedCell]:
     """Return the published cells of a data set, in the order of the paper.
 
     Raises InputError for a data set without published figures.
-
-    Examples
-    --------
-    >>> from mmpca_dist.evaluation.published import published_cells
-    >>> published_cells("ionosphere")[0].summary.mean
-    26.7
     """
     cells = [cell for cell in _all_cells() if cell.dataset == dataset]
     if not cells:

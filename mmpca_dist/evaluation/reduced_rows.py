@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.heads import Head, OfReduced, score_heads
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
-from mmpca_dist.evaluation.scores import Part, Scores, fit_notes, naming, score
+from mmpca_dist.evaluation.scores import Part, Scores, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
@@ -30,7 +30,7 @@ from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_unit, read_units
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.fits import convergence_notes, linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.tables.dataset import Dataset, Span
 from mmpca_dist.tables.labels import encode
@@ -92,7 +92,7 @@ def _scores_of(head: Head, errors: NDArray[np.int64], classifiers: Classifiers) 
     specs, models = classifiers.from_rows, [each.rule for each in head.of_reduced]
     keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
     fitted = dict(zip(keys, models, strict=True))
-    return Scores(head.lines(errors), fitted, fit_notes(fitted))
+    return Scores(head.lines(errors), fitted, convergence_notes(models))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
@@ -125,26 +125,20 @@ class _Share:
 
 def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
     """Yield what one pass gathers, as much as fits, without what is too large alone."""
-    batch: list[_Share] = []
+    batch: dict[int, _Share] = {}
     each = [(index, one, position) for index, one in enumerate(reductions) for position in range(len(one.items))]
     # What reduces nothing comes last, so that the products of other methods do not depend on it.
     for index, reduction, position in sorted(each, key=lambda one: bool(one[1].items[one[2]].sizes)):
         if _is_large(reduction.items[position], n_rows):
             continue
-        larger = _with(batch, index, reduction, position)
-        if 8 * n_rows * sum(len(share.columns) for share in larger) > LIMITS.gathered_bytes:
-            yield batch
-            larger = _with([], index, reduction, position)
+        before = batch[index].positions if index in batch else []
+        larger = batch | {index: _Share(index, reduction, [*before, position])}
+        if 8 * n_rows * sum(len(share.columns) for share in larger.values()) > LIMITS.gathered_bytes:
+            yield list(batch.values())
+            larger = {index: _Share(index, reduction, [position])}
         batch = larger
     if batch:
-        yield batch
-
-
-def _with(batch: list[_Share], index: int, reductions: Reductions, position: int) -> list[_Share]:
-    """Return a batch with one method and size more."""
-    if all(share.index != index for share in batch):
-        return [*batch, _Share(index, reductions, [position])]
-    return [replace(one, positions=[*one.positions, position]) if one.index == index else one for one in batch]
+        yield list(batch.values())
 
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:

@@ -108,21 +108,6 @@ class Reductions:
         X = self.in_columns(X)
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
 
-    @property
-    def unconverged(self) -> list[str]:
-        """The method of every fit whose passes ended before it converged."""
-        return [item.method for item in self.items if not item.converged]
-
-    @property
-    def at_edges(self) -> list[str]:
-        """The method of every fit whose choice among values ended on an edge of them."""
-        return [item.method for item in self.items if item.at_edge]
-
-    @property
-    def cautions(self) -> dict[str, str]:
-        """What makes the components of a method poor, by its label."""
-        return {item.method: " ".join(item.cautions) for item in self.items if item.cautions}
-
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""
         return replace(self, items=[replace(item, moments=None) for item in self.items])

@@ -102,7 +102,6 @@ class EvaluationRequest:
     merged: bool
     """Whether moments of the parts are merged; else all rows are read into memory."""
     margins: bool
-    """Whether to measure margins."""
     n_blocks: int
     """Blocks of components of all methods, one for most."""
     precision: str = "single"

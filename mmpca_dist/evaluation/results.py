@@ -26,7 +26,6 @@ class Evaluation:
     classifiers: dict[str, str]
     """For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``."""
     reference: str
-    """The method that the others are tested against."""
     table: ErrorTable
     baselines: list[float]
     """For each split, percent of errors of always naming the largest class of the training rows."""
@@ -41,7 +40,6 @@ class Evaluation:
     published: str | None = None
     """Data set whose published figures the report shows next to the own ones."""
     notes: list[str] = field(default_factory=list)
-    """Warnings, shown at the top."""
     margin_rows: str = "the rows held out"
     """Which rows margins are measured on, in words."""
     standardized: bool = False
@@ -56,7 +54,6 @@ class Evaluation:
     """Seconds of each stage."""
     config_yaml: str = ""
     folder: str = ""
-    """The folder of the evaluation."""
     versions: dict[str, str] = field(default_factory=dict)
 
     @cached_property

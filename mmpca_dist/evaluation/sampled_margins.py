@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.margins import (
-    margin_classifiers,
-    margin_notes,
-    records_of_rows,
-    rules_of_columns,
-)
+from mmpca_dist.evaluation.margins import margin_classifiers, margin_notes, records_of_rows
 from mmpca_dist.evaluation.reductions import Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Fitted
@@ -28,7 +23,6 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.predictors.fits import FittedClassifier
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.statistics.coordinates import Statistics
 
 LEAST_ROWS = 64
 """Rows of a part that is measured, and of a class that is fitted to, however wide the rows are."""
@@ -125,19 +119,6 @@ class Sample:
     weights: NDArray[np.float64]
 
 
-def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
-    """Return classifiers in the (standardised) original columns to measure margins with, by label.
-
-    They are those that moments determine; there are none where others are linear whatever the rows.
-
-    Raises InputError for rows of each class that are all equal.
-    """
-    specs = classifiers.linear_rules
-    if not specs or any(spec.classifier.linear for spec in classifiers.from_rows):
-        return {}
-    return rules_of_columns(statistics, specs)
-
-
 def sampled_margins(
     sample: Sample,
     sampling: Sampling,
@@ -150,8 +131,8 @@ def sampled_margins(
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and of how many rows they are.
 
-    ``before`` are classifiers in the (standardised) original columns by label, as of `rules_before`; others are fitted
-    to the sample. ``fitted`` are those of reduced rows.
+    ``before`` are the classifiers in the (standardised) original columns, by label, that moments determine; others are
+    fitted to the sample. ``fitted`` are those of reduced rows.
     """
     measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
     X, y = sample.X[measured], labels[measured]

@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_note
+from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_notes
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import class_moments
 
@@ -52,9 +52,7 @@ class Scores:
     """Errors of classifiers on a split."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    """A line of the record for each method, size and classifier."""
     fitted: dict[tuple[int, str], FittedClassifier] = field(default_factory=dict)
-    """The classifiers."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,16 +77,16 @@ def split_record(
 
     ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
     """
-    part, totals = splits.held_out[index], splits.totals[0].sum(axis=0)
+    part, totals, items = splits.held_out[index], splits.totals[0].sum(axis=0), reductions.items
     return {
         "split": number,
         "rows": totals[part].item(),
         "training": (totals @ splits.trains(part)).item(),
         "guessed": splits.baseline_errors(part),
         "errors": _for_all_sizes(lines, reductions),
-        "unconverged": reductions.unconverged,
-        "edges": reductions.at_edges,
-        "cautions": reductions.cautions,
+        "unconverged": [item.method for item in items if not item.converged],
+        "edges": [item.method for item in items if item.at_edge],
+        "cautions": {item.method: " ".join(item.cautions) for item in items if item.cautions},
         **others,
     }
 
@@ -104,12 +102,6 @@ def _for_all_sizes(lines: list[dict[str, Any]], reductions: Reductions) -> list[
         if line["method"] == method
     ]
     return [line for line in lines if line["method"] not in sizes] + repeated
-
-
-def fit_notes(fitted: Fitted) -> list[str]:
-    """Return what a reader must know of classifiers that were not fitted to the end."""
-    note = convergence_note([model for model in fitted.values() if isinstance(model, FittedRows)])
-    return [] if note is None else [note]
 
 
 def score(
@@ -136,7 +128,7 @@ def score(
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )
-    scores.notes = fit_notes(scores.fitted)
+    scores.notes = convergence_notes(scores.fitted.values())
     return scores
 
 

@@ -141,24 +141,24 @@ class Splits(PartSizes, ABC):
         """Return the splits with the weights of their parts, from a pass over labels and weights, if rows have any."""
         if rows.census.totals is None:
             return self
-        return replace(self, weights=rows.reduce(_WeighParts(rows.dataset, self), np.add, "weights", kept=False))
+        return replace(self, weights=rows.reduce(SumParts(rows.dataset, self, True), np.add, "weights", kept=False))
 
 
 @dataclass(frozen=True)
-class _WeighParts:
-    """The task: sums of the weights of the rows of every class in every part of every split, shape (S, C, P)."""
+class SumParts:
+    """The task: how many rows of every class are in every part of every split, or their weights, shape (S, C, P)."""
 
     dataset: Dataset
     splits: Splits
+    weighted: bool
     labels_only = True
 
-    def __call__(self, span: Span) -> NDArray[np.float64]:
+    def __call__(self, span: Span) -> NDArray:
         shape, labels = self.splits.counts.shape, self.dataset.read_labels(span.start, span.stop)
         cells = encode(labels, self.splits.classes, self.dataset.uri) * shape[2]
-        weights = self.dataset.read_weights(span.start, span.stop)
+        weights = self.dataset.read_weights(span.start, span.stop) if self.weighted else None
         parts = self.splits.codes(span.start, span.stop, labels)
-        sums = [np.bincount(cells + split, weights, shape[1] * shape[2]) for split in parts]
-        return np.stack(sums).astype(np.float64).reshape(shape)
+        return np.stack([np.bincount(cells + split, weights, shape[1] * shape[2]) for split in parts]).reshape(shape)
 
 
 @dataclass(frozen=True, kw_only=True)

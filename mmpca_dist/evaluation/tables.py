@@ -97,7 +97,6 @@ class Counts(NamedTuple):
     rows: NDArray
     """Rows held out."""
     training: NDArray
-    """Rows that train."""
 
     @property
     def percent(self) -> NDArray[np.float64]:
@@ -119,13 +118,6 @@ class ErrorTable:
         A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
         ``n_components``, ``used``, ``classifier`` and ``errors``. It may have ``training``, how many rows train; else
         all others of the ``n_rows`` of the data set do.
-
-        Examples
-        --------
-        >>> from mmpca_dist.evaluation.tables import ErrorTable
-        >>> one = {"method": "pca", "n_components": 2, "used": 2, "classifier": "lda", "errors": 3}
-        >>> ErrorTable.of([{"split": 0, "rows": 12, "errors": [one]}], 60).cells()[0].summary.mean
-        25.0
         """
         lines = []
         for record in records:

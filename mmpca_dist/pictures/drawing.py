@@ -44,8 +44,6 @@ TEN_COLOURS = (
     "#AA4499", "#44AA99", "#999933", "#882255", "#9a9a9a",
 )  # fmt: skip
 METHOD_MARKERS = "osD^vPX"
-LARGEST = 8
-"""Coefficients that have a bar, where columns are many."""
 
 _drawing = threading.Lock()  # Agg draws figures independently, but matplotlib's font caches promise nothing
 
@@ -103,12 +101,6 @@ def even_columns(count: int, most: int) -> int:
     return -(-count // rows)
 
 
-def named_lines(panel: Axes, names: Sequence[str]) -> None:
-    """Let the vertical axis count named lines from the top."""
-    panel.set_yticks(range(len(names)), names)
-    panel.set_ylim(len(names) - 0.4, -0.6)
-
-
 def few_numbers(panel: Axes) -> None:
     """Label the horizontal axis with few numbers, and those that are small or large by powers of ten."""
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
@@ -120,19 +112,6 @@ def shares_of_distances(panel: Axes) -> None:
     few_numbers(panel)
     panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
     percent_axis(panel)
-
-
-def largest(sizes: np.ndarray) -> list[int]:
-    """Return the columns with the largest coefficients."""
-    chosen: list[int] = np.argsort(-np.abs(sizes), kind="stable")[:LARGEST].tolist()
-    return chosen
-
-
-def feature_labels(names: list[str] | None, columns: Sequence[int], limit: int = 17) -> list[str]:
-    """Return the names of some columns as pictures write them, or their numbers where they have no names."""
-    if names is None:
-        return [f"column {i}" for i in columns]
-    return distinct([names[i] for i in columns], limit, "column {}", columns)
 
 
 def whole_numbers(panel: Axes, last: int) -> None:

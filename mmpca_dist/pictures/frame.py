@@ -17,7 +17,6 @@ class Figure:
     """Lower case with dashes, unique in a report."""
     title: str
     caption: str
-    """The caption tells a newcomer how to read the picture."""
     png: bytes
     """At twice the size it is shown at."""
     alt: str = ""
@@ -45,7 +44,6 @@ class Cell:
     small: Sequence[str] = ()
     mark: str = ""
     best: bool = False
-    """Whether it is the best of its column."""
     bold: bool = False
     """Whether the first line of small print is bold."""
 
@@ -115,7 +113,6 @@ class Plot:
     title: str
     caption: str
     alt: str
-    """What is seen."""
     model: Any
     """A Bokeh figure, without a legend; the script of the page gives it the colours of the page."""
     legend: Sequence[Key] = ()
@@ -170,19 +167,13 @@ class Section:
 
     Reports find the sections by a registry, and show each with the methods that name it in ``Method.sections``.
 
-    Attributes
-    ----------
-    name : str
-    position : int
-        Sections come in this order.
-    draw : callable(methods, data, dataset)
-        Returns figures. ``methods`` are results of at least one method, with ``name`` and ``title``; ``data`` is what
-        ``data`` has returned, and ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``.
-    data : callable(run, methods), optional
-        Returns what the pictures show of a ``ReportedRun`` beyond its methods. None leaves the section out.
+    ``draw(methods, data, dataset)`` returns figures. ``methods`` are results of at least one method, with ``name`` and
+    ``title``; ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``. ``data`` is what
+    ``data(run, methods)`` returns, where there is such a function: what the pictures show of a ``ReportedRun`` beyond
+    its methods. None leaves the section out.
     """
 
     name: str
-    position: int
+    position: int  # sections come in this order
     draw: Callable[[Sequence[Any], Any, Mapping[str, Any]], list[Figure]]
     data: Callable[[Any, Sequence[Any]], Any] | None = None

@@ -94,7 +94,6 @@ def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float,
 
 
 def _draw_tile(panel: Axes, tile: Tile, edges: tuple[float, float, float, float], colours: str) -> None:
-    """Draw a tile between its left, right, lower and upper edges."""
     (left, right, bottom, top), (low, high) = edges, tile.ends
     panel.imshow(tile.image, cmap=colours, vmin=low, vmax=high, interpolation="nearest", extent=edges)
     panel.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=FAINT, linewidth=0.5))

@@ -24,12 +24,8 @@ def classifier_class(name: str) -> type:
     """Return the class of an import name such as ``sklearn.neighbors.KNeighborsClassifier``.
 
     A configuration may come from a stranger. It can import only public modules, of scikit-learn and of the packages
-    that the environment variable ``MMPCA_CLASSIFIERS`` names, and call only classes of classifiers.
-
-    Raises
-    ------
-    InputError
-        For other packages, names that do not exist, and names of anything but a class of classifiers.
+    that the environment variable ``MMPCA_CLASSIFIERS`` names, and call only classes of classifiers. Raises InputError
+    for other packages, names that do not exist, and names of anything but a class of classifiers.
     """
     module, _, attribute = name.rpartition(".")
     package = module.partition(".")[0]
@@ -59,10 +55,7 @@ def classifier_class(name: str) -> type:
 def make_classifier(name: str, settings: dict[str, Any]) -> Any:
     """Return a classifier of this import name, with a fixed ``random_state`` where it takes one.
 
-    Raises
-    ------
-    InputError
-        As ``classifier_class``, and for settings that the class does not have.
+    Raises InputError as ``classifier_class``, and for settings that the class does not have.
     """
     kind = classifier_class(name)
     parameters: list[str] = kind._get_param_names()  # type: ignore[attr-defined]

@@ -136,13 +136,7 @@ def is_from_moments(spec: ClassifierSection) -> bool:
 
 
 def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
-    """Make a classifier from moments of reduced rows.
-
-    Raises
-    ------
-    InputError
-        For moments that do not determine it.
-    """
+    """Make a classifier from moments of reduced rows; raise InputError for moments that do not determine it."""
     rule = spec.classifier.rule
     assert rule is not None  # noqa: S101  (others are fitted to rows)
     return rule(reduced, **spec.options)

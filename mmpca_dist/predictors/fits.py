@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +37,7 @@ class FittedRows:
     C: float | None = None  # the penalty; None for the classifier's default
 
     def predict(self, Z: Any) -> NDArray:
-        """Return the class of each of the reduced rows ``Z``, shape (n, K), dense or CSR.
-
-        Raises
-        ------
-        InputError
-            For rows that the classifier cannot use.
-        """
+        """Return the class of each reduced row; raise InputError for rows that the classifier cannot use."""
         with _refusals(self.label), single_blas_thread():
             return self.classes[in_blocks(self._predicted_codes, Z, len(self.classes))]
 
@@ -62,35 +56,11 @@ def fit_rows(
     weights: NDArray | None = None,
     on_pass: Callable[[], None] | None = None,
 ) -> FittedRows:
-    """Fit a classifier to reduced rows. The result does not depend on the number of threads.
+    """Fit a classifier to reduced rows ``Z`` and labels ``y``. The result does not depend on the number of threads.
 
-    Parameters
-    ----------
-    Z : array or CSR matrix of shape (n, K); for ``incremental`` and ``dask-logistic`` also a Dask array
-        Rows as they are: nothing is centred or scaled.
-    y : array-like of shape (n,)
-        Integers or strings.
-    C : float, optional
-        Replaces the classifier's own; required for ``C: auto`` and ``C: nested``.
-    weights : array of shape (n,), optional
-        How often each row counts.
-    on_pass : callable, optional
-        Called when ``incremental`` or ``dask-logistic`` begins a pass over the rows.
-
-    Raises
-    ------
-    InputError
-        For fewer than two classes, rows that the classifier refuses, and a missing C.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.fits import fit_rows, linear_parts
-    >>> X, y = load_iris(return_X_y=True)
-    >>> fitted = fit_rows(ClassifierSection(name="svm", C=10, bias=True), X, y)
-    >>> round(float((fitted.predict(X) == y).mean()), 2), linear_parts(fitted)[0].shape
-    (0.97, (3, 4))
+    Rows, as in `Training`, are neither centred nor scaled. ``C`` replaces the classifier's own, and is required for
+    ``C: auto`` and ``C: nested``. Raises InputError for fewer than two classes, rows that the classifier refuses, and a
+    missing C.
     """
     classifier = spec.classifier
     assert classifier.fit is not None  # noqa: S101  (others are made from moments)
@@ -120,29 +90,23 @@ def _refusals(label: str) -> Iterator[None]:
         raise InputError(f"{label} cannot be fitted to these rows, or used on them: {reason}.") from error
 
 
-def convergence_note(fitted: list[FittedRows]) -> str | None:
-    """Return one sentence on the fits that did not converge, or None."""
+def convergence_notes(models: Iterable[FittedClassifier]) -> list[str]:
+    """Return one sentence on the fits to rows that did not converge, where there are any."""
+    fitted = [model for model in models if isinstance(model, FittedRows)]
     labels = [fit.label for fit in fitted if fit.unconverged]
     if not labels:
-        return None
-    return (
+        return []
+    return [
         f"In a split, {len(labels)} of {len(fitted)} fits ({', '.join(dict.fromkeys(labels))}) stopped at their "
         "largest number of iterations; raise max_iter in the options, or lower C where there is one."
-    )
+    ]
 
 
 def linear_parts(fitted: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the coefficients and intercepts of a classifier whose scores are linear in the rows.
+    """Return the coefficients and intercepts of a rule or fitted classifier whose scores are linear in the rows.
 
-    Parameters
-    ----------
-    fitted : Rule, FittedRows, fitted scikit-learn estimator or None
-
-    Returns
-    -------
-    tuple of arrays or None
-        ``coef`` of shape (C, K) and ``intercept`` of shape (C,): the largest of ``coef @ z + intercept`` decides. For
-        two classes (1, K) and (1,): the sign decides, positive for the second. None for other classifiers.
+    Of ``coef`` (C, K) and ``intercept`` (C,), the largest of ``coef @ z + intercept`` decides. For two classes they are
+    (1, K) and (1,), and the sign decides, positive for the second. Other classifiers have None.
     """
     model = fitted.model if isinstance(fitted, FittedRows) else fitted
     if isinstance(model, LinearRule):
@@ -180,38 +144,16 @@ def choose_C(  # noqa: N802
     standardize: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Choose C by cross-validation, for classifiers with ``C: auto`` or ``C: nested``.
+    """Choose C by cross-validation, for classifiers with ``C: auto`` or ``C: nested``, and return it by their labels.
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-        For ``C: auto`` all rows, in their original columns: one C then serves every method, size and split. For
-        ``C: nested`` the reduced rows that train, of one method, size and split.
-    groups : int array of shape (n,), optional
-        Rows of one group are held out together.
-    weights : array of shape (n,), optional
-        How often each row counts.
-    seed : int
-        Seed of the stratified folds: `INNER_FOLDS`, but at most the rows, or the groups, of the smallest class.
-        Groups are dealt in the same way for any seed.
-    standardize : bool
-        Whether to subtract the means of columns and divide by their standard deviations first; CSR rows are only
-        divided.
-    progress : callable, optional
-        Called after each fit with the number of fits done and of all.
+    For ``auto``, ``X`` (n, d), dense or CSR, has all rows, in their original columns: one C then serves every method,
+    size and split. For ``nested`` it has the reduced rows that train, of one method, size and split. Of values with
+    equally many errors the smallest is chosen. The stratified folds are `INNER_FOLDS`, but at most the rows, or the
+    groups, of the smallest class. ``groups``, whose rows are held out together, are dealt in the same way for any seed.
+    With ``standardize`` columns are standardised first, of CSR rows only divided. ``progress`` is called after each fit
+    with the number of fits done and of all. Raises InputError for a class with one row, or rows of one group, or rows
+    that a classifier refuses.
 
-    Returns
-    -------
-    dict
-        C by label; of values with equally many errors the smallest.
-
-    Raises
-    ------
-    InputError
-        For a class with one row, or rows of one group, or rows that a classifier refuses.
-
-    Notes
-    -----
     Source: Luo & Durrant 2017, section 5, for ``auto``. There the rows that are held out later take part in the choice
     of C, so that errors may be too low. With ``nested`` they do not.
     """

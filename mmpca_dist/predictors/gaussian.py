@@ -34,10 +34,6 @@ class QuadraticRule(Rule):
     roots: NDArray[np.float64]
     constants: NDArray[np.float64]
 
-    @property
-    def n_components(self) -> int:
-        return self.means.shape[1]
-
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = np.empty((len(Z), len(self.classes)))
         for c, (mean, root, constant) in enumerate(zip(self.means, self.roots, self.constants, strict=True)):
@@ -57,10 +53,6 @@ class NaiveBayesRule(Rule):
     variances: NDArray[np.float64]
     constants: NDArray[np.float64]
 
-    @property
-    def n_components(self) -> int:
-        return self.means.shape[1]
-
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         squares = [((Z - mean) ** 2 / v).sum(axis=1) for mean, v in zip(self.means, self.variances, strict=True)]
         return self.constants - np.stack(squares, axis=1) / 2
@@ -69,25 +61,14 @@ class NaiveBayesRule(Rule):
 def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof: int = 0) -> QuadraticRule:
     """Return quadratic discriminant analysis: a Gaussian of every class, and their shares of the rows as priors.
 
-    Parameters
-    ----------
-    reg_param : float
-        r in [0, 1]: the covariance of a class is (1 - r) G_c / (n_c - ddof) + r I.
-    ddof : int
-        0 as in scikit-learn now; 1 as in versions that divided by n_c - 1.
+    The covariance of a class is (1 - r) G_c / (n_c - ddof) + r I, r the ``reg_param``; ``ddof`` is 0 as in scikit-learn
+    now, or 1 as in versions that divided by n_c - 1. Raises InputError for a singular covariance, and for pooled
+    scatters.
 
-    Raises
-    ------
-    InputError
-        For a singular covariance, and for pooled scatters.
-
-    Notes
-    -----
     It equals ``sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=reg_param)`` wherever that
     accepts the rows. A covariance is singular here within rounding error, and there below a fixed 1e-4. Source: STAT
     841, quadratic discriminant analysis.
     """
-    check_options("qda", QDA_OPTIONS, {"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
     each = zip(*reduced.of_each_class("qda"), reduced.counts, reduced.classes, strict=True)
     for scatter, floors, n, label in each:
@@ -112,25 +93,14 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
 def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int = 0) -> NaiveBayesRule:
     """Return Gaussian naive Bayes: independent columns within every class, and their shares of the rows as priors.
 
-    Parameters
-    ----------
-    var_smoothing : float
-        This share of the largest variance of a column over all rows is added to every variance.
-    ddof : int
-        The variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
-        ``fitcnb`` and R's ``naiveBayes``. It matters for small classes.
+    The variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
+    ``fitcnb`` and R's ``naiveBayes``, which matters for small classes. The share ``var_smoothing`` of the largest
+    variance of a column over all rows is added to each. Raises InputError for a variance of zero in spite of that, and
+    for pooled scatters.
 
-    Raises
-    ------
-    InputError
-        For a variance of zero in spite of the smoothing, and for pooled scatters.
-
-    Notes
-    -----
     With ``ddof=0`` it equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant
     2017, section 5, one of the classifiers there.
     """
-    check_options("naive-bayes", BAYES_OPTIONS, {"var_smoothing": var_smoothing, "ddof": ddof})
     scatters, floors = reduced.of_each_class("naive-bayes")
     scatters = np.diagonal(scatters, axis1=1, axis2=2)
     scatters = np.where(scatters > floors, scatters, 0)

@@ -10,8 +10,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -79,8 +79,7 @@ def row_space(Z: NDArray) -> tuple[NDArray, NDArray | None]:
     return np.ascontiguousarray(triangle.T), basis
 
 
-@dataclass(frozen=True)
-class Minimum:
+class Minimum(NamedTuple):
     """Coefficients, shape (C, K), or (1, K) for two classes, intercepts, and the number of unconverged problems."""
 
     coef: NDArray[np.float64]
@@ -88,34 +87,21 @@ class Minimum:
     unconverged: int
 
 
-def solve(
-    kind: str, Z: Any, codes: NDArray, C: float, bias: bool, options: dict[str, Any], weights: NDArray | None = None
-) -> Minimum:
-    """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest.
-
-    Parameters
-    ----------
-    Z : array or CSR matrix of shape (n, K)
-    codes : array of shape (n,)
-        Codes of the classes, from 0.
-    options : dict
-        Some of ``OPTIONS``.
-    weights : array of shape (n,), optional
-        How often each row counts.
-    """
-    rows, basis = row_space(Z)
-    settings = {"C": C, "fit_intercept": bias, **options}
+def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
+    """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest."""
+    codes, weights = rows.codes, rows.weights
+    if not np.isfinite(rows.Z if isinstance(rows.Z, np.ndarray) else rows.Z.data).all():
+        raise InputError("The reduced rows hold values that are not finite.")
+    Z, basis = row_space(rows.Z)
+    settings = {"C": rows.C or DEFAULT_C, "fit_intercept": rows.bias, **rows.options}
     if kind == "logistic":  # the primal form converges in some ten steps, for separable rows too
         model = LogisticRegression(solver="liblinear", **{**PRIMAL, **settings})
-        minima = [_minimum(model, rows, target, weights) for target in _against_rest(codes)]
-        minimum = Minimum(
-            np.concatenate([each.coef for each in minima]),
-            np.concatenate([each.intercept for each in minima]),
-            sum(each.unconverged for each in minima),
-        )
+        minima = [_minimum(model, Z, target, weights) for target in _against_rest(codes)]
+        coefs, intercepts, left = zip(*minima, strict=True)
+        coef, intercept, stopped = np.concatenate(coefs), np.concatenate(intercepts), sum(left)
     else:
-        minimum = _svm(rows, codes, weights, Z.shape[0] < Z.shape[1], settings)
-    return minimum if basis is None else replace(minimum, coef=minimum.coef @ basis.T)
+        coef, intercept, stopped = _svm(Z, codes, weights, rows.Z.shape[0] < rows.Z.shape[1], settings)
+    return rule_of_scores(coef if basis is None else coef @ basis.T, intercept), stopped
 
 
 def _against_rest(codes: NDArray) -> list[NDArray]:
@@ -148,13 +134,6 @@ def _minimum(model: Any, Z: Any, codes: NDArray, weights: NDArray | None) -> Min
     fit_alone(model, Z, codes, weights)
     coef, intercept = (np.asarray(part, np.float64) for part in (np.atleast_2d(model.coef_), model.intercept_))
     return Minimum(coef, np.broadcast_to(intercept, len(coef)).copy(), unconverged(model))
-
-
-def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
-    if not np.isfinite(rows.Z if isinstance(rows.Z, np.ndarray) else rows.Z.data).all():
-        raise InputError("The reduced rows hold values that are not finite.")
-    minimum = solve(kind, rows.Z, rows.codes, rows.C or DEFAULT_C, rows.bias, rows.options, rows.weights)
-    return rule_of_scores(minimum.coef, minimum.intercept), minimum.unconverged
 
 
 def _classifier(kind: str, problem: str) -> Classifier:

@@ -35,10 +35,6 @@ class LinearRule(Rule):
     coef: NDArray[np.float64]  # (C, K): w_c
     intercept: NDArray[np.float64]  # (C,): b_c
 
-    @property
-    def n_components(self) -> int:
-        return self.coef.shape[1]
-
     def decision_function(self, Z: Any) -> NDArray[np.float64]:
         """Return the scores as `Rule` does, also of CSR rows, from which the centre is not subtracted first."""
         if not issparse(Z):
@@ -57,20 +53,11 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
     For two classes, the direction is w = W^+ (m_1 - m_0) and the threshold midway between the projected class means,
     whatever the class sizes. W^+ is the pseudo-inverse: it leaves out directions in which no class varies.
 
-    Parameters
-    ----------
-    threshold : {"midway", "log-odds"}
-        For two classes. ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length
-        along w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike ``midway`` it depends on the units of
-        the columns. It is here because the published figures evidently use it.
+    The threshold ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length along w:
+    the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike ``midway`` it depends on the units of the columns. It
+    is here because the published figures evidently use it. Raises InputError if the rows of each class are all equal,
+    for other thresholds, and for ``log-odds`` of more than two classes.
 
-    Raises
-    ------
-    InputError
-        If the rows of each class are all equal, for other thresholds, and for ``log-odds`` of more than two classes.
-
-    Notes
-    -----
     Sources: STAT 841, Fisher discriminant analysis; for ``log-odds`` the tables of Luo & Durrant 2017 (the paper gives
     no formula; see docs/paper.md).
     """
@@ -87,23 +74,10 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
 def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRule:
     """Return linear discriminant analysis: Gaussian classes with one covariance W / n, and their shares as priors.
 
-    Parameters
-    ----------
-    tol : float
-        As in scikit-learn: columns are divided by their standard deviation within classes, and then directions with a
-        standard deviation of at most ``tol`` are left out.
-
-    Raises
-    ------
-    InputError
-        If the rows of each class are all equal, and for a negative tolerance.
-
-    Notes
-    -----
-    It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``. Source: STAT 841, linear discriminant
-    analysis.
+    It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``: columns are divided by their standard
+    deviation within classes, and then directions with a standard deviation of at most ``tol`` are left out. Raises
+    InputError if the rows of each class are all equal. Source: STAT 841, linear discriminant analysis.
     """
-    check_options("lda", LDA_OPTIONS, {"tol": tol})
     covariance, floors = reduced.covariance, reduced.covariance_floors
     variances = np.diagonal(covariance)
     varying = variances > floors

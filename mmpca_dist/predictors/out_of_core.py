@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,10 +46,7 @@ def computing_on(scheduler: Any, num_workers: int | None = None) -> Iterator[Non
 def make_incremental(options: dict[str, Any]) -> Any:
     """Return the estimator that learns block by block: ``options["estimator"]``, by import name, with the others.
 
-    Raises
-    ------
-    InputError
-        For a class without ``partial_fit``, and for options that the class does not have.
+    Raises InputError for a class without ``partial_fit``, and for options that the class does not have.
     """
     settings = {**options}
     name = settings.pop("estimator", DEFAULT_ESTIMATOR)
@@ -80,8 +76,6 @@ def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
 
     It is the minimum that LIBLINEAR finds, with its penalised bias. L-BFGS makes a pass or two an iteration.
 
-    Notes
-    -----
     In dask-ml (2025.1), the solvers newton and gradient_descent omit the penalty, labels must be 0 and 1 and are not
     checked, and without ``normalize=False`` columns are divided by their standard deviations, which is another problem:
     hence one solver, codes, and that setting. The losses of dask-ml keep all rows in memory; `_BlockLosses` hold one
@@ -138,8 +132,6 @@ def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
     """Return rows as a Dask array with known blocks of whole rows, and labels in the same blocks."""
     if not isinstance(Z, da.Array):
         Z = da.from_array(np.asarray(Z, dtype=np.float64), chunks=(LIMITS.training_block_rows, -1))
-    elif np.isnan(Z.shape[0]):
-        Z = copy.copy(Z).compute_chunk_sizes()
     if len(Z.chunks[1]) > 1:
         Z = Z.rechunk({1: -1})
     return Z, da.from_array(np.asarray(codes), chunks=(Z.chunks[0],))

@@ -37,33 +37,11 @@ class ReducedMoments:
     def of(
         cls, moments: ClassMoments, projection: NDArray, mean: NDArray | None = None, *, precision: str = "single"
     ) -> Self:
-        """Reduce class moments of d columns.
+        """Reduce class moments of d columns by a projection A (d, K).
 
-        Parameters
-        ----------
-        projection : array of shape (d, K)
-            A.
-        mean : array of shape (d,), optional
-            Subtracted first; by default rows are not centred. A reducer's ``projection()`` returns A and the mean.
-        precision : {"single", "double"}
-            Precision of the products behind ``moments``; it decides what counts as rounding.
-
-        Raises
-        ------
-        InputError
-            For fewer than two classes with rows.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from mmpca_dist import MarginPCA, class_moments
-        >>> from mmpca_dist.predictors.linear import fisher_linear
-        >>> from mmpca_dist.predictors.reduced_moments import ReducedMoments
-        >>> X, y = load_iris(return_X_y=True)
-        >>> reducer = MarginPCA(3).fit(X, y)
-        >>> reduced = ReducedMoments.of(class_moments(X, y), *reducer.projection())
-        >>> round(float((fisher_linear(reduced).predict(reducer.transform(X)) == y).mean()), 2)
-        0.99
+        The mean (d,) is subtracted first; by default rows are not centred. A reducer's ``projection()`` returns both.
+        The precision of the products behind ``moments`` decides what counts as rounding. Raises InputError for fewer
+        than two classes with rows.
         """
         filled = np.flatnonzero(moments.counts)
         if len(filled) < 2:
@@ -87,19 +65,9 @@ class ReducedMoments:
 
     @classmethod
     def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
-        """Reduce statistics of tall or wide data.
+        """Reduce statistics of tall or wide data, as ``of`` does, by components (K, d) in (standardised) columns.
 
-        Parameters
-        ----------
-        components : array of shape (K, d)
-            In (standardised) columns; from any method.
-        center : bool
-            Whether to subtract the mean from rows first; always done for standardised rows.
-
-        Raises
-        ------
-        InputError
-            As ``of``.
+        With ``center``, and always for standardised rows, the mean is subtracted first.
         """
         V = np.asarray(components, dtype=np.float64).T
         working = statistics.coordinates(V)

@@ -20,45 +20,20 @@ from mmpca_dist.registry import Registry
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """A classifier of reduced rows.
+    """A classifier of reduced rows."""
 
-    Attributes
-    ----------
-    classes : array of shape (C,)
-        Sorted labels.
-    """
-
-    classes: NDArray
-
-    @property
-    @abstractmethod
-    def n_components(self) -> int:
-        """Columns of the reduced rows."""
+    classes: NDArray  # (C,): sorted labels
 
     @abstractmethod
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the score of every class for every row, shape (n, C)."""
 
     def decision_function(self, Z: NDArray) -> NDArray[np.float64]:
-        """Return the scores of the classes; of two classes, the second's less the first's.
+        """Return the scores of the classes for reduced rows, shape (n, C); of two, the second's less the first's, (n,).
 
-        Parameters
-        ----------
-        Z : array of shape (n, K)
-            Reduced rows.
-
-        Returns
-        -------
-        array of shape (n, C), or (n,) for two classes
-
-        Raises
-        ------
-        InputError
-            For rows with another number of columns, or not finite.
+        Raises InputError for rows that are not finite.
         """
         Z = np.asarray(Z, dtype=np.float64)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components:
-            raise InputError(f"The reduced rows have shape {Z.shape}; they must have shape (n, {self.n_components}).")
         if not np.isfinite(Z).all():
             row, column = np.argwhere(~np.isfinite(Z))[0]
             raise InputError(f"Found {Z[row, column]} in row {row}, column {column} of the reduced rows.")
@@ -89,33 +64,16 @@ DEFAULT_C = 1.0
 
 @dataclass(frozen=True)
 class Training:
-    """Rows that a classifier is fitted to, and its settings.
+    """Rows that a classifier is fitted to, and its settings."""
 
-    Attributes
-    ----------
-    Z : array, CSR matrix or Dask array of shape (n, K)
-        Only classifiers that are ``out_of_core`` get Dask arrays.
-    codes : array of shape (n,)
-        Codes of the classes, from 0.
-    n_classes : int
-    C : float or None
-        Penalty on errors; None for the classifier's default.
-    bias : bool
-    options : dict
-    weights : array of shape (n,) or None
-        How often each row counts.
-    on_pass : callable or None
-        Called at the beginning of each pass over a Dask array.
-    """
-
-    Z: Any
-    codes: NDArray
+    Z: Any  # array, CSR matrix or Dask array (n, K); Dask arrays only for classifiers that are ``out_of_core``
+    codes: NDArray  # (n,): codes of the classes, from 0
     n_classes: int
-    C: float | None
+    C: float | None  # penalty on errors; None for the classifier's default
     bias: bool
     options: dict[str, Any]
-    weights: NDArray[np.float64] | None = None
-    on_pass: Callable[[], None] | None = None
+    weights: NDArray[np.float64] | None = None  # (n,): how often each row counts
+    on_pass: Callable[[], None] | None = None  # called at the beginning of each pass over a Dask array
 
 
 def refuse_nothing(*_: Any) -> None:
@@ -124,59 +82,27 @@ def refuse_nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A classifier: made from moments by ``rule``, or fitted to rows by ``fit``.
+    """A classifier: made from moments by ``rule``, or fitted to rows by ``fit``."""
 
-    Attributes
-    ----------
-    name : str
-        In configurations.
-    description : str
-        What it does, and its settings.
-    rule : callable, optional
-        Called with `ReducedMoments` and the options.
-    fit : callable, optional
-        Called with `Training`; returns a model that predicts codes, and the number of its problems that did not
-        converge.
-    check_options : callable
-        Called with the options; raises `InputError`.
-    check_classes : callable
-        Called with the options and the number of classes; raises `InputError`.
-    has_C, has_bias : bool
-        Whether it has these settings.
-    linear : bool
-        Whether its scores are linear, whatever the rows.
-    out_of_core : bool
-        Whether it takes Dask arrays.
-    takes_weights : bool
-        Whether rows may have weights.
-    prefers_own : bool
-        Whether it gives way to a method's own classifier, where the method has one.
-    rotatable : bool
-        Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated.
-    each_scatter : bool
-        Whether its rule needs the scatter of each class, and not only their sum.
-    summed_scores : bool
-        Whether a pass over the rows computes its scores by matrix products: it is listed first.
-    kept_bytes : callable
-        Called with the numbers of rows, columns and classes: bytes of the fitted model.
-    """
-
-    name: str
-    description: str
-    rule: Callable[..., Rule] | None = None
+    name: str  # in configurations
+    description: str  # what it does, and its settings
+    rule: Callable[..., Rule] | None = None  # called with `ReducedMoments` and the options
     fit: Callable[[Training], tuple[Any, int]] | None = None
-    check_options: Callable[[dict[str, Any]], None] = refuse_nothing
-    check_classes: Callable[[dict[str, Any], int], None] = refuse_nothing
+    """Returns a model that predicts codes, and the number of its problems that did not converge."""
+    check_options: Callable[[dict[str, Any]], None] = refuse_nothing  # raises `InputError`
+    check_classes: Callable[[dict[str, Any], int], None] = refuse_nothing  # of the options, for so many classes
     has_C: bool = False  # noqa: N815
     has_bias: bool = False
-    linear: bool = False
-    out_of_core: bool = False
+    linear: bool = False  # whether its scores are linear, whatever the rows
+    out_of_core: bool = False  # whether it takes Dask arrays
     takes_weights: bool = True
-    prefers_own: bool = False
+    prefers_own: bool = False  # whether it gives way to a method's own classifier, where the method has one
     rotatable: bool = False
-    each_scatter: bool = False
+    """Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated."""
+    each_scatter: bool = False  # whether its rule needs the scatter of each class, and not only their sum
     summed_scores: bool = False
-    kept_bytes: Callable[[int, int, int], int] = linear_bytes
+    """Whether a pass over the rows computes its scores by matrix products: it is listed first."""
+    kept_bytes: Callable[[int, int, int], int] = linear_bytes  # of a fit to so many rows, columns and classes
 
 
 def check_names(settings: Iterable[str], names: Sequence[str], owner: str, kind: str = "option") -> None:

@@ -56,7 +56,6 @@ def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
 
 
 def _section(evaluation: Evaluation, cell: Cell) -> dict[str, Any]:
-    """Return the name and the options of the method of a cell."""
     methods = yaml.safe_load(evaluation.config_yaml)["methods"]
     sections = ({"name": each} if isinstance(each, str) else each for each in methods)
     return next(each for each in sections if each.get("label", each["name"]) == cell.method)

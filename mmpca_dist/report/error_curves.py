@@ -1,9 +1,9 @@
-"""Errors of an evaluation: against the number of components, and split by split."""
+"""Errors of an evaluation: against the number of components, of methods that one can hide, and split by split."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure
+from mmpca_dist.pictures.frame import Figure, Part, Plot
+from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
+from mmpca_dist.report.explorer import bk, blank, tools
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -31,6 +34,64 @@ SPREAD = 0.25
 COLOURS = FEW_COLOURS[:MOST_DRAWN]
 LINE = 10.0
 """Points between lines of text above a panel of single splits."""
+MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "inverted_triangle", "P": "plus",
+           "X": "x", "None": "dash"}  # fmt: skip
+MARKER_SIZE = 7
+
+
+def errors_part(evaluation: Evaluation) -> Part:
+    """Return the part of the page with the curves of all methods, under one classifier at a time."""
+    still, drawn = error_curves(evaluation), styles(evaluation)
+    sizes = evaluation.n_components
+    curves = [[_curve(evaluation, method, name) for method in drawn] for name in evaluation.classifiers]
+    positions = axis_positions(sizes).tolist()
+    hover = bk.HoverTool(
+        tooltips=[
+            ("method", "@method"), ("components", "@size"), ("test error", "@mean{0.00}%"),
+            ("standard error", "@error{0.00}"),
+        ]
+    )  # fmt: skip
+    plot = blank(400, tools=tools(hover), x_axis_label="components", y_axis_label="test error (%)")
+    plot.y_range = bk.DataRange1d(only_visible=True)
+    plot.xaxis.ticker = bk.FixedTicker(ticks=positions)
+    plot.xaxis.major_label_overrides = dict(zip(positions, map(str, sizes), strict=True))
+    hover.renderers, keys = [], []
+    for i, (method, style) in enumerate(drawn.items()):
+        fixed = {"x": positions, "size": [str(size) for size in sizes], "method": [title_of(method)] * len(sizes)}
+        source = bk.ColumnDataSource({**fixed, **curves[0][i]}, name=f"curve-{i}")
+        keys.append(Entry(f"method-{i}", title_of(method), style.colour))
+        hover.renderers.append(_draw(plot, source, keys[-1].renderers, style))
+    start = list(evaluation.classifiers).index(lowest(list(evaluation.cells.values())).classifier)
+    explorer = {
+        "kind": "curves",
+        "classifiers": list(evaluation.classifiers.values()),
+        "start": start,
+        "curves": curves,
+    }
+    caption = f"{curves_caption(evaluation)} Untick methods to hide them, or press None and tick those you want."
+    live = Plot("errors", still.title, caption, still.alt, plot, keys, "Methods", explorer, still)
+    return Part(still.name, still.title, plots=[live])
+
+
+def _curve(evaluation: Evaluation, method: str, classifier: str) -> dict[str, list[Any]]:
+    """Return what is drawn of a method under a classifier, for each number of components."""
+    cells = [evaluation.cells[method, size, classifier] for size in evaluation.n_components]
+    colour = styles(evaluation)[method].colour
+    means = np.array([cell.summary.mean for cell in cells])
+    errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
+    return {
+        "mean": means.tolist(), "error": errors.tolist(), "low": (means - errors).tolist(),
+        "high": (means + errors).tolist(),
+        "fill": [colour if cell.used == cell.n_components else "#ffffff" for cell in cells],
+    }  # fmt: skip
+
+
+def _draw(plot: Any, source: Any, name: str, style: Style) -> Any:
+    """Draw the curve of a method, with bars of one standard error, and return its points."""
+    look = {"source": source, "name": name, "line_color": style.colour}
+    plot.line("x", "mean", line_width=1.5, line_dash="dashed" if style.dashed else "solid", **look)
+    plot.segment("x", "low", "x", "high", **look)
+    return plot.scatter("x", "mean", size=MARKER_SIZE, marker=MARKERS[style.marker], fill_color="fill", **look)
 
 
 def error_curves(evaluation: Evaluation) -> Figure:
@@ -52,13 +113,15 @@ def error_curves(evaluation: Evaluation) -> Figure:
     drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
-    caption = f"{curves_caption(evaluation)} {_apart(evaluation)}"
-    figure = drawing.figure("errors-by-components", title, caption, sheet)
-    return replace(figure, alt=_curves_in_words(evaluation))
+    caption = (
+        f"{curves_caption(evaluation)} Points are moved apart sideways where they would cover each other. Dotted, if "
+        f"in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. Vertical scales differ from panel "
+        "to panel."
+    )
+    return drawing.figure("errors-by-components", title, caption, sheet, _curves_in_words(evaluation))
 
 
 def _curves_in_words(evaluation: Evaluation) -> str:
-    """Return what the curves show: the lowest mean of every method."""
     cells = evaluation.cells.values()
     best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.methods]
     best.sort(key=lambda cell: cell.summary.mean)
@@ -77,13 +140,6 @@ def curves_caption(evaluation: Evaluation) -> str:
     if any(cell.used < cell.n_components for cell in cells):
         caption += " Hollow: the method gave fewer components than asked for."
     return caption
-
-
-def _apart(evaluation: Evaluation) -> str:
-    return (
-        "Points are moved apart sideways where they would cover each other. Dotted, if in range: the baseline "
-        f"({guess(evaluation)}), {evaluation.baseline:.1f}%. Vertical scales differ from panel to panel."
-    )
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
@@ -174,10 +230,10 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    figure = drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet)
     keys = [(method, size, classifier) for method in methods for size in sizes]
     seen = "; ".join(f"{title_of(key[0])}, {_test_words(evaluation, key, True)}" for key in keys)
-    return replace(figure, alt=f"Splits that the method wins and loses against {title_of(reference)}. {seen}.")
+    alt = f"Splits that the method wins and loses against {title_of(reference)}. {seen}."
+    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet, alt)
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:
@@ -202,7 +258,5 @@ def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
 def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
     test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
     ties = evaluation.cells[key].summary.count - test.untied
-    words = (
-        f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, {probability(test.p_value)}"
-    )
+    words = f"{test.wins} : {test.untied - test.wins}, {counted(ties, 'tie')}, {probability(test.p_value)}"
     return f"K = {key[1]}: {words}" if has_sizes else words

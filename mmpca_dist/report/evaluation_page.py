@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.frame import Command, Part
+from mmpca_dist.pictures.frame import Cell, Column, Command, Part, Table
 from mmpca_dist.report.advice import advise
-from mmpca_dist.report.error_curves import split_errors
+from mmpca_dist.report.error_curves import errors_part, split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
-from mmpca_dist.report.evaluation_words import words
-from mmpca_dist.report.live_curves import errors_part
-from mmpca_dist.report.pages import about_config, figures_of, page, write_page
-from mmpca_dist.report.published_comparison import published_part, published_words
+from mmpca_dist.report.evaluation_words import digits, spread, words
+from mmpca_dist.report.pages import DASH, about_config, figures_of, page, write_page
 from mmpca_dist.report.signed_margins import margins_part
 from mmpca_dist.stores import storage
 
@@ -77,6 +77,58 @@ def _errors(evaluation: Evaluation) -> Part:
     )
     regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
     return Part("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
+
+
+def published_part(evaluation: Evaluation) -> list[Part]:
+    """Return own figures next to published ones, where there are any."""
+    if evaluation.published is None:
+        return []
+    tables = [_published_table(evaluation)] if evaluation.compared else []
+    return [Part("published", "Published figures", [published_words(evaluation)], tables=tables)]
+
+
+def _published_table(evaluation: Evaluation) -> Table:
+    decimals = digits(evaluation)
+    rows: list[list[Cell | str]] = []
+    for row in evaluation.compared:
+        missed = row.within is False
+        apart = DASH if math.isnan(row.apart) else f"{row.apart:+.1f}" if abs(row.apart) >= 0.05 else "0.0"
+        rows.append(
+            [
+                str(row.own.n_components),
+                title_of(row.own.method),
+                row.own.classifier,
+                spread(row.own.summary, decimals),
+                Cell(spread(row.published.summary, 1), [] if row.published.certain else ["column uncertain"]),
+                Cell(mark=apart) if missed else apart,
+                row.reason or ("not known" if missed else ""),
+            ]
+        )
+    numbers = [Column(heading, "number") for heading in ("own", "published", "standard errors apart")]
+    names = [Column("method", "name"), Column("classifier", "name")]
+    columns = [Column("K", "number"), *names, *numbers, Column("reason, where more than two apart")]
+    return Table(columns, rows, key="published", about="Own figures and published ones")
+
+
+def published_words(evaluation: Evaluation) -> str:
+    """Return in words how many means, of PCA and M-PCA where there are such, agree with the published ones."""
+    all_means = agreement(evaluation.compared)
+    source = sources_of(evaluation.published)
+    opening = f"Own figures, of {evaluation.dataset['uri']}, next to those of {source} for {evaluation.published}. "
+    if not evaluation.compared:
+        return opening + "None of the published cells was evaluated here."
+    if not all_means.compared:
+        return opening + "One split has no standard error, so that nothing can be said of the differences."
+    missed = [row for row in evaluation.compared if row.within is False]
+    unknown = sum(not row.explained for row in missed)
+    about = " of PCA and M-PCA" if has_margin_pca(evaluation.compared) else ""
+    undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
+    return (
+        f"{opening}Of the {all_means.compared} means{about}, {all_means.within} ({all_means.share:.0%}) are "
+        f"within two combined standard errors{undecided}. {len(missed)} of all {len(evaluation.compared)} cells miss "
+        f"by more, {unknown} of them for no reason that was measured on this data set. Published figures are rounded "
+        "to a tenth of a percent."
+    )
 
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
@@ -33,17 +34,13 @@ class Style:
 def styles(evaluation: Evaluation) -> dict[str, Style]:
     """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
     grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
-    others = [method for method in evaluation.methods if method not in {evaluation.reference, *grey}]
+    found = {evaluation.reference: Style(INK, "o", False), **dict.fromkeys(grey, Style(FAINT, "None", True))}
+    others = [method for method in evaluation.methods if method not in found]
     colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    unreduced = {method: Style(FAINT, "None", True) for method in grey}
-    return (
-        {evaluation.reference: Style(INK, "o", False)}
-        | unreduced
-        | {
-            method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
-            for i, method in enumerate(others)
-        }
-    )
+    for i, method in enumerate(others):
+        marker = METHOD_MARKERS[i % len(METHOD_MARKERS)]
+        found[method] = Style(colours[i % len(colours)], marker, i >= len(colours))
+    return found
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
@@ -79,7 +76,7 @@ def components(evaluation: Evaluation, cell: Cell) -> str:
     """Return "8 components", with how many were asked for where these are more; "30 columns" without a reduction."""
     if cell.method in evaluation.unreduced:
         return f"{cell.used:,} columns"
-    words = f"{cell.used} component" + ("" if cell.used == 1 else "s")
+    words = counted(cell.used, "component")
     return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
 
 
@@ -130,12 +127,13 @@ def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     baseline, cells = evaluation.baseline, evaluation.distinct
     sentence = f"Baseline ({guess(evaluation)}): {baseline:.{decimals}f}% error"
-    if lowest >= baseline and "targets" in evaluation.dataset:
-        return f"{sentence}, and no mean is lower: nothing is learned."
     if lowest >= baseline:
+        advice = (
+            " Some classifiers (fisher midway, svm and logistic without bias) take no account of how frequent classes "
+            "are: try others."
+        )
         return (
-            f"{sentence}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
-            "without bias) take no account of how frequent classes are: try others."
+            f"{sentence}, and no mean is lower: nothing is learned.{'' if 'targets' in evaluation.dataset else advice}"
         )
     above = sum(cell.summary.mean >= baseline for cell in cells)
     return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."
@@ -205,8 +203,8 @@ def corrected(test: CorrectedTest) -> str:
             "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
         )
     significant = "significant" if test.is_significant else "not significant"
-    tests = "1 test" if test.tests == 1 else f"{test.tests} tests"
     return (
         f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
-        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {tests}."
+        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for "
+        f"{counted(test.tests, 'test')}."
     )

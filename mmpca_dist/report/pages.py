@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -41,24 +40,9 @@ def page(
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
-    Parameters
-    ----------
-    about : str
-        What the page is about, for its title.
-    dataset : mapping
-        ``uri``, ``n_rows``, ``n_features``, ``classes``, ``counts``, and ``weights`` where rows have any.
-    parts : sequence of Part
-    facts : mapping of str to int
-        Numbers in addition to those of the data set, with their units.
-    notes : sequence of str
-        Warnings, shown at the top.
-    stages : mapping of str to float
-        Seconds of each stage.
-    config, versions : str, mapping
-    opens_classes : bool
-        Whether few classes are listed openly.
-    intro : sequence of str
-        Sentences below the title: what the page is.
+    Its title is that of the data set, and what the page is ``about``. ``facts`` are numbers in addition to those of the
+    data set, with their units, ``notes`` warnings, ``stages`` their seconds, and ``intro`` sentences below the title.
+    Where it ``opens_classes``, few of them are listed openly.
     """
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
@@ -90,19 +74,12 @@ def page(
     )
 
 
-@dataclass(frozen=True)
-class _Script:
-    text: str
-    digest: str
-    """What the page's security policy admits it by: SHA-256 in base64."""
-
-
 @cache
-def _script(name: str) -> _Script:
-    """Return the script of pages, or BokehJS without its widgets."""
+def _script(name: str) -> dict[str, str]:
+    """Return the script of pages, or BokehJS without its widgets, and the digest by which their policy admits it."""
     path = files("bokeh") / "server/static/js/bokeh.min.js" if name == "bokeh" else files(__package__) / f"{name}.js"
     text = path.read_text("utf-8")
-    return _Script(text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def _payload(plot: Plot) -> str:

@@ -87,7 +87,6 @@ class ReportContents:
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
-    """Warnings, shown at the top."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """For each section that has any, what its pictures show beyond the methods."""
     certificates: Mapping[str, list[tuple[str, str, str]]] = field(default_factory=dict)
@@ -95,7 +94,6 @@ class ReportContents:
     how_chosen: str = ""
     """How numbers of components were chosen; empty where the configuration gives them."""
     output: str = ""
-    """The folder of the run."""
     evaluates: bool = True
     """Whether `mmpca evaluate` takes the configuration: not that of a refreshed run, which has no data set of its own.
     """
@@ -186,7 +184,6 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
 
 
 def _intro(contents: ReportContents) -> str:
-    """Return in a sentence what the page is."""
     dataset = contents.dataset
     aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
     return (
@@ -196,7 +193,6 @@ def _intro(contents: ReportContents) -> str:
 
 
 def _next(contents: ReportContents) -> list[Part]:
-    """Return what to type next, for the run as it is."""
     if not contents.output:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
@@ -228,7 +224,6 @@ def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:
 
 
 def _notes(results: Results) -> list[str]:
-    """Return the notes of all stages."""
     maps, parts = results.find(MAPS), results.of(REDUCE).get("taken", [])
     of_parts = [part["note"] for part in parts if "note" in part]
     return [*results.of(COUNT)["notes"], *of_parts, *(maps["notes"] if maps else []), *results.of(SOLVE)["notes"]]

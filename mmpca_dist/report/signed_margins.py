@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
@@ -22,11 +23,9 @@ from mmpca_dist.report.pages import DASH
 
 MARGIN_WORDS = (
     "What the methods named after the margin seek to keep is the distance between the classes. Here it is measured: "
-    "how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side."
-)
-MARGIN_TABLE_WORDS = (
+    "how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.",
     "In the tables, the smallest signed distance, and below it the Wasserstein-1 distance between the signed distances "
-    "after projection and those in the original columns; means over the splits."
+    "after projection and those in the original columns; means over the splits.",
 )
 AFTER = FEW_COLOURS[:MOST_DRAWN]
 BARS = 48
@@ -39,14 +38,10 @@ class SignedMargins:
     """Margins of one method, number of components and classifier, over the splits."""
 
     n_components: int
-    minimum: float
-    """Mean over the splits of the smallest distance."""
+    minimum: float  # here and below, means over the splits
     median: float
-    """Mean over the splits of the median distance."""
-    wasserstein: float
-    """Mean over the splits of the Wasserstein-1 distance from the distances in the original columns."""
-    records: list[dict[str, Any]]
-    """One for each split."""
+    wasserstein: float  # distance from the signed distances in the original columns
+    records: list[dict[str, Any]]  # one for each split
 
     @classmethod
     def of(cls, records: list[dict[str, Any]]) -> SignedMargins:
@@ -91,13 +86,11 @@ def margins_part(evaluation: Evaluation) -> list[Part]:
     classifiers = list(dict.fromkeys(name for _, _, name in margins_of))
     drawn = (_picture(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1))
     tables = [_table(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1)]
-    words = [MARGIN_WORDS, MARGIN_TABLE_WORDS]
-    part = Part("signed-margins", "Margins", words, [figure for figure in drawn if figure is not None], tables)
+    part = Part("signed-margins", "Margins", MARGIN_WORDS, [figure for figure in drawn if figure is not None], tables)
     return [part] if tables else []
 
 
 def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> Table:
-    """Return the smallest margins and Wasserstein-1 distances under a classifier."""
     sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
     rows = [
         [Cell(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Cell(f"{before.minimum:.3g}", [DASH])] * len(sizes)]
@@ -149,25 +142,20 @@ def _picture(
         drawing.shares_of_distances(panel)
         labels = drawing.outer_labels(panel, i, len(after), "signed distance", "share of rows")
         drawing.dress(panel, plain(title_of(method)), *labels)
-    handles = {
-        text: handle for panel in panels for handle, text in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
+    handles = {text: line for panel in panels for line, text in zip(*panel.get_legend_handles_labels(), strict=True)}
     drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
     medians = ", ".join(f"{title_of(method)} {margins[-1].median:.3g}" for method, margins in after.items())
     seen = f"Median signed distances: original columns {before.median:.3g}, {medians}, with {sizes[-1]} components."
-    return replace(drawing.figure(f"signed-margins-{number}", title, caption, sheet), alt=seen)
+    return drawing.figure(f"signed-margins-{number}", title, caption, sheet, seen)
 
 
 def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
     for margins in drawn:
         colour = AFTER[sizes.index(margins.n_components) % len(AFTER)]
-        unit = "component" if margins.n_components == 1 else "components"
-        panel.stairs(
-            margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None,
-            label=f"{margins.n_components} {unit}",
-        )  # fmt: skip
+        count = counted(margins.n_components, "component")
+        panel.stairs(margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None, label=count)
         panel.axvline(margins.median, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
     panel.set_xlim(edges[0], edges[-1])
 
@@ -186,13 +174,14 @@ def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[
 def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> str:
     reference = title_of(evaluation.reference)
     chosen = len(sizes) < len(evaluation.n_components)
+    missing = [title_of(m) for m in evaluation.reducing if m not in (*methods, evaluation.reference)]
     caption = (
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
         "left of zero, rows are misclassified. "
         f"Grey: in the original columns{', standardised' * evaluation.standardized}. "
         "Outlines: after projection; dashed lines are the medians."
         + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
-        + _left_out(evaluation, methods)
+        + (f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else "")
     )
     skewed = [title_of(method) for method in methods if method in evaluation.own_units]
     if skewed:
@@ -201,9 +190,3 @@ def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> st
             "Wasserstein-1 distances compare with the others."
         )
     return caption + " What lies far out, and outlines much higher than the rest, are cut off."
-
-
-def _left_out(evaluation: Evaluation, shown: list[str]) -> str:
-    """Return a sentence on the methods, other than the reference, without margins; empty if there are none."""
-    missing = [title_of(m) for m in evaluation.reducing if m not in (*shown, evaluation.reference)]
-    return f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else ""

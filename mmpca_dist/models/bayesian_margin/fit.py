@@ -44,32 +44,15 @@ GROUND = 1e-2
 @storable
 @dataclass(frozen=True)
 class MarginModels:
-    """BM2PCA of m variants, in (standardised) columns.
+    """BM2PCA of m variants, in (standardised) columns."""
 
-    Attributes
-    ----------
-    posterior : Posterior
-        The posterior of rows less ``centre``.
-    centre : array of shape (d,)
-    choice : Choice
-        The choice of C, with what ``auto`` tried in this order.
-    bounds : array of shape (sweeps, m)
-        The evidence bound after every sweep, in nats.
-    converged : bool
-        Whether the last sweep raised the bounds by no more than the tolerance.
-    total : float
-        Sum of the columns' variances.
-    n_unlabelled : int
-        Rows without a label.
-    """
-
-    posterior: Posterior
-    centre: Array
-    choice: Choice
-    bounds: Array
-    converged: bool
-    total: float
-    n_unlabelled: int = 0
+    posterior: Posterior  # of rows less ``centre``
+    centre: Array  # (d,)
+    choice: Choice  # of C, with what ``auto`` tried in this order
+    bounds: Array  # (sweeps, m): the evidence bound after every sweep, in nats
+    converged: bool  # whether the last sweep raised the bounds by no more than the tolerance
+    total: float  # sum of the columns' variances
+    n_unlabelled: int = 0  # rows without a label
 
 
 def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
@@ -79,28 +62,19 @@ def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class MarginFit(SweptNeed):
-    """BM2PCA as a need: all that determines the fit but the rows and the number of components.
+    """BM2PCA as a need: all that determines the fit but the rows and the number of components."""
 
-    Attributes
-    ----------
-    C : float, "auto" or None
-        None for ``per_column`` times the number of columns.
-    candidates : tuple of float
-        Values of C that ``auto`` tries; empty for the default, a tenth of it and ten times as much, and what is beyond.
-    targets : tuple of pairs of float
-        Mean and deviation of each target, where they are continuous; ``epsilon`` is in deviations.
-    """
-
-    C: float | Literal["auto"] | None
+    C: float | Literal["auto"] | None  # None for ``per_column`` times the number of columns
     per_column: float
     candidates: tuple[float, ...]
+    """Values of C that ``auto`` tries; empty for the default, a tenth and ten times as much, and what is beyond."""
     start: str
     seed: int
     tol: float
     max_iter: int
     unlabelled: Any
-    epsilon: float | None = None
-    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)
+    epsilon: float | None = None  # in deviations of the targets
+    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)  # mean and deviation of each
     prior: Prior = PRIOR
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:

@@ -130,14 +130,10 @@ def _relevance(fitted: Sequence[Evidence]) -> Figure:
     )
     if len(models) > MOST_PANELS:
         caption += f" The first {MOST_PANELS} of {len(models)} models are shown."
-    caption += "".join(" " + _in_words(method) for method in fitted)
+    for method in fitted:
+        off = np.count_nonzero(method.switched_off)
+        caption += f" {method.title} has switched off {off} of {method.switched_off.size} components."
     return drawing.figure("relevance", "How relevant each component is", caption, sheet)
-
-
-def _in_words(method: Evidence) -> str:
-    """Return how many components of a method are switched off."""
-    off = np.count_nonzero(method.switched_off)
-    return f"{method.title} has switched off {off} of {method.switched_off.size} components."
 
 
 def _squares(panel: Axes, method: Evidence, model: int) -> None:

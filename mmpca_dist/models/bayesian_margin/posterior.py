@@ -44,31 +44,17 @@ class _Contiguous:
 @storable
 @dataclass(frozen=True)
 class Posterior(_Contiguous):
-    """Mean-field factors of m variants with k components in d coordinates of rows less a centre.
+    """Mean-field factors of m variants with k components in d coordinates of rows less a centre."""
 
-    Attributes
-    ----------
-    location, location_variance : arrays of shape (m, d) and (m,)
-        Mean and variance of t.
-    loadings, loading_covariance : arrays of shape (m, d, k) and (m, k, k)
-        Mean of W, and the covariance that all of its rows share.
-    relevance : array of shape (m, k)
-        E[r].
-    noise, weight_precision : arrays of shape (m,)
-        E[tau] and E[nu].
-    weights, weight_covariance : arrays of shape (m, k + 1) and (m, k + 1, k + 1)
-        Mean and covariance of eta, the constant last.
-    """
-
-    location: Array
-    location_variance: Array
-    loadings: Array
-    loading_covariance: Array
-    relevance: Array
-    noise: Array
-    weights: Array
-    weight_covariance: Array
-    weight_precision: Array
+    location: Array  # (m, d): mean of t
+    location_variance: Array  # (m,)
+    loadings: Array  # (m, d, k): mean of W
+    loading_covariance: Array  # (m, k, k): all rows of W share it
+    relevance: Array  # (m, k): E[r]
+    noise: Array  # (m,): E[tau]
+    weights: Array  # (m, k + 1): mean of eta, the constant last
+    weight_covariance: Array  # (m, k + 1, k + 1)
+    weight_precision: Array  # (m,): E[nu]
 
     @classmethod
     def start(cls, loadings: Array, noise: Array, n_features: int, prior: Prior = PRIOR) -> Posterior:
@@ -131,52 +117,29 @@ def transposed(matrices: Array) -> Array:
 @storable
 @dataclass(frozen=True)
 class RowSums(_Contiguous, ArraySums):
-    """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows.
+    """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows."""
 
-    Attributes
-    ----------
-    cross, latent, latent_squares : arrays of shape (m, d, k), (m, k) and (m, k, k)
-        Sums of (x - centre) E[z]^T, E[z] and E[z z^T].
-    weighted : array of shape (m, k + 1, k + 1)
-        Sums of s E[z~ z~^T].
-    pull : array of shape (m, k + 1)
-        Sums of (b + C s a b) E[z~].
-    signs, weighted_signs : arrays of shape (m, k + 1)
-        Sums of b E[z~] and s a b E[z~].
-    levels, weighted_levels, roots : arrays of shape (m,)
-        Sums of a, s a^2 and sqrt(chi).
-    entropy : array of shape (m,)
-        Sums of -E[z^T z] / 2, the entropy of z and log(2 pi) k / 2.
-    """
-
-    cross: Array
-    latent: Array
-    latent_squares: Array
-    weighted: Array
-    pull: Array
-    signs: Array
-    weighted_signs: Array
-    levels: Array
-    weighted_levels: Array
-    roots: Array
-    entropy: Array
+    cross: Array  # (m, d, k): of (x - centre) E[z]^T
+    latent: Array  # (m, k): of E[z]
+    latent_squares: Array  # (m, k, k): of E[z z^T]
+    weighted: Array  # (m, k + 1, k + 1): of s E[z~ z~^T]
+    pull: Array  # (m, k + 1): of (b + C s a b) E[z~]
+    signs: Array  # (m, k + 1): of b E[z~]
+    weighted_signs: Array  # (m, k + 1): of s a b E[z~]
+    levels: Array  # (m,): of a
+    weighted_levels: Array  # (m,): of s a^2
+    roots: Array  # (m,): of sqrt(chi)
+    entropy: Array  # (m,): of -E[z^T z] / 2, the entropy of z and log(2 pi) k / 2
 
 
 @storable
 @dataclass(frozen=True)
 class TableSums(_Contiguous, ArraySums):
-    """Sums over the rows that stay the same from sweep to sweep, for m variants.
+    """Sums over the rows that stay the same from sweep to sweep, for m variants."""
 
-    Attributes
-    ----------
-    n_rows : array of shape (m,)
-    totals, squares : arrays of shape (m, d) and (m,)
-        Sums of x - centre, and of its squared lengths.
-    """
-
-    n_rows: Array
-    totals: Array
-    squares: Array
+    n_rows: Array  # (m,)
+    totals: Array  # (m, d): of x - centre
+    squares: Array  # (m,): of its squared lengths
 
     @classmethod
     def of(cls, rows: CentredRows, trains: Array) -> Self:
@@ -187,21 +150,11 @@ class TableSums(_Contiguous, ArraySums):
 @storable
 @dataclass(frozen=True)
 class Setting:
-    """What m variants are fitted with.
+    """What m variants are fitted with."""
 
-    Attributes
-    ----------
-    C : array of shape (m,)
-    centre : array of shape (d,)
-        Centre of the rows, in the coordinates of the loadings.
-    n_features : int
-        Columns of the table: d, or more where the coordinates are those in the span of the rows.
-    prior : Prior
-    """
-
-    C: Array
-    centre: Array
-    n_features: int
+    C: Array  # (m,)
+    centre: Array  # (d,): of the rows, in the coordinates of the loadings
+    n_features: int  # columns of the table: d, or more where the coordinates are those in the span of the rows
     prior: Prior = PRIOR
 
 

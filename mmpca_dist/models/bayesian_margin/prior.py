@@ -35,24 +35,13 @@ class Gamma(NamedTuple):
 @storable
 @dataclass(frozen=True)
 class Prior:
-    """Shapes and rates of the gamma priors, and the location's precision; by default those of the paper, section 5.
+    """Shapes and rates of the gamma priors, and the location's precision; by default those of the paper, section 5."""
 
-    Attributes
-    ----------
-    relevance_shape, relevance_rate : float
-        Gamma distribution of the precision of each component's loadings.
-    noise_shape, noise_rate : float
-        Gamma distribution of the precision of the noise in the rows.
-    weight_shape, weight_rate : float
-        Gamma distribution of the precision of the classifier's weights.
-    location_precision : float
-    """
-
-    relevance_shape: float = 1e-3
+    relevance_shape: float = 1e-3  # of the precision of each component's loadings
     relevance_rate: float = 1e-3
-    noise_shape: float = 1e-2
+    noise_shape: float = 1e-2  # of that of the noise in the rows
     noise_rate: float = 1e-5
-    weight_shape: float = 1e-1
+    weight_shape: float = 1e-1  # of that of the classifier's weights
     weight_rate: float = 1e-5
     location_precision: float = 1e-5
 

@@ -22,37 +22,19 @@ FEWEST_ROWS = 16
 
 @dataclass(frozen=True)
 class RowUpdate:
-    """The update of z and lambda of every row that follows from a posterior, for m variants.
+    """The update of z and lambda of every row that follows from a posterior, for m variants."""
 
-    Attributes
-    ----------
-    directions : array of shape (m k, d)
-        E[tau] (M U)^T, of all variants one below the other.
-    shift : array of shape (m, k)
-        What the images of the location are.
-    rotation : array of shape (m, k, k)
-        U.
-    widths : array of shape (m, k)
-        mu.
-    pull, push : arrays of shape (m, k)
-        U^T C E[eta~], and U^T C^2 E[eta_(k+1) eta~].
-    constant, constant_square : arrays of shape (m,)
-        E[eta_(k+1)] and E[eta_(k+1)^2].
-    C : array of shape (m,)
-    base : array of shape (m,)
-        (log |U U^T| + k) / 2: the entropy of z where s is zero, up to a constant that the prior takes back.
-    """
-
-    directions: Array
-    shift: Array
-    rotation: Array
-    widths: Array
-    pull: Array
-    push: Array
-    constant: Array
-    constant_square: Array
-    C: Array
+    directions: Array  # (m k, d): E[tau] (M U)^T, of all variants one below the other
+    shift: Array  # (m, k): what the images of the location are
+    rotation: Array  # (m, k, k): U
+    widths: Array  # (m, k): mu
+    pull: Array  # (m, k): U^T C E[eta~]
+    push: Array  # (m, k): U^T C^2 E[eta_(k+1) eta~]
+    constant: Array  # (m,): E[eta_(k+1)]
+    constant_square: Array  # (m,): E[eta_(k+1)^2]
+    C: Array  # (m,)
     base: Array
+    """(m,): (log |U U^T| + k) / 2, the entropy of z where s is zero, up to a constant that the prior takes back."""
 
     @classmethod
     def of(cls, q: Posterior, setting: Setting) -> RowUpdate:
@@ -88,19 +70,9 @@ class RowUpdate:
         return block_rows(self.widths.size, FEWEST_ROWS)
 
     def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
-        """Update z, then lambda.
+        """Update z, then lambda, given E[1/lambda] of the terms, shape (n, m, T).
 
-        Parameters
-        ----------
-        inverse : array of shape (n, m, T)
-            E[1/lambda] of the terms, before.
-
-        Returns
-        -------
-        sums : RowSums
-            With the factors as they are afterwards.
-        inverse : array of shape (n, m, T)
-            E[1/lambda] afterwards; 0 where there is no term.
+        Return the sums with the factors as they are afterwards, and E[1/lambda]; 0 where there is no term.
         """
         k, C = self.n_components, self.C[:, None]
         levels, signs, inverse = (_by_variant(each) for each in (terms.levels, terms.signs, inverse))

@@ -176,7 +176,6 @@ class ProjectionPenalty(TakesReduction):
             self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
     def _appended_weights(self, models: PenalizedModels) -> NDArray[np.float64]:
-        """Return the coefficients of appended features."""
         k = models.weights.shape[1]
         return self._appended_gain * (models.inside + models.outside)[:, -k:]
 

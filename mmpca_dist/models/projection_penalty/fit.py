@@ -35,24 +35,10 @@ EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 
 @dataclass(frozen=True)
 class PenaltyFit(SweptNeed):
-    """A projection penalty as a need: all that determines the fit but the rows and the number of components.
+    """A projection penalty as a need: all that determines the fit but the rows and the number of components."""
 
-    Attributes
-    ----------
-    described : ReductionOf
-        The reduction, as parameters tell.
-    alpha : float or None
-        None to choose among ``candidates``.
-    sizes : tuple of int
-        Numbers of components to choose among; empty where it is given.
-    fitted : ReductionOf or None
-        The reduction where rows had to tell.
-    targets : tuple of pairs of float
-        Mean and deviation of each target, where they are continuous.
-    """
-
-    described: ReductionOf
-    alpha: float | None
+    described: ReductionOf  # as parameters tell
+    alpha: float | None  # None to choose among ``candidates``
     candidates: tuple[float, ...]
     epsilon: float
     loss: str
@@ -60,9 +46,9 @@ class PenaltyFit(SweptNeed):
     fit_intercept: bool
     tol: float
     max_iter: int
-    sizes: tuple[int, ...] = ()
-    fitted: ReductionOf | None = field(default=None, compare=False)
-    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)
+    sizes: tuple[int, ...] = ()  # numbers of components to choose among; empty where it is given
+    fitted: ReductionOf | None = field(default=None, compare=False)  # where rows had to tell
+    targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)  # mean and deviation of each
 
     @property
     def reduction(self) -> ReductionOf:

@@ -17,6 +17,8 @@ from mmpca_dist.pictures.mosaic import coefficient_images
 
 MOST_MODELS = 10
 """Models that are shown, the first ones."""
+LARGEST = 8
+"""Coefficients that have a bar, where columns are many."""
 INSIDE, OUTSIDE = "#7FA8CB", "#C9562E"
 """Colours of the parts."""
 ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use."
@@ -24,20 +26,11 @@ ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use.
 
 @dataclass(frozen=True)
 class PenaltyParts:
-    """The coefficients of m models in (standardised) columns.
-
-    Attributes
-    ----------
-    title : str
-    classes : list of str
-        That of each model.
-    inside, outside : arrays of shape (m, d)
-    alpha : float
-    """
+    """The coefficients of m models in (standardised) columns."""
 
     title: str
-    classes: list[str]
-    inside: NDArray[np.float64]
+    classes: list[str]  # that of each model
+    inside: NDArray[np.float64]  # (m, d)
     outside: NDArray[np.float64]
     alpha: float
 
@@ -72,7 +65,7 @@ def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Fig
     else:
         sheet = _bars(parts, dataset["feature_names"])
         caption = (
-            f"The {min(drawing.LARGEST, parts.inside.shape[1])} largest coefficients of each model, inside and outside "
+            f"The {min(LARGEST, parts.inside.shape[1])} largest coefficients of each model, inside and outside "
             f"of the subspace of the reduction; their sum is what the model uses. {ABOUT_OUTSIDE}"
         )
     if n_models > MOST_MODELS:
@@ -86,15 +79,18 @@ def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
     count = min(MOST_MODELS, len(parts.classes))
     columns = min(count, 3)
     lines = -(-count // columns)
-    height = 0.24 * min(drawing.LARGEST, parts.inside.shape[1]) + 0.6
+    height = 0.24 * min(LARGEST, parts.inside.shape[1]) + 0.6
     sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, lines * height + 0.45)
     panels = sheet.subplots(lines, columns, squeeze=False).ravel()
     for panel, name, inside, outside in zip(panels, parts.classes, parts.inside, parts.outside, strict=False):
-        largest = drawing.largest(np.abs(inside) + np.abs(outside))
+        largest = np.argsort(-(np.abs(inside) + np.abs(outside)), kind="stable")[:LARGEST].tolist()
         positions = np.arange(len(largest))
         panel.barh(positions - 0.18, inside[largest], height=0.34, color=INSIDE, label="inside")
         panel.barh(positions + 0.18, outside[largest], height=0.34, color=OUTSIDE, label="outside")
-        drawing.named_lines(panel, drawing.feature_labels(names, largest))
+        unnamed = [f"column {i}" for i in largest]
+        shown = drawing.distinct([names[i] for i in largest], 17, "column {}", largest) if names else unnamed
+        panel.set_yticks(positions, shown)
+        panel.set_ylim(len(largest) - 0.4, -0.6)
         panel.axvline(0, color=drawing.FAINT, linewidth=0.8)
         drawing.dress(panel, f"for {plain(name)}")
     for unused in panels[count:]:

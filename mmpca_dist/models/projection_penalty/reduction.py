@@ -62,29 +62,15 @@ class ReductionOf(ABC):
 
 @dataclass(frozen=True)
 class GivenReduction(ReductionOf):
-    """A matrix, as its rows of bytes.
+    """A matrix."""
 
-    Attributes
-    ----------
-    values : bytes
-        The bytes of doubles, row by row.
-    n_features : int
-    of_raw_columns : bool
-        Whether it is for columns in their own units, whatever rows are divided by.
-    appended : bool
-        Whether it picks the last columns, which are features behind the columns of the rows.
-    is_fitted_to_all : bool
-        Whether it was fitted to all rows that the models are fitted to.
-    without_folds : tuple of GivenReduction
-        The reductions without each of the folds of rows, where they were fitted, too.
-    """
-
-    values: bytes
+    values: bytes  # of doubles, row by row
     n_features: int
-    of_raw_columns: bool = False
-    appended: bool = False
-    is_fitted_to_all: bool = False
+    of_raw_columns: bool = False  # whether it is for columns in their own units, whatever rows are divided by
+    appended: bool = False  # whether it picks the last columns, which are features behind the columns of the rows
+    is_fitted_to_all: bool = False  # whether it was fitted to all rows that the models are fitted to
     without_folds: tuple[GivenReduction, ...] = ()
+    """The reductions without each of the folds of rows, where they were fitted, too."""
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
@@ -144,20 +130,11 @@ class UnknownReduction(ReductionOf):
 
 @dataclass(frozen=True)
 class MethodReduction(ReductionOf):
-    """A method of this project, with its options.
-
-    Attributes
-    ----------
-    estimator : type of MomentReducer
-    options : tuple of (str, value) pairs
-        Its parameters, but for those of the statistics and the number of components.
-    n_components : int or None
-        How many it asks for itself.
-    """
+    """A method of this project, with its options."""
 
     estimator: type[MomentReducer]
-    options: tuple[tuple[str, Any], ...] = ()
-    n_components: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()  # but for those of the statistics and the number of components
+    n_components: int | None = None  # how many it asks for itself
 
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
@@ -229,10 +206,7 @@ def _hashable(value: Any) -> Any:
 def method_named(described: Any, **shared: Any) -> MomentReducer:
     """Return the estimator of a method by its name, or by a mapping of its name and options.
 
-    Raises
-    ------
-    InputError
-        For a method or an option that there is not.
+    Raises InputError for a method or an option that there is not.
     """
     content = {"name": described} if isinstance(described, str) else dict(described)
     if "name" not in content:

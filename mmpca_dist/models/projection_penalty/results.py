@@ -14,34 +14,17 @@ from mmpca_dist.passes.serialization import storable
 @storable
 @dataclass(frozen=True)
 class PenalizedModels:
-    """m linear models f = (inside + outside)^T (x - mean) + intercept, in d (standardised) columns.
+    """m linear models f = (inside + outside)^T (x - mean) + intercept, in d (standardised) columns."""
 
-    Attributes
-    ----------
-    inside, outside : arrays of shape (m, d)
-        The parts of the coefficients inside of the subspace of the reduction, P^T v, and outside, w - P^T v.
-    weights : array of shape (m, K)
-        v.
-    intercept : array of shape (m,)
-    choice : Choice
-        The choice of alpha and the number of components.
-    objective, gaps : arrays of shape (m,)
-        The minimum, and by how much it may be missed, relative to it.
-    n_passes : int
-        Over the rows, for these models.
-    proved : bool
-        Whether the gaps are finite and proved; else they are estimated.
-    """
-
-    inside: Array
-    outside: Array
-    weights: Array
-    intercept: Array
-    choice: Choice
-    objective: Array
-    gaps: Array
-    n_passes: int
-    proved: bool
+    inside: Array  # (m, d): the part of the coefficients inside of the subspace of the reduction, P^T v
+    outside: Array  # (m, d): w - P^T v
+    weights: Array  # (m, K): v
+    intercept: Array  # (m,)
+    choice: Choice  # of alpha and the number of components
+    objective: Array  # (m,): the minimum
+    gaps: Array  # (m,): by how much it may be missed, relative to it
+    n_passes: int  # over the rows, for these models
+    proved: bool  # whether the gaps are finite and proved; else they are estimated
 
     @classmethod
     def of(cls, penalty: Penalty, parameters: Array, P: Array, basis: Array | None, **results: Any) -> Self:

@@ -35,7 +35,6 @@ def tried(method: str, record: ChoiceRecord) -> list[Cell]:
 
 
 def _choices(methods: Sequence[MethodResult], record: ChoiceRecord, _: Mapping[str, Any]) -> list[Figure]:
-    """Return one picture, a panel for each method."""
     sheet, panels = drawing.panel_grid(len(methods), HEIGHT)
     for panel, method in zip(panels, methods, strict=True):
         _draw(panel, method, record)

@@ -16,20 +16,18 @@ MOST_IMAGES = 8
 
 def _components(methods: Sequence[MethodResult], _: None, dataset: Mapping[str, Any]) -> list[Figure]:
     """Return a picture of the first components of every method; none of rows that are no images."""
-    return [_images(methods, dataset["image_shape"])] if dataset["image_shape"] else []
-
-
-def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
+    if not dataset["image_shape"]:
+        return []
     lines = [(method.label, method.directions(MOST_IMAGES)) for method in methods]
     longest = max(len(images) for _, images in lines)
-    sheet = coefficient_images(lines, shape, [str(k + 1) for k in range(longest)])
+    sheet = coefficient_images(lines, dataset["image_shape"], [str(k + 1) for k in range(longest)])
     caption = (
         "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
         "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "
         "meaning." + note_of_first(methods)
     )
     alt = f"The first {longest} components of {', '.join(method.label for method in methods)}, each as an image."
-    return drawing.figure("components", "The first components as images", caption, sheet, alt, palette=False)
+    return [drawing.figure("components", "The first components as images", caption, sheet, alt, palette=False)]
 
 
 COMPONENTS = Section("components", 60, _components)

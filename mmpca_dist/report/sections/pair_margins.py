@@ -37,7 +37,6 @@ class PairMargins:
     """By name of the method, of shape (s,): the lengths of what its components see of these pairs' differences, that is
     of their orthogonal projections onto the space that the components span."""
     standardized: bool = False
-    """Whether columns were divided by their standard deviations."""
 
     @classmethod
     def of(cls, pairs: PairScatter, methods: Sequence[MethodResult], standardized: bool) -> PairMargins:
@@ -64,13 +63,8 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins
 
 
 def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
-    """Return the distances before and after projection by each method."""
     if not len(margins.before):
         return []
-    return [_distances(methods, margins)]
-
-
-def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     edges, before = margins.edges[::4], margins.counts.reshape(-1, 4).sum(axis=1) / margins.counts.sum()
     right = min(edges[-1], STRETCH * margins.quantile(TAIL) + edges[1] - edges[0])
     lengths = [margins.after[method.name] for method in methods]
@@ -86,11 +80,11 @@ def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
         panel.set_ylim(0, min(top, 1.06 * highest))
         drawing.shares_of_distances(panel)
         axis_labels = drawing.outer_labels(panel, i, len(methods), "distance within a pair", "share of pairs")
-        drawing.dress(panel, _title(method), *axis_labels)
+        drawing.dress(panel, f"{plain(method.title)} ({len(method.leading)})", *axis_labels)
     handles, labels = panels[0].get_legend_handles_labels()
     drawing.legend_below(sheet, handles, labels, 2)
     title = "The margin before and after projection"
-    return drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)
+    return [drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)]
 
 
 def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -> str:
@@ -117,10 +111,6 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
     if coincide:
         caption += f" {coincide:,} of the {sampled:,} pairs coincide: equal rows of different classes."
     return caption
-
-
-def _title(method: MethodResult) -> str:
-    return f"{plain(method.title)} ({len(method.leading)})"
 
 
 MARGINS = Section("margins", 30, _pair_margins, _data)

@@ -116,7 +116,6 @@ def _shades(values: NDArray) -> NDArray[np.intp]:
 
 
 def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
-    """Return one picture of the sample along the first components, a panel for each method."""
     targets, codes = dataset.get("targets"), np.asarray(sample.codes)
     classes = [str(shade) for shade in range(SHADES)] if targets else dataset["classes"]
     shown = [

@@ -121,7 +121,6 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstruct
 def _reconstructions(
     methods: Sequence[MethodResult], shown: Reconstructions, dataset: Mapping[str, Any]
 ) -> list[Figure]:
-    """Return a picture of a few rows and of what the first components of every method rebuild of them."""
     shape = dataset["image_shape"]
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:
@@ -138,10 +137,11 @@ def _reconstructions(
     labels = [plain(label, limit=max(int(LETTERS * slot * columns), 4)) for label in shown.labels]
     lines = [(name, tiles(rows, (columns - 1) / 2, [""] * n if i else labels)) for i, (name, rows) in enumerate(tops)]
     for method in methods:
-        rebuilt, line = shown.rebuilt[method.name], []
+        rebuilt, line, drawn = shown.rebuilt[method.name], [], set()
         for column, size in enumerate(shown.sizes):
-            used = _used(rebuilt, shown.sizes, column)
-            if used is not None:
+            used = min(size, max(rebuilt))  # a method with fewer than asked for shows all that it has once
+            if used in rebuilt and used not in drawn:
+                drawn.add(used)
                 is_labelled = method is methods[0] or used != size
                 title = (f"K = {used}" if slot > 0.5 else str(used)) if is_labelled else ""
                 line += tiles(rebuilt[used], column, [title] * n)
@@ -153,14 +153,6 @@ def _reconstructions(
             caption += f" Of {method.title}, it is {method.method.rebuilds}."
     caption += note_of_models(methods, "with K components each, their expected rows are averaged")
     return [drawing.figure("reconstructions", title, caption, sheet, photo=True)]
-
-
-def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | None:
-    """Return how many components a column shows: as asked, or all where a method has fewer, and that once."""
-    largest = max(rebuilt)
-    if sizes[column] in rebuilt:
-        return sizes[column]
-    return largest if sizes[column] > largest and (column == 0 or sizes[column - 1] < largest) else None
 
 
 def _words(shown: Reconstructions) -> tuple[str, str]:

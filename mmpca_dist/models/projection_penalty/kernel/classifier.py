@@ -18,8 +18,7 @@ from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.base.parameters import check_choice, check_number
 from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
-from mmpca_dist.models.projection_penalty.kernel.margin_problem import MarginProblem, Solved
-from mmpca_dist.models.projection_penalty.kernel.margin_solvers import solve
+from mmpca_dist.models.projection_penalty.kernel.margin_solvers import MarginProblem, Solved, solve
 from mmpca_dist.models.projection_penalty.takes_reduction import is_fitted, is_transformer
 from mmpca_dist.tables.foreign import labels_of
 

@@ -8,13 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
 from mmpca_dist.methods.base.parameters import check_number
-from mmpca_dist.models.projection_penalty.kernel.kernel_functions import (
-    Array,
-    Gamma,
-    KernelName,
-    KernelReducer,
-    PrincipalImages,
-)
+from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelName, KernelReducer
 
 TIE = 1e-8
 """Criteria that differ by less are equal: errors of eigenvalues of the kernel, relative to the least one kept, are."""
@@ -80,16 +74,16 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     def _matrices(self) -> int:
         return 9 if self.shrinkage else 6
 
-    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
+    def _directions(self, coordinates: Array, combinations: Array, codes: NDArray[np.intp]) -> Array:
         check_number("shrinkage", self.shrinkage, {"ge": 0, "le": 1}, integral=False)
-        Z, n_classes = images.coordinates, len(self.classes_)
+        Z, n_classes = coordinates, len(self.classes_)
         limit = min(n_classes - 1, Z.shape[1])
         count = self._refuse_more_than(
             limit, f"the {n_classes} classes less one, or the rank of the images, {Z.shape[1]}"
         )
         values, vectors = _discriminants(Z, codes, n_classes, self.shrinkage, limit)
         self.eigenvalues_ = values[:count]
-        return (images.combinations @ vectors[:, :count]).T
+        return (combinations @ vectors[:, :count]).T
 
 
 def _discriminants(

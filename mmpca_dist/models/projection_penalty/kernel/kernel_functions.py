@@ -234,14 +234,14 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         super().__init__(**of_the_kernel)
         self.n_components, self.tol = n_components, tol
 
-    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
-        """Return the directions as combinations (K, n) of the centred images."""
+    def _directions(self, coordinates: Array, combinations: Array, codes: NDArray[np.intp]) -> Array:
+        """Return the directions as combinations (K, n) of the centred images, given `principal_images`."""
         raise NotImplementedError
 
     def _fit_rows(self, X: Any, y: Any, codes: NDArray[np.intp]) -> None:
         with single_blas_thread():
             images = principal_images(*self._centred_kernel(self.X_fit_), self.tol)
-            self.dual_coef_ = self._directions(images, codes)
+            self.dual_coef_ = self._directions(*images, codes)
 
     def _check_options(self) -> None:
         check_number("tol", self.tol, {"ge": 0, "lt": 1}, integral=False)
@@ -277,25 +277,12 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         return len(self.dual_coef_)
 
 
-@dataclass(frozen=True)
-class PrincipalImages:
-    """Coordinates of centred images along their principal directions in the space of the kernel."""
+def principal_images(centred: Array, rounding: float, tol: float) -> tuple[Array, Array]:
+    """Return the coordinates (n, r) of the rows of a centred kernel matrix (n, n) along directions of kernel PCA.
 
-    coordinates: Array
-    """Shape (n, r)."""
-    combinations: Array
-    """The directions, of unit length, as combinations of the centred images, shape (n, r)."""
-
-
-def principal_images(centred: Array, rounding: float, tol: float) -> PrincipalImages:
-    """Return the coordinates of the rows of a centred kernel matrix (n, n) along directions of kernel PCA.
-
-    Directions whose eigenvalue is at most ``tol`` times the largest, or the rounding error, are dropped.
-
-    Raises
-    ------
-    InputError
-        Where all images are equal.
+    Beside them are the directions, of unit length, as combinations (n, r) of the centred images. Those whose eigenvalue
+    is at most ``tol`` times the largest, or the rounding error, are dropped. Raises InputError where all images are
+    equal.
     """
     values, vectors = np.linalg.eigh(centred)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -303,7 +290,7 @@ def principal_images(centred: Array, rounding: float, tol: float) -> PrincipalIm
         raise InputError("All rows have the same image under the kernel: there is no direction to find.")
     kept = values > max(tol * values[0], rounding)
     roots = np.sqrt(values[kept])
-    return PrincipalImages(vectors[:, kept] * roots, vectors[:, kept] / roots)
+    return vectors[:, kept] * roots, vectors[:, kept] / roots
 
 
 def _refuse_indefinite(centred: Array, rounding: float) -> None:

@@ -8,13 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
 from mmpca_dist.methods.base.parameters import check_number
-from mmpca_dist.models.projection_penalty.kernel.kernel_functions import (
-    Array,
-    Gamma,
-    KernelName,
-    KernelReducer,
-    PrincipalImages,
-)
+from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelName, KernelReducer
 
 TIE = 1e-9
 """Ratios that differ by no more than this share of the average ratio are equal."""
@@ -83,16 +77,16 @@ class OrthogonalLaplacianProjection(KernelReducer):
     def _matrices(self) -> int:
         return 14
 
-    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
-        kept = _leading(images.coordinates, self.variance_share)
-        Z = images.coordinates[:, :kept]
+    def _directions(self, coordinates: Array, combinations: Array, codes: NDArray[np.intp]) -> Array:
+        kept = _leading(coordinates, self.variance_share)
+        Z = coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
         count = self._refuse_more_than(count, f"the principal coordinates that are kept, {kept}")
         graph = (codes[:, None] == codes).astype(np.float64)
         sums = graph.sum(axis=1)
         spread, apart = Z.T @ (sums[:, None] * Z), Z.T @ ((np.diag(sums) - graph) @ Z)
         self.eigenvalues_, vectors = orthogonal_minimisers(apart, spread, Z.T @ Z, count)
-        dual = (images.combinations[:, :kept] @ vectors).T
+        dual = (combinations[:, :kept] @ vectors).T
         self.__dict__.pop("components_", None)  # those of an earlier fit
         if self.kernel == "linear":
             rows = self.X_fit_ if self._kernel.shift is None else self.X_fit_ - self._kernel.shift
