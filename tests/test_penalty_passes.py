@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers.penalties import EXACT, LOSSES, problem, signs
@@ -78,8 +80,9 @@ def test_losses_along_a_step_are_those_at_its_fractions():
     X, y = rng.normal(size=(40, 3)), rng.choice([-1.0, 1.0], size=(2, 40))
     model, change, trains = rng.normal(size=(2, 4)), rng.normal(size=(2, 4)), rng.choice([0.0, 1.0], size=(2, 40))
     loss = LOSSES_BY_NAME["squared hinge"]
-    step = SumLosses(model[:, :3], model[:, 3], loss, None, None, None, np.arange(2), change)
-    sums = step._sums(CentredRows(X), np.ones_like(y), y, trains)
+    step = SumLosses(model[:, :3], model[:, 3], loss, None, np.arange(2), None, np.arange(2), change)
+    terms = SimpleNamespace(levels=np.ones((40, 2, 1)), signs=y.T[:, :, None], trains=trains.T)
+    sums, _ = step.of_block(CentredRows(X), terms, None)
     for fraction, reached in zip(loss.fractions, sums.along, strict=True):
         at = model - (1 - fraction) * change
         expected = [(losses("squared hinge", y[k], X @ at[k, :3] + at[k, 3]) * trains[k]).sum() for k in range(2)]
