@@ -36,7 +36,11 @@ class DamageError(AccessError):
     """What this library wrote is damaged: a part of it is missing, or does not match its checksum."""
 
 
-class ClusterError(AccessError):
+class OutageError(AccessError):
+    """A network, a store or a cluster fails, which may pass: the same command may succeed later, and goes on."""
+
+
+class ClusterError(OutageError):
     """The cluster that did the work is gone, or its workers die."""
 
 

@@ -4,5 +4,7 @@ FAILED = 1
 """An unforeseen error."""
 REFUSED = 2
 """A mistake of the user's."""
+UNREACHABLE = 75
+"""A network, store or cluster failed, which may pass: ``EX_TEMPFAIL`` of sysexits.h."""
 INTERRUPTED = 130
 """Ctrl-C, as in shells: 128 and the number of the signal."""

@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from mmpca_dist.errors import MmpcaError, beyond_memory_limit
+from mmpca_dist.errors import MmpcaError, OutageError, beyond_memory_limit
 
-from . import FAILED, INTERRUPTED, REFUSED
+from . import FAILED, INTERRUPTED, REFUSED, UNREACHABLE
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def _run() -> None:
     try:
         cli(standalone_mode=False)
     except MmpcaError as error:
-        _end(error, REFUSED)
+        _end(error, UNREACHABLE if isinstance(error, OutageError) else REFUSED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

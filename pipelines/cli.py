@@ -41,7 +41,8 @@ def cli() -> None:
       mmpca transform runs/mine new.parquet projected.csv
       mmpca refresh runs/mine inbox runs/live
 
-    Exit codes: 0 done, 1 an unforeseen error, 2 a mistake in options, settings or data, 130 stopped by Ctrl-C.
+    Exit codes: 0 done, 1 an unforeseen error, 2 a mistake in options, settings or data,
+    75 a network, store or cluster failed, 130 stopped by Ctrl-C.
     """
 
 

@@ -12,18 +12,18 @@ from prefect.exceptions import TerminationSignal
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, State
 
-from mmpca_dist.errors import MmpcaError
+from mmpca_dist.errors import MmpcaError, OutageError
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.run_stage import run_stage
 
-REFUSED = "Refused"
-"""Name of the state of a run that ended by the user's mistake, in data or settings."""
+REFUSED, UNREACHABLE = "Refused", "Unreachable"
+"""Names of the states of runs that ended by the user's mistake, or as a network, store or cluster failed."""
 STOPPED = "Stopped. The same command, or Retry, goes on from there."
 
 
 def refused(error: MmpcaError) -> State:
-    """Return the state of a run that ended by the user's mistake; a raised exception would log a traceback."""
-    return Failed(message=str(error), name=REFUSED, data=error)
+    """Return the state of a run that ended by an error of one sentence; a raised exception would log a traceback."""
+    return Failed(message=str(error), name=UNREACHABLE if isinstance(error, OutageError) else REFUSED, data=error)
 
 
 class TaskChain:

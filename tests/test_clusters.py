@@ -1,9 +1,11 @@
 """Where tasks go: an address, a class of clusters, certificates; and what is said when nobody comes."""
 
 import os
+import re
 import subprocess
 import sys
 
+import psutil
 import pytest
 from distributed import LocalCluster, SpecCluster
 from helpers.operations import ROOT
@@ -123,7 +125,7 @@ def test_what_is_waited_for_is_said(tmp_path, monkeypatch, limits):
 
         address = cluster.scheduler_address
         refused = make_config(tmp_path / "none", compute={"cluster": address, "wait": 0.4}, **PCA)
-        with pytest.raises(InputError, match=r"has no workers after 0.4 s \(compute.wait\)"):
+        with pytest.raises(ClusterError, match=r"has no workers after 0.4 s \(compute.wait\)"):
             run(refused, [notes])
         assert "Waiting for workers at" in notes.notes[0] and "0 of 1 there" in notes.notes[0]
         monkeypatch.setattr(notes, "on_note", come)
@@ -246,3 +248,21 @@ def test_a_script_that_starts_worker_processes_unguarded_is_told_so(tmp_path):
     assert ended.returncode == 1
     assert "ClusterError: The worker processes did not start" in ended.stderr
     assert 'if __name__ == "__main__"' in ended.stderr
+
+
+@pytest.mark.e2e
+def test_a_lost_worker_is_noted(tmp_path, monkeypatch):
+    no_report(monkeypatch)
+    notes = Recorder()
+
+    class KillWorker(Callback):
+        def on_progress(self, stage, done, total):
+            if stage == "reduce" and len(pids) == 2:
+                psutil.Process(pids.pop()).kill()
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local:
+        pids = [each.pid for each in local.workers.values()]
+        rows, compute = "synthetic:gaussian?n=400000&d=64", {"cluster": local.scheduler_address}
+        run(make_config(tmp_path / "out", rows, compute=compute, **PCA), [notes, KillWorker()])
+    told = re.compile(r"The worker tcp:.* was lost: other workers take over its \d+ tasks")
+    assert any(map(told.match, notes.notes))

@@ -125,13 +125,13 @@ class Watching(Callback):
             self.steps.append((self.name, done, total))
 
 
-@pytest.mark.parametrize(("count", "expected"), [(4, [("score", 1)]), (1, [])])
+@pytest.mark.parametrize(("count", "expected"), [(4, [("score", 2)]), (1, [])])
 def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expected, tmp_path):
     watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "shares", "count": count}
     scored(config_of(tmp_path / "out", uri, compute={"workers": 1}, evaluation=evaluation), watch)
     assert watch.expected == expected
-    assert watch.steps == [("rows", done + 1, count) for done in range(count)]
+    assert watch.steps == [("rows", done, count) for done in range(count + 1)]
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -148,7 +148,24 @@ def test_the_tree_is_pairwise_and_fixed(n_spans, tree):
 def test_progress_counts_every_span_once():
     seen, spans = [], [Span(i, (i, i + 1)) for i in range(9)]
     Tasks(scheduler=Threads(2), progress=lambda *p: seen.append(p)).run(Name(), spans, concatenate, "n")
-    assert seen == [(i, 9) for i in range(1, 10)]
+    assert seen == [(i, 9) for i in range(10)]
+
+
+def test_a_long_task_is_told_again_and_again(limits):
+    limits.progress_line_seconds = 0.01
+    seen, told = [], threading.Event()
+
+    def wait(span):
+        assert told.wait(60)
+        return "x"
+
+    def progress(*step):
+        seen.append(step)
+        if len(seen) == 4:
+            told.set()
+
+    Tasks(scheduler=Threads(1), progress=progress).run(wait, [Span(0, (0, 1))], concatenate, "n")
+    assert seen[:4] == [(0, 1)] * 4 and seen[-1] == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
     )
     with pytest.raises(InputError, match="nan in row 7"):
         run(config, [notes])
-    assert notes.notes == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
+    assert notes.notes == [f"No stage was done, so nothing is kept in {config.output}."]
     assert not (tmp_path / "out").exists()
 
 

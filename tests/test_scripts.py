@@ -19,11 +19,12 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration import bundled
-from mmpca_dist.errors import ConfigError, OutputError
+from mmpca_dist.errors import ClusterError, ConfigError, OutputError
 from mmpca_dist.ingest import job
 from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.events import Callback
 from mmpca_pipelines.cli import cli
+from mmpca_pipelines.tasks import refused
 
 ROOT = Path(__file__).parents[1]
 X, Y = load_iris(return_X_y=True)
@@ -104,14 +105,18 @@ def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_p
 
 @pytest.mark.e2e
 def test_exit_codes_and_silence(tmp_path):
-    """0 done, 2 refused (130 and 1 are tested where runs are stopped, and where errors are unforeseen)."""
+    """0 done, 2 refused, 75 an outage; 130 and 1 are tested where runs are stopped, and where errors are unforeseen."""
     config = tmp_path / "my.yaml"
     config.write_text(yaml.safe_dump(config_of(tmp_path, write_csv(tmp_path / "iris.csv"))))
     done = command("run", config, "--no-prefect", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for arguments in (("run", tmp_path / "none.yaml"), ("check", tmp_path / "none.csv"), ("plan", config, "--none")):
-        refused = command(*arguments)
-        assert refused.returncode == 2 and refused.stdout == "" and "Traceback" not in refused.stderr
+        ended = command(*arguments)
+        assert ended.returncode == 2 and ended.stdout == "" and "Traceback" not in ended.stderr
+    lost = command("run", config, "--no-prefect", "-q", "--output", tmp_path / "b", "--set", "compute.cluster=tcp://127.0.0.1:9",
+                   "--set", "compute.wait=0.2")  # fmt: skip
+    assert lost.returncode == 75 and "scheduler answers" in lost.stderr
+    assert refused(ClusterError("")).name == "Unreachable"
 
 
 def test_json_of_commands_without_a_run(tmp_path):

@@ -233,7 +233,7 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
             )  # fmt: skip
         client = Client(cluster, timeout=compute.wait, set_as_default=False, security=security)
     except (OSError, TimeoutError) as error:
-        raise InputError(
+        raise ClusterError(
             f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
         ) from error
     except (TypeError, ValueError) as error:
@@ -247,6 +247,7 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
         ) from error
     with _closing(client):
         client.subscribe_topic("scheduler", functools.partial(_tell_of_silent_workers, on_note))
+        client.subscribe_topic("all", functools.partial(_tell_of_lost_workers, on_note))
         with telling_of_lost_connections():
             _await_workers(client, where, 1 if is_address else compute.first_workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
@@ -262,6 +263,14 @@ def _tell_of_silent_workers(on_note: Callable[[str], None], event: tuple[float, 
             f"Nothing has been heard for {message['ttl']:g} s of {workers}: other workers take over their tasks, or "
             "they themselves once they are started again."
         )
+
+
+def _tell_of_lost_workers(on_note: Callable[[str], None], event: tuple[float, Any]) -> None:
+    """Note which worker went without a word, and what others do again."""
+    message = event[1]
+    if isinstance(message, dict) and message.get("action") == "remove-worker" and not message["expected"]:
+        again = len(message["processing-tasks"]) + len(message["lost-computed-tasks"])
+        on_note(f"The worker {message['worker']} was lost: other workers take over its {again:,} tasks.")
 
 
 @contextmanager
@@ -293,7 +302,7 @@ def _await_workers(client: Any, where: str, expected: int, seconds: float, on_no
     except TimeoutError as error:
         n_workers = len(client.nthreads())
         if n_workers == 0:
-            raise InputError(
+            raise ClusterError(
                 f"The Dask scheduler at {where} has no workers after {seconds:g} s (compute.wait). Start some, or "
                 "scale the cluster; see its logs where they do not come up."
             ) from error

@@ -88,4 +88,4 @@ def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[st
             )
         else:
             run.discard()
-            on_note(f"Removed what this run had begun in {run.uri}, as it cannot go on.")
+            on_note(f"No stage was done, so nothing is kept in {run.uri}.")

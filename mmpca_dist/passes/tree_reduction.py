@@ -7,8 +7,11 @@ order of arrival, and when work lost with a worker is done again.
 from __future__ import annotations
 
 import sys
+import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -18,6 +21,8 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef  # the classes th
 from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import MmpcaError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
 from mmpca_dist.passes.schedulers import Graph, Scheduler, SpanDone
 from mmpca_dist.tables.dataset import Finding, Span
@@ -76,8 +81,10 @@ class Tasks:
         tree = _Tree(task, spans, merge, self.scheduler, name, checkpoint if kept else None)
         root = tree.node(tree.top, 0)
         n_done = len(spans) - len(tree.done)
-        if n_done and self.progress is not None:
-            self.progress(n_done, len(spans))
+
+        def tell() -> None:
+            if self.progress is not None:
+                self.progress(n_done, len(spans))
 
         def on_done(status: SpanDone) -> None:
             nonlocal n_done
@@ -85,10 +92,11 @@ class Tasks:
             n_done += 1
             if self.memory is not None:
                 self.memory.tell(status.memory)
-            if self.progress is not None:
-                self.progress(n_done, len(spans))
+            tell()
 
-        result = self.scheduler.compute(tree.graph, root, tree.done, on_done)
+        tell()
+        with _repeated(tell):
+            result = self.scheduler.compute(tree.graph, root, tree.done, on_done)
         _raise_if_finding(result)
         return result
 
@@ -112,6 +120,23 @@ class Tasks:
             self.begins(name)
         if self.progress is not None:
             self.progress(done, total)
+
+
+@contextmanager
+def _repeated(tell: Callable[[], None]) -> Iterator[None]:
+    """Call a function every few seconds meanwhile: a task of a search takes minutes, and a silent run seems to hang."""
+    ended, context = threading.Event(), copy_context()  # loggers of Prefect look for the flow run there
+
+    def repeat() -> None:
+        while not ended.wait(LIMITS.progress_line_seconds):
+            with suppress(MmpcaError):  # which ends the work once a task is done
+                context.run(tell)
+
+    threading.Thread(target=repeat, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _raise_if_finding(result: Any) -> None:

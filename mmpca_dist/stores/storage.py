@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError
 from mmpca_dist.stores import failures
 from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who import storage)
     NAMED,
@@ -65,7 +65,8 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
         reason = failures.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
         if reason is None:
             raise
-        raise AccessError(f"Cannot {doing} {uri}: {reason}.") from error
+        outage = is_remote(uri) and failures.persistence(error) == "passing"
+        raise (OutageError if outage else AccessError)(f"Cannot {doing} {uri}: {reason}.") from error
 
 
 def filesystem(uri: str) -> tuple[Any, str]:
