@@ -67,9 +67,9 @@ def test_rounds_foreseen_for_256_columns(n_rows, rounds):
 def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
     uri = "synthetic:gaussian?n=3000&d=8"
     shared = dict(preview(make_config(tmp_path / "out", uri, n_components=2)).rows())
-    assert "of 4.00 GiB (2 workers x 2.00 GiB)" in shared["peak memory a worker"]
+    assert "of 4.00 GiB (2 workers x 2.00 GiB)" in shared["peak memory"]
     apart = preview(make_config(tmp_path / "out", uri, n_components=2, compute={"cluster": "tcp://host:1"}))
-    assert dict(apart.rows())["peak memory a worker"].endswith("of 2.00 GiB")
+    assert dict(apart.rows())["peak memory"].endswith("of 2.00 GiB a worker")
     assert 0 < apart.base < apart.memory
 
 

@@ -122,7 +122,9 @@ class Plan:
     def allowed(self) -> str:
         """The memory limit in words."""
         limit, workers = format_bytes(self.memory_limit), self.resources.workers
-        if not self.resources.in_process or workers == 1:
+        if not self.resources.in_process:
+            return f"{limit} a worker"
+        if workers == 1:
             return limit
         return f"{limit} ({workers} workers x {format_bytes(self.resources.memory_limit)})"
 
@@ -144,7 +146,7 @@ class Plan:
             ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
             ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),
             ("eigenproblem", self.solver if self.choice is None else f"{self.solver} ({self.choice.reason})"),
-            ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
+            ("peak memory", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),
             ("output", format_bytes(self.output) + free if self.output else ""),
@@ -185,8 +187,8 @@ class Plan:
                 without = f" without {methods}, which need the whole scatter" if self.choice.full_scatter else ""
                 solver = f", or set solver.kind: krylov{without}"
             raise PlanError(
-                f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
-                f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
+                f"The plan needs {format_bytes(self.memory)} of memory, {format_bytes(self.base)} of it before "
+                f"any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
                 f"compute.threads_per_worker, {self.remedy}{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:

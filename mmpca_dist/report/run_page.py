@@ -246,7 +246,7 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     measured = {
         "passes over the rows": f"{len(passes)} ({counted_names(passes)})",
         "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),
-        "peak memory a worker": format_bytes(max((stage.get("memory", 0) for stage in stages), default=0)),
+        "peak memory": format_bytes(max((stage.get("memory", 0) for stage in stages), default=0)),
         "output": format_bytes(project["written"] if project else 0),
         "expected time": format_time(sum(stage.get("seconds", 0) for stage in stages)),
     }
