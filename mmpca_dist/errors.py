@@ -61,11 +61,12 @@ MAX_NAME_LENGTH = 200
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the most similar of some names, or an empty string."""
+    """Return ``" Did you mean 'x'?"`` for the most similar of some names in any case, or an empty string."""
     if len(name) > MAX_NAME_LENGTH:
         return ""
-    close = difflib.get_close_matches(name, [other for other in names if len(other) <= MAX_NAME_LENGTH], n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    in_lower_case = {other.lower(): other for other in names if len(other) <= MAX_NAME_LENGTH}
+    close = difflib.get_close_matches(name.lower(), in_lower_case, n=1)
+    return f" Did you mean {in_lower_case[close[0]]!r}?" if close else ""
 
 
 MOST_NAMES = 10

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mmpca_dist.runs.listing import RunState
 
 
-WHOLE_NAMES = 16
-"""Letters of a name in the first column of a table that are not broken over lines."""
+WHOLE_NAMES, WIDE = 16, 100
+"""Letters of a name in the first column of a table that are not broken over lines; columns of a wide terminal."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""
 
@@ -183,7 +183,9 @@ def print_check(checked: Check) -> None:
     for line in checked.lines():
         print_text(console, line)
     if checked.uses:
-        console.print(rows_table("Columns", [use.row() for use in checked.uses]))
+        hidden = ("type", "values") if console.width < WIDE else ()
+        rows = [{name: value for name, value in use.row().items() if name not in hidden} for use in checked.uses]
+        console.print(rows_table("Columns", rows))
     if checked.mended:
         print_text(console, "The configuration sees to what a run would refuse:")
     for line in checked.mended:
@@ -201,7 +203,7 @@ def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         widest = max(len(visible(str(row[name]))) for row in rows)
-        table.add_column(_cell(name), overflow="fold", min_width=min(widest, WHOLE_NAMES) if i == 0 else None)
+        table.add_column(_cell(name), overflow="fold", no_wrap=i == 0 and widest <= WHOLE_NAMES)
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     return table
@@ -243,9 +245,9 @@ def print_comparison(output: str, printed: Collection[str] = ()) -> None:
 def print_differences(comparison: Comparison) -> None:
     """Print what differs between runs as two tables, and its notes."""
     print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
-    heading, number = {"run": ("Methods", ".4g"), "evaluation": ("Errors in percent", ".2f")}[comparison.content]
-    settings, results = comparison.settings, comparison.results
-    for title, rows, form in (("Settings that differ", settings, ".4g"), (heading, results, number)):
+    heading, number = {"run": ("Methods", ".3g"), "evaluation": ("Errors in percent", ".2f")}[comparison.content]
+    results = comparison.results if comparison.content == "evaluation" else _by_run(comparison)
+    for title, rows, form in (("Settings that differ", comparison.settings, ".4g"), (heading, results, number)):
         if rows:
             shown = [{name: _shown(value, form) for name, value in row.items()} for row in rows]
             console.print(rows_table(title, shown))
@@ -255,12 +257,25 @@ def print_differences(comparison: Comparison) -> None:
         print_text(console, note, style="dim", soft_wrap=False)
 
 
+def _by_run(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row for each method of each run, which is narrower than one for each method."""
+    return [
+        {
+            "method": row["method"], "run": run, "components": row[f"components {run}"], "share": row[f"share {run}"],
+            "eigenvalues": row[f"eigenvalues {run}"],
+            "angles": None if row.get(f"angles {run}") is None else [f"{x:.1f}" for x in row[f"angles {run}"]],
+        }
+        for row in comparison.results for run in comparison.runs
+    ]  # fmt: skip
+
+
 def _shown(value: Any, number: str) -> str:
     """Return a value in words, a list of such, or a number in this format; a dash for what there is not."""
     if isinstance(value, list):
         return ", ".join(_shown(each, number) for each in value)
     if isinstance(value, dict):
-        return ", ".join(str(each) if name == "name" else f"{name}: {each}" for name, each in value.items())
+        options = ", ".join(f"{name}: {each}" for name, each in value.items() if name != "name")
+        return f"{value['name']} ({options})" if "name" in value else options
     return "-" if value is None else f"{value:{number}}" if isinstance(value, float) else str(value)
 
 

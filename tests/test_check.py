@@ -25,6 +25,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check
 from mmpca_dist.runs.suggested_config import suggested_yaml
 from mmpca_pipelines.cli import cli
+from mmpca_pipelines.console import console
 
 WHY = {
     "record_id": "identifier", "number": "identifier", "comment": "no two rows", "visit": "a date",
@@ -137,6 +138,7 @@ def test_the_same_configuration_evaluates_by_patient_and_a_table_alone_runs(fold
     few = ("--no-prefect", "--set", "methods=[pca,fisher]", "--set", "n_components=2")
     result = invoke("evaluate", folder / "messy.csv", "--label", "outcome", *few)
     assert result.exit_code == 0 and "a guess" not in result.output and "as you say" in result.output
+    assert result.output.count("note: Missing: ") == result.output.count("note: Rows left out") == 1
     header = json.loads((tmp_path / "runs" / "messy" / "evaluation" / "run.json").read_text())
     assert header["config"]["evaluation"]["column"] == "patient"
     assert invoke("run", folder / "messy.csv", "--label", "outcome", *few).exit_code == 0
@@ -171,11 +173,26 @@ def test_the_sample_of_values_is_fair_and_counts_are_exact(monkeypatch):
     assert look.levels == counts[list(look.levels)].to_dict()
     # The relative standard error of the estimate is 1/sqrt(300); five of them.
     assert look.n_distinct == pytest.approx(len(counts), rel=5 / np.sqrt(300))
-    assert not look.all_differ
+    assert not look.all_differ and not look.keeps_all
     exact = ColumnLook("few")
     exact.add(pa.array(["a", "b"] * 700 + [str(i) for i in range(100)]))
     assert exact.distinct == "102"
     assert look.distinct == f"about {float(f'{look.n_distinct:.1e}'):,.0f}" != f"about {look.n_distinct:,}"
+
+
+def test_a_sample_of_values_does_not_tell_that_all_differ(folder, monkeypatch):
+    monkeypatch.setattr(column_looks, "VALUES", 0)
+    (use,) = (use for use in check(str(folder / "messy.csv")).uses if use.column.name == "record_id")
+    assert use.reason == "an identifier: nearly all rows differ"
+
+
+@pytest.mark.parametrize(("width", "values"), [(80, False), (120, True)])
+def test_a_narrow_terminal_shows_what_columns_are_for(folder, width, values, monkeypatch):
+    monkeypatch.setattr(console, "_width", width)
+    printed = invoke("check", folder / "messy.csv").output
+    lines = [line for line in printed.splitlines() if line[:1] in "│|┃"]
+    assert {len(line) for line in lines} == {len(lines[0])} and len(lines[0]) <= width  # with their right edge
+    assert "indicators" in printed and ("whole number" in printed) == values
 
 
 def test_arrays_and_sparse_text(tmp_path):

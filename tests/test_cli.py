@@ -175,6 +175,12 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, tmp_pa
     ("arguments", "expected"),
     [
         (["ingest", "absent.csv", "made.zarr"], "absent.csv: it does not exist."),
+        (["check", "row.csv"], "row.csv: it does not exist. Did you mean 'rows.csv'?"),
+        (
+            ["run", "mine.yaml"],
+            "There is no configuration mine.yaml; 'mmpca config > mine.yaml' writes one to fill in. "
+            "Did you mean 'my.yaml'?",
+        ),
         (["ingest", "rows.csv", "taken"], "There is something at "),
         (["ingest", "rows.csv", "taken", "--overwrite"], "is not a Zarr group, so it is not overwritten"),
         (["ingest", "rows.csv", "rows.csv"], "cannot be written onto itself"),
@@ -192,6 +198,7 @@ def test_addresses_are_refused_before_a_server_starts(arguments, expected, no_se
     monkeypatch.chdir(tmp_path)
     run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
     Path("rows.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
+    Path("my.yaml").touch()
     Path("taken").mkdir()
     Path("taken", "notes.txt").write_text("mine")
     with pytest.raises(MmpcaError) as caught:

@@ -50,6 +50,7 @@ def test_a_column_that_is_no_number_says_how_to_leave_it_out(table):
     ("drop", "expected"),
     [
         (["nam"], "dataset.drop names 'nam', which is no column of .*Did you mean 'name'"),
+        (["NAME"], "dataset.drop names 'NAME', which is no column of .*Did you mean 'name'"),
         (["label"], "'label', which is the label"),
         (["zzzz"], r"Its columns are 'id', 'name', 'f0', .*'f7', \.\.\. \(23 in all\)\.$"),
     ],

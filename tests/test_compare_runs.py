@@ -60,7 +60,9 @@ def test_runs(rows, tmp_path, mmpca):
     assert results["fisher"]["angles B"] is results["fisher"]["components A"] is None
     code, printed, _ = mmpca("compare", *outputs, "--json")
     assert code == 0 and json.loads(printed)[0]["results"] == found.results
-    assert "Settings that differ" in mmpca("compare", *outputs)[1]
+    printed = mmpca("compare", *outputs)[1]
+    assert "Settings that differ" in printed and "fisher (shrinkage: 0.001)" in " ".join(printed.split())
+    assert ", ".join(f"{angle:.1f}" for angle in angles) in printed
 
 
 def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):

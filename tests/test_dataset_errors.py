@@ -289,7 +289,7 @@ READING = {
     "damaged chunk": (lambda f: damaged(f, "X/c/1/0", lambda b: b[:-20]), [
         r"Cannot read chunk 1 \(rows 20 to 39\) of .*a.zarr/X", "restore it"]),
     "not finite": (not_a_number, ["Found nan in row 47, column 2", r"chunk 2 \(rows 40 to 59\)", "fill or drop"]),
-    "null in a column": (null_in_columns, ["Column 'f1'", "1 missing values", "row 47", "Fill or drop"]),
+    "null in a column": (null_in_columns, ["Column 'f1'", "missing values", "row 47", "Fill or drop"]),
     "null in a list": (null_in_lists, ["missing value", "row 47", "Fill or drop"]),
     "null label": (null_label, ["Column 'label'", "row 33"]),
     "damaged Parquet": (damaged_page, ["Cannot read row group 0 .*a.parquet", "restore it"]),

@@ -72,6 +72,7 @@ def test_a_run_has_the_models_of_filled_rows(kind, standardize, n, d, tmp_path):
     missing = np.isnan(X).sum(axis=0)
     assert results["count"]["missing"] == missing.tolist() and results["count"]["n_features"] == d
     assert f"Missing: {missing.sum()} values of {np.count_nonzero(missing)} columns (" in recorder.notes[0]
+    assert results["count"]["notes"] == recorder.notes[:1]
     Z = X[:9].copy()
     Z[:, 0] = np.nan  # a new gap
     transform(

@@ -185,7 +185,7 @@ def test_new_rows_without_labels_and_text(tmp_path):
                 X[:, j] = 0 if name.startswith("colour") else model.mean_[j]
         np.testing.assert_allclose(Z, model.transform(X), atol=1e-9)
     settings["dataset"] = str(tmp_path / "partly.parquet")
-    with pytest.raises(InputError, match=r"'label' of .* has 1 missing values"):
+    with pytest.raises(InputError, match=r"'label' of .* has missing values"):
         transform(TransformConfig(**settings, label="label", destination=str(tmp_path / "named")))
 
 
@@ -326,6 +326,24 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     with pytest.raises(InputError, match="has 1 cells where 2 belong"):
         ingest(tmp_path / "bad.csv", tmp_path / "bad.parquet")
     assert not (tmp_path / "bad.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "label", "size", "said"),
+    [
+        ("out", "a", 1, "column 'a' of t.csv is not a whole number .* numbers to predict as dataset.target"),
+        ("out", "label", 100, "n_components=100 is more than the .* features of t.csv"),
+        ("t.csv/out", "label", 1, r"Cannot write .*t.csv/out: "),
+    ],
+    ids=["label", "components", "output"],
+)
+def test_a_run_of_text_names_what_the_user_did(output, label, size, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(100).to_csv("t.csv", index=False)
+    dataset = {"uri": "t.csv", "label": label, "missing": "mean"}
+    with pytest.raises(InputError, match=said) as caught:
+        run(config_of(output, "", dataset=dataset, n_components=size))
+    assert "converted" not in str(caught.value)
 
 
 def test_lists_of_one_length_are_rows(tmp_path):

@@ -122,7 +122,7 @@ def test_values_in_names_of_folders(tmp_path):
         write(tmp_path / name / "part.0.parquet", frame())
     digits = open_dataset(tmp_path / "digits")
     assert set(digits.read_rows(0, 120)[:, 3]) == {1.7e12, 42}
-    with pytest.raises(InputError, match=r"Column 'at' .* has 60 missing values"):
+    with pytest.raises(InputError, match=r"Column 'at' .* has missing values"):
         rows_of(open_dataset(tmp_path / "gap"))
     assert rows_of(open_dataset(tmp_path / "gap", drop=["at"]))[0].shape == (120, 3)
     both = open_dataset(tmp_path / "both")

@@ -20,7 +20,9 @@ from mmpca_dist import (
     SupervisedPCA,
     class_moments,
 )
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.notes import method_notes
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import VARIANTS
 from mmpca_dist.statistics import gather
@@ -177,6 +179,8 @@ def test_imprecise_components_are_marked(precision):
     X, y = rng.standard_normal((300, 2)) * [1.0, scale], rng.integers(2, size=300)
     reducer = MarginPCA(2, "pca", precision=precision).fit(X, y)
     assert reducer.imprecise_.tolist() == [False, True]
+    (note,) = method_notes(MethodSection(name="pca"), reducer, 2, precision)
+    assert ("not reliable. Set precision: double." in note) == (precision == "single")
 
 
 def test_residuals_bound_the_distance_to_an_eigenvalue():

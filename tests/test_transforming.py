@@ -4,6 +4,7 @@ import shutil
 import threading
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,7 @@ from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
 
 def write_npy(path, X, y=None):
@@ -164,6 +165,47 @@ def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     for pattern in words:
         assert caught.match(pattern)
     assert not (tmp_path / "dest").exists()
+
+
+@pytest.fixture(scope="module")
+def of_text(tmp_path_factory):
+    """A run of CSV, and its rows."""
+    folder = tmp_path_factory.mktemp("text")
+    frame = pd.DataFrame(X, columns=NAMES).assign(
+        kind=np.where(Y == 0, "a", "b"), town=["north", "north", "south"] * 20
+    )
+    frame.to_csv(folder / "rows.csv", index=False)
+    dataset = {"uri": str(folder / "rows.csv"), "label": "kind", "covariates": ["town"]}
+    return fit(folder, "", dataset=dataset), frame
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "said"),
+    [
+        ({}, "out.csv", None),
+        ({"kind": ["a", None] * 30}, "out.csv", None),
+        ({"width": ["1", "high"] * 30}, "out.csv", "{}.* hold something else: 'width': text: 'high' in row 1 .line 3."),
+        ({"width": None}, "out.csv", r"{} has missing values|{}"),
+        ({"town": "hill"}, "out.csv", "has town hill in column 'town' of {}, which no row had"),
+        ({}, "out.xlsx", "out.xlsx ends like a file, and files for projected rows end with .zarr, .parquet, .csv"),
+    ],
+    ids=["labels", "some labels", "text", "gaps", "unknown", "suffix"],
+)
+def test_text_is_named_as_it_was_given_and_leaves_nothing_else(changes, name, said, of_text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fitted, frame = of_text
+    frame.assign(**changes).to_csv("new.csv", index=False)
+    recorder, config = Recorder(), TransformConfig(output=fitted, dataset="new.csv", destination=name)
+    if said is None:
+        words = transformed(transform(config, [recorder]))
+        assert f"60 rows, with {'the labels of some' if changes else 'their labels'}" in words
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
+    else:
+        with pytest.raises(InputError, match=said.replace("{}", "new.csv")) as caught:
+            transform(config, [recorder])
+        assert "converted" not in str(caught.value) and "--set" not in str(caught.value)
+        assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+    assert not any("converted" in note or "Removed" in note for note in recorder.notes)
 
 
 @pytest.mark.e2e

@@ -243,7 +243,8 @@ def load_config(
     try:
         settings = read_yaml(str(content) if file is None else file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        hint = did_you_mean(os.fspath(path), bundled.run_names())
+        beside = [each.name for each in Path(path).parent.glob("*.y*ml")]
+        hint = did_you_mean(Path(path).name, [*bundled.run_names(), *beside])
         raise ConfigError(
             f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
         ) from error

@@ -94,7 +94,7 @@ class ColumnLook:
     @property
     def distinct(self) -> str:
         """The number of different values in words: "1,234", or "about 58,000" where it is an estimate."""
-        if self._below == ALL:
+        if self.keeps_all:
             return f"{self.n_distinct:,}"
         return f"about {int(float(f'{self.n_distinct:.1e}')):,}"
 
@@ -110,6 +110,11 @@ class ColumnLook:
     def all_differ(self) -> bool:
         """Whether no two rows have the same value, as far as the values that are kept tell."""
         return all(n == 1 for _, n in self._values.values())
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all values are kept, rather than a sample."""
+        return self._below == ALL
 
     @property
     def deviation(self) -> float:

@@ -49,6 +49,7 @@ class Text(RowSource):
 
     def __init__(self, uri: str, dtype: np.dtype) -> None:
         self.uri, self.dtype = uri, dtype
+        storage.require(uri)
         with storage.reached(uri) as (fs, path):
             self.total = int(fs.size(path) or 0)
 

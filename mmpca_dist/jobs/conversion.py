@@ -34,12 +34,17 @@ def errors_name(source: str, converted: str) -> Iterator[None]:
         raise type(error)(str(error).replace(converted, source)) from error
 
 
-def readable_rows(uri: str, output: str, callback: Callback) -> str:
+def told_as(uri: str, opened: str) -> str:
+    """Return how messages name rows: text as the user does, others by the address that was opened."""
+    return uri if TEXT.is_named_by(uri.lower()) else opened
+
+
+def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) -> str:
     """Return the address of rows that a run reads: of CSV Parquet, of LIBSVM text Zarr, and of others the address.
 
-    What is converted lies in the folder ``converted`` beside the output, where other runs find it. The record of its
-    source is written at the end, so that a killed conversion starts again. Raises InputError for text that is no table,
-    and OutputError while another process converts it.
+    What is converted lies in the folder ``converted`` beside the output, where other runs find it, if the caller leaves
+    it there (``kept``). The record of its source is written at the end, so that a killed conversion starts again.
+    Raises InputError for text that is no table, and OutputError while another process converts it.
     """
     source = storage.normalize(uri)
     if not TEXT.is_named_by(source.lower()):
@@ -53,7 +58,8 @@ def readable_rows(uri: str, output: str, callback: Callback) -> str:
     if storage.exists(record) and storage.read_json(record).get("key") == key:
         return converted
     started = time.monotonic()
-    with held(folder, callback.on_note):
+    first_lease = storage.join(folder, "lease-000001.json")  # shows whether the output can be written
+    with errors_name(output, first_lease), held(folder, callback.on_note):
         callback.on_stage_start(CONVERT)
         storage.remove(record)
         progress = partial(callback.on_progress, CONVERT)
@@ -61,6 +67,6 @@ def readable_rows(uri: str, output: str, callback: Callback) -> str:
         if storage.is_local(source) and storage.is_local(converted):  # a run resumes where this is made anew
             os.utime(converted, (0, Path(source).stat().st_mtime))
         storage.write_json(record, {"key": key, "source": source})
-    found = [f"{uri} is kept as {converted}, until it changes."]
+    found = [f"{uri} is kept as {converted}, until it changes."] if kept else []
     callback.on_stage_end(CONVERT, {"seconds": round(time.monotonic() - started, 3), "found": found}, False)
     return converted

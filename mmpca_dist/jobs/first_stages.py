@@ -113,7 +113,8 @@ def _count(job: Job) -> CountRecord:
                     "out dataset.maps."
                 )
             record |= {"missing": missing.tolist(), "means": means.tolist()}
-            job.callback.on_note(gaps_note(missing, dataset))
+            notes.append(gaps_note(missing, dataset))
+            job.callback.on_note(notes[-1])
     if isinstance(dataset, MappedRows) and dataset.own_columns:
         record["image_shape"], source = None, dataset.source
         record["stored"] = {

@@ -144,11 +144,11 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
             rows = TargetRows(rows, targets, [rows, *others]) if slices is None else sliced(rows, slices)
         refuse_classless(config, purpose)
         dataset = mapped(rows, section.maps)
-    if not config.chooses and config.largest > dataset.n_features:
-        raise InputError(
-            f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
-            "many at most, or n_components: auto."
-        )
+        if not config.chooses and config.largest > dataset.n_features:
+            raise InputError(
+                f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take "
+                "as many at most, or n_components: auto."
+            )
     stored = dataset.source if isinstance(dataset, MappedRows) else dataset
     shape = section.image_shape or stored.image_shape
     if shape is not None and shape[0] * shape[1] != stored.n_features:

@@ -52,9 +52,10 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
         )
     n_imprecise = int(np.sum(relative_errors > IMPRECISE))
     if n_imprecise:
+        remedy = " Set precision: double." if precision == "single" else ""
         notes.append(
             f"{counted(n_imprecise, 'component')} of {title} within a hundredfold of the rounding floor of "
-            f"{precision} precision: not reliable."
+            f"{precision} precision: not reliable.{remedy}"
         )
     return notes + [
         f"{title}: {remark}"

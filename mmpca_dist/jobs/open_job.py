@@ -12,6 +12,7 @@ import psutil
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, MmpcaError
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
+from mmpca_dist.jobs.conversion import errors_name, told_as
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
@@ -48,7 +49,9 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         refuse_private(compute, [*inputs.addresses, inputs.run.uri])
     run, watch = inputs.run, Watch.of(inputs.addresses)
     identity = claimable(inputs)
-    with run.tidied(), held(run.uri, callback.on_note) as lease:
+    opened = inputs.dataset.uri
+    named = errors_name(told_as(inputs.asked.dataset.uri, opened), opened)
+    with named, run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
         key = run.begin(identity)
         if begun_before:
@@ -88,4 +91,3 @@ def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[st
             )
         else:
             run.discard()
-            on_note(f"No stage was done, so nothing is kept in {run.uri}.")

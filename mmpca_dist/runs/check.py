@@ -293,11 +293,12 @@ def _use(column: ColumnLook, same: str) -> Use:
     # So many whole numbers of a narrow range, drawn at random, differ with a chance of less than exp(-10).
     is_dense = column.largest - column.smallest < n**2 / 20 or IDENTIFIER.search(column.name)
     differ = column.all_differ and n >= FEWEST_ROWS
+    how = "no two rows have the same" if column.keeps_all else "nearly all rows differ"
     faults = {
         "no row has a value": not n,
         "all rows have the same value": column.n_distinct == 1,
         f"it equals {same!r}": same != column.name,
-        "an identifier: no two rows have the same": differ and (text or (column.is_names and is_dense)),
+        f"an identifier: {how}": differ and (text or (column.is_names and is_dense)),
         "text of dates": text and all(DATE.fullmatch(level) for level in column.levels),
         "text that is new in most rows": text and column.n_distinct > max(MOSTLY * n, FEWEST_ROWS),
         f"{column.n_missing / max(column.n_rows, 1):.0%} is missing": column.n_missing > MOSTLY * column.n_rows,

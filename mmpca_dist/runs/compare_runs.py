@@ -29,8 +29,9 @@ NOT_SPLITTING = ("classifiers", "reference", "margins", "published")
 """Settings of an evaluation that splits do not depend on."""
 ANGLES = (
     "Angles are principal angles, in degrees and from the largest, between the subspaces of the columns that a method "
-    "projects to here and in A: as many as the one with fewer components has."
+    "projects to here and in A: as many as the one with fewer components has. There are none where features differ."
 )
+IMPLIED = "Double precision is implied by dataset.covariates or dataset.target."
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
         if all(content in each for each in found.values()):
             runs = {letter: each[content] for letter, each in found.items()}
             names = dict(zip(runs, outputs, strict=True))
-            comparisons.append(Comparison(content, names, _differing(runs), *compare(runs)))
+            results, notes = compare(runs)
+            comparisons.append(Comparison(content, names, _differing(runs), results, _on_precision(runs) + notes))
     if not comparisons:
         held = ", ".join(
             f"{name} holds {' and '.join(found[letter])}" for letter, name in zip(found, outputs, strict=True)
@@ -93,6 +95,14 @@ def _differing(runs: Mapping[str, RunDirectory]) -> list[dict[str, Any]]:
     keys = dict.fromkeys(key for each in facts.values() for key in each)
     rows = [{"setting": key, **{letter: each.get(key) for letter, each in facts.items()}} for key in keys]
     return [row for row in rows if any(row[letter] != row["A"] for letter in runs)]
+
+
+def _on_precision(runs: Mapping[str, RunDirectory]) -> list[str]:
+    """Return a note where precision differs, and only because other settings do."""
+    configs = [run.config for run in runs.values()]
+    doubled = [bool(config.dataset.covariates or config.dataset.target) for config in configs]
+    follows = [config.precision == "double" for config in configs] == doubled
+    return [IMPLIED] if follows and len(set(doubled)) > 1 else []
 
 
 def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:

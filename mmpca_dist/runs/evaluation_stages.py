@@ -154,8 +154,11 @@ def _report(job: Job) -> CompareRecord:
 
     splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
     record = write_evaluation_report(job.run.uri, evaluation_of(job, splits))
+    maps = job.results.find(records.MAPS)
+    told = [*job.results.of(records.COUNT)["notes"], *(maps["notes"] if maps else [])]
     for note in record["notes"]:
-        job.callback.on_note(note)
+        if note not in told:
+            job.callback.on_note(note)
     return record
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BeforeValidator
 
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
+from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
-from mmpca_dist.jobs.conversion import readable_rows
+from mmpca_dist.jobs.conversion import errors_name, readable_rows, told_as
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import finished, open_rows_for, open_run, require_method
@@ -30,13 +34,16 @@ from mmpca_dist.runs.projection import PROJECT, Projector, project, projectors_o
 from mmpca_dist.runs.row_tables import FORMATS, RowTable, join_parts
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.proxies import Unlabelled
-from mmpca_dist.tables.readers.formats import all_labelled
+from mmpca_dist.tables.readers.formats import all_labelled, stem_of
 
 UNFINISHED = ".unfinished"
+SUFFIX = re.compile(r"\w\.([a-z]{2,}|h5|bz2)$", re.I)
+"""How names of files end; folders may have a version, such as rows.v2."""
 
 
 class TransformConfig(Section):
@@ -78,40 +85,55 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     if suffix is not None:
         table = partial(_one_table, destination if suffix == "zarr" else None)
         stages[1] = replace(PROJECT, function=partial(project, tables_of=table))
-    with open_inputs(_inputs(config, callback), callback, client) as job:
-        if job.dataset.has_labels:
-            for note in notes_on_missing_labels(job.dataset):
-                job.callback.on_note(note)
-        if isinstance(job.dataset, Unlabelled):
-            job.callback.on_note(
-                f"Some rows of {job.dataset.uri} have no label, so the labels go with the projected rows as a column "
-                f"{job.dataset.stored.label!r}, which has gaps."
-            )
-        if job.dataset.stored.note is not None:
-            job.callback.on_note(job.dataset.stored.note)
-        for stage in stages:
-            run_stage(job, stage)
-        record = job.results.of(records.PROJECT)
-        outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
-        if suffix is not None:
-            outputs = [destination]
-            if suffix != "zarr":
-                job.check_lease()
-                join_parts(job.run.path("projected"), destination, suffix)
-        manifest = {
-            "dataset": job.dataset.uri,
-            "rows": job.dataset.n_rows,
-            "methods": job.config.projected,
-            "destination": destination,
-            "outputs": outputs,
-            "written": record["written"],
-            "labels": job.dataset.has_labels,
-            "seconds": record["seconds"],
-        }
+    with _cleared(destination):
+        inputs = _inputs(config, callback)
+        opened = inputs.dataset.uri
+        source = told_as(config.dataset, opened)
+        with errors_name(source, opened), open_inputs(inputs, callback, client) as job:
+            notes = notes_on_missing_labels(job.dataset) if job.dataset.has_labels else []
+            column = job.dataset.stored.label if isinstance(job.dataset, Unlabelled) else None
+            if column is not None:
+                notes.append(
+                    f"Some rows of {opened} have no label, so the labels go with the projected rows as a column "
+                    f"{column!r}, which has gaps."
+                )
+            for note in [*notes, *filter(None, [job.dataset.stored.note])]:
+                job.callback.on_note(note.replace(opened, source))
+            for stage in stages:
+                run_stage(job, stage)
+            record = job.results.of(records.PROJECT)
+            outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
+            if suffix is not None:
+                outputs = [destination]
+                if suffix != "zarr":
+                    job.check_lease()
+                    join_parts(job.run.path("projected"), destination, suffix)
+            manifest = {
+                "dataset": source,
+                "rows": job.dataset.n_rows,
+                "methods": job.config.projected,
+                "destination": destination,
+                "outputs": outputs,
+                "written": record["written"],
+                "labels": job.dataset.has_labels,
+                "labels_in_part": column,
+                "seconds": record["seconds"],
+            }
     if suffix is not None:
         storage.remove(job.run.uri)
         storage.remove(job.run.uri + CONVERTED)
     return manifest
+
+
+@contextmanager
+def _cleared(destination: str) -> Iterator[None]:
+    """Remove rows that were text if they are refused; they stay where a transform into one file may go on."""
+    try:
+        yield
+    except InputError as error:
+        if not isinstance(error, AccessError) and (folder := job_folder(destination)) != destination:
+            storage.remove(folder + CONVERTED)
+        raise
 
 
 def _one_table(group: str | None, job: Job, projectors: list[Projector]) -> list[RowTable]:
@@ -127,13 +149,25 @@ def _format_of(destination: str) -> str | None:
     return format if format in FORMATS else None
 
 
+def _refuse_suffix(destination: str) -> None:
+    name = destination.rpartition("/")[2]
+    if SUFFIX.search(name) and _format_of(destination) is None:
+        known = ", ".join(f".{format}" for format in FORMATS)
+        raise InputError(
+            f"{name} ends like a file, and files for projected rows end with {known}. Name one of these, or a folder "
+            "without a suffix."
+        )
+
+
 def job_folder(destination: str) -> str:
     """Return the folder of a transform: that of a file is beside it until the file is whole."""
     return destination if _format_of(destination) is None else f"{destination}{UNFINISHED}"
 
 
 def transformed(manifest: dict[str, Any]) -> str:
-    labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
+    column = manifest["labels_in_part"]
+    labels = "without labels, as there are none" if column is None else f"with the labels of some as column {column!r}"
+    labels = "with their labels" if manifest["labels"] else labels
     destination = manifest["destination"]
     names = ", ".join(uri.removeprefix(f"{destination}/") for uri in manifest["outputs"] if uri != destination)
     return f"{manifest['rows']} rows, {labels}, projected into {destination}" + (f": {names}" if names else "")
@@ -141,7 +175,8 @@ def transformed(manifest: dict[str, Any]) -> str:
 
 def check_transform(config: TransformConfig, callback: Callback | None = None) -> None:
     """Make the checks of ``transform`` that need no rows; raise its errors."""
-    claimable(_inputs(config, callback or Callback()))
+    with _cleared(storage.normalize(config.destination)):
+        claimable(_inputs(config, callback or Callback()))
 
 
 def _plan(job: Job) -> PlanRecord:
@@ -165,6 +200,7 @@ STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
 def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     """Open the run and the rows; the settings are those of the run, with other rows, methods and folder."""
     run, destination = open_run(config.output), storage.normalize(config.destination)
+    _refuse_suffix(destination)
     finished(run, records.SOLVE)
     folder = RunDirectory(job_folder(destination))
     if folder.uri != destination and not folder.exists and storage.exists(destination):
@@ -175,9 +211,17 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
         require_method(run, method, fitted.labels)
     config = config.model_copy(update={"features": config.features or fitted.dataset.features})
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
-    beside = destination if folder.uri == destination else storage.join(folder.uri + CONVERTED, "rows")
-    config = config.model_copy(update={"dataset": readable_rows(config.dataset, beside, callback)})
-    dataset = _open(config, run)
+    kept = folder.uri == destination
+    beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
+    source, uri = config.dataset, readable_rows(config.dataset, beside, callback, kept)
+    config = config.model_copy(update={"dataset": uri})
+    with errors_name(source, uri):
+        try:
+            dataset = _open(config, run)
+        except ColumnError as error:
+            if not any(fault.kind == "text" for fault in error.faults):
+                raise
+            raise _of_columns_needed(source, error) from error
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}
     settings = fitted.model_copy(
         update={
@@ -187,6 +231,17 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
         }
     )
     return Inputs(settings, dataset, folder, settings, "transform", HeldOut(settings.evaluation), run)
+
+
+def _of_columns_needed(source: str, error: ColumnError) -> InputError:
+    """Return the error for columns that the models need, and that nobody can leave out; of CSV with row and line."""
+    faults = error.faults
+    if stem_of(source).endswith(CSV_SUFFIXES):
+        rows = CsvRows(storage.normalize(source), None, np.dtype(np.float64), labelled=False)
+        names = [fault.name for fault in faults]
+        faults = getattr(rows.refusal([i for i in rows.features if rows.name_of(i) in names]), "faults", faults)
+    told = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in faults[:MAX_LISTED])
+    return InputError(f"The models need numbers in columns of {source} that hold something else: {told}. Correct them.")
 
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:

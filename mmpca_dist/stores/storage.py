@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError, did_you_mean
 from mmpca_dist.stores import failures
 from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who import storage)
     NAMED,
@@ -108,6 +108,9 @@ def require(uri: str) -> None:
     """Raise an ``InputError`` where nothing is at ``uri``, with the reason that a server gives."""
     with reached(uri) as (fs, path):
         if not fs.exists(path):
+            beside = [each.name for each in Path(path).parent.glob("*")] if is_local(uri) else []
+            if hint := did_you_mean(Path(path).name, beside):
+                raise AccessError(f"Cannot read {uri}: {failures.ABSENT}.{hint}")
             fs.info(path)  # raises what fsspec's ``exists`` keeps to itself
             raise FileNotFoundError(uri)
     refuse_pipe(uri)

@@ -57,7 +57,7 @@ def normalize_labels(y: Any, where: str) -> NDArray:
             row = int(np.argmin(integral))
             raise InputError(
                 f"Label {y[row]!s} at position {row} of {where} is not a whole number below {exact:.0f}. Labels must "
-                "be classes: integers or strings."
+                "be classes: integers or strings. A run takes numbers to predict as dataset.target."
             )
         return y.astype(np.int64)
     if kind == "S":

@@ -299,8 +299,7 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind
     if column.null_count:
         row = first + int(np.argmax(column.is_null().to_numpy()))
         raise ColumnError(
-            f"Column {name!r} of {uri} has {column.null_count} missing values (null), the first in row {row}. "
-            "Fill or drop them.",
+            f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them.",
             [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
         )
 
