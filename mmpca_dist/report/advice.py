@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import METHODS, title_of
-from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, small
 from mmpca_dist.report.pages import config_in
 
 
@@ -87,13 +87,14 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
     if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
     test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
+    sure = corrected(test, ALL_COLUMNS)
     than = "that reduction" if use.method in evaluation.unreduced else "all columns"
     if math.isclose(test.difference, 0, abs_tol=1e-9):
-        return [f"That is as good as {than}. {corrected(test)}"]
+        return [f"That is as good as {than}. {sure}"]
     more = "more" if test.difference > 0 else "less" if predicts else "fewer"
     points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
     unit = "unexplained variance" if predicts else "errors"
-    return [f"That is {points} {unit} than with {than}. {corrected(test)}"]
+    return [f"That is {points} {unit} than with {than}. {sure}"]
 
 
 def _named(evaluation: Evaluation, cell: Cell) -> str:
