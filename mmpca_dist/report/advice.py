@@ -71,7 +71,7 @@ def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[
     what = "Keep" if use.method in unreduced else "Use"
     clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
     beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
-    if reference not in {use.method, *unreduced}:
+    if reference not in {use.method, *unreduced} and (other is None or other.method != reference):
         own = [cell for cell in near if cell.method == reference]
         cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
         verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"

@@ -71,9 +71,9 @@ def _errors(evaluation: Evaluation) -> Part:
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
         "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
         f"Bengio 2003), after Holm's correction for {counted(evaluation.n_tests, 'test')} against it; at most 0.05 is "
-        'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these splits '
-        "only: splits share rows, so that of two equal methods one errs less by it in far more than one data set of "
-        'twenty. "With 1": the method gave so many components only.'
+        'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
+        "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
+        'set of twenty. "With 1": the method gave so many components only.'
     )
     regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
     return Part("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
