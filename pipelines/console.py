@@ -193,7 +193,7 @@ def print_check(checked: Check) -> None:
 
 
 def plan_table(rows: list[Any]) -> Table:
-    table = Table(title="Plan", show_header=False, title_justify="left")
+    table = Table(title="Plan: what the work is expected to need", show_header=False, title_justify="left")
     for name, value in rows:
         table.add_row(_cell(name), _cell(value))
     return table
@@ -215,12 +215,13 @@ def _cell(value: object) -> str:
 
 def print_summary(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import components, legend, lines, report_of
+    from mmpca_dist.runs.summary import components_and_legend, lines, report_of
 
     headline, *others = lines(output)
     print_text(console, headline)
-    console.print(rows_table("Components", components(output)))
-    print_text(console, legend(output), style="dim", soft_wrap=False)
+    components, legend = components_and_legend(output)
+    console.print(rows_table("Components", components))
+    print_text(console, legend, style="dim", soft_wrap=False)
     for line in others:
         print_text(console, line, soft_wrap=False)
     if (report := report_of(output)) is not None:

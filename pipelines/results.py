@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-from mmpca_dist.runs.summary import components, legend
+from mmpca_dist.runs.summary import components_and_legend
 from mmpca_dist.runs.summary import lines as summary
 from mmpca_dist.stores import storage
 
@@ -35,8 +35,8 @@ def publish_run(
     if plan:
         rows = [{"what": a, "planned": b, "measured": c} for a, b, c in plan]
         artifacts.show("plan", "The plan and what was used", table=rows)
-    spectra = components(folder)
-    artifacts.show("components", legend(folder), table=spectra)
+    spectra, legend = components_and_legend(folder)
+    artifacts.show("components", legend, table=spectra)
     if search:
         proved = "The search for nearest rows of other classes: what it took, and how much is proved"
         artifacts.show("search", proved, table=[{"what": a, "found": b, "what it means": c} for a, b, c in search])

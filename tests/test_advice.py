@@ -54,6 +54,8 @@ def test_a_reduction_that_hurts() -> None:
     use, sure, more = advise(made(errors, "lol"))[0]
     assert use.startswith("Keep all 40 columns: 8.5% errors; LOL with 8 components has 32.4%; PCA at")
     assert "fewer errors than with that reduction. The difference is significant" in sure
+    (best, *_), _ = advise(made(lambda m, size, c, split: wrong(20, 30, 5)(m, 0, 0, split), "lol"))
+    assert "; PCA with 2 components has" in best and best.count("PCA") == 1
     assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
 
 

@@ -227,7 +227,7 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, m
     output = str(tmp_path / "out")
     run({"dataset": {"uri": "bundled:digits"}, "methods": list(METHODS), "n_components": 16, "output": output})
     shown = mmpca("show", output)[1].splitlines()
-    assert shown[0] == "bundled:digits: 1797 rows, 64 features, 10 classes"
+    assert shown[0] == "bundled:digits: 1,797 rows, 64 features, 10 classes"
     assert max(map(len, shown[:-1])) <= 80  # the last line is an address
     assert shown[-1] == f"Report: {output}/report/index.html"
     rows = {row["method"]: row for row in components(output)}

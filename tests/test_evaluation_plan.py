@@ -80,14 +80,24 @@ def test_the_command_shows_it(tmp_path):
     assert "7 x moments, 7 x score, 7 x gather" in " ".join(found.output.split())
 
 
-@pytest.mark.parametrize("splits", [{"splits": "folds", "folds": 3, "count": 2}, {"splits": "shares", "count": 6}])
-def test_splits_and_fits_are_told_and_no_time(splits, tmp_path):
+FIRST, TOGETHER = "told after the first splits", "not known: all splits end together"
+
+
+@pytest.mark.parametrize(
+    ("splits", "time"),
+    [
+        ({"splits": "folds", "folds": 3, "count": 2}, FIRST),
+        ({"splits": "folds", "folds": 6, "count": 1}, TOGETHER),
+        ({"splits": "shares", "count": 6}, FIRST),
+    ],
+)
+def test_splits_and_fits_are_told_and_when_time_is(splits, time, tmp_path):
     uri = store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
     evaluation = {**splits, "classifiers": ["fisher", "svm", {"name": "svm", "C": "nested", "label": "nested"}]}
     told = dict(preview_evaluation(config_of(tmp_path / "out", uri, methods=METHODS, evaluation=evaluation)).rows())
     assert told["splits"] == "every method is fitted 6 times"
     assert told["classifiers fitted"] == f"up to {(3 + 1) * (1 + 31) * 6} times to rows"
-    assert told["expected time"] == "told after the first split" and "note" not in told
+    assert told["expected time"] == time and "note" not in told
 
 
 def test_more_than_a_hundred_splits_are_named(tmp_path):

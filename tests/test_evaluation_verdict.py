@@ -24,8 +24,8 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
     assert "39.0%, 8.2 percentage points more, 4.4 corrected standard errors of the difference." in second
     assert tested == (
         "The difference is not significant at the 5% level: p = 0.007 by the corrected resampled t-test (two-sided), "
-        "p = 0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as "
-        "often in 0 (sign test of these splits: p = 0.016)."
+        "p = 0.13 after Holm's correction for 18 tests (this one and those against PCA). Of these 6 splits, M-PCA2 "
+        "errs less in 6, more in 0 and as often in 0 (sign test of these splits: p = 0.016)."
     )
     assert third.startswith("Baseline (always the largest class): ")
     assert "lowest of 27 means" in last
@@ -114,7 +114,7 @@ def test_a_tenth_is_a_tenth() -> None:
 
 def test_the_page_says_what_is_tested_and_how_often() -> None:
     part = _errors(evaluation(splits=12))
-    assert "Holm's correction for 18 tests" in part.words[0] and "It is of these splits only" in part.words[0]
+    assert "for 18 tests against it" in part.words[0] and "It is of these splits only" in part.words[0]
     description, rows = evaluation_tables([part])["errors-1"]
     assert "Holm's correction for 18 tests" in description
     assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])

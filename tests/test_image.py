@@ -65,7 +65,7 @@ def test_the_image_runs_the_quickstart(image):
         ran = buildah("run", *CHROOT, container, "--", "mmpca", "run", "conf/quickstart.yaml")
         assert "Report: /app/runs/quickstart/report/index.html" in ran.stdout
         shown = buildah("run", *CHROOT, container, "--", "mmpca", "show", "runs/quickstart")
-        assert "1797 rows" in shown.stdout
+        assert "1,797 rows" in shown.stdout
         refused = buildah("run", *CHROOT, container, "--", "touch", "/app/elsewhere", check=False)
         assert refused.returncode != 0, "the user may write to the folders of results only"
     finally:

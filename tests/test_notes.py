@@ -10,8 +10,9 @@ from helpers.runs import Recorder
 from helpers.samples import labelled
 
 from mmpca_dist import run
+from mmpca_dist.runs import summary
 from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.summary import legend
+from mmpca_dist.runs.summary import components_and_legend
 from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
 from mmpca_pipelines.cli import cli
 
@@ -81,6 +82,18 @@ def test_where_units_do_not_count_no_column_is_named(changes, tmp_path):
     assert not any("of the scatter of the" in note for note in results["report"]["notes"])
 
 
+@pytest.mark.parametrize(("changes", "named"), [({}, 1), ({"standardize": True}, 0)])
+def test_an_evaluation_names_the_column_that_reductions_follow(changes, named, tmp_path):
+    """Filled gaps, which have columns of indicators in passes, change nothing."""
+    uri = rows_with_a_heavy_column(tmp_path, 200, 8)
+    with np.load(uri) as stored:
+        X, y = stored["X"], stored["y"]
+    X[:50, 1] = np.nan
+    dataset = {"uri": str(store(tmp_path / "gaps.npz", X, y)), "missing": "mean"}
+    notes = evaluate(config_of(tmp_path / "out", dataset["uri"], dataset=dataset, **changes))["compare"]["notes"]
+    assert sum(note.startswith("Column 2 holds over 99% of the scatter of the 8 columns") for note in notes) == named
+
+
 def test_names_of_columns():
     note = heavy_note([(12, 0.97), (4, 0.02)], [f"f{i}" for i in range(13)], 13)
     assert note.startswith("'f12' (97%) and 'f4' (2%) hold 99% of the scatter of the 13 columns, so that components")
@@ -121,8 +134,10 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
 @pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
-    text = legend(str(tmp_path / "out"))
-    assert text in shown(tmp_path / "out")
+    _, text = components_and_legend(str(tmp_path / "out"))
+    loaded, load = [], summary.load_model
+    monkeypatch.setattr(summary, "load_model", lambda *given: loaded.append(given) or load(*given))
+    assert text in shown(tmp_path / "out") and len(loaded) == len(methods)
     assert all(words in text for words in there) and not any(words in text for words in absent)
 
 

@@ -36,7 +36,7 @@ def test_what_lines_say_and_how_often(monkeypatch, limits):
         (9, None, 1, None),
         (2, None, 2, "score, 2 of 4,000 (0%), 11 s, about 6 h left"),
         (5, "gather", 1, None),
-        (20, None, 1200, "score: gather, 1,200 of 4,000 (30%), 36 s, about 47 s left"),
+        (20, None, 1200, "score: gather, 1,200 of 4,000 (30%), 36 s, about 47 s left of this pass"),
         (20, None, 4000, "score: gather, 4,000 of 4,000 (100%), 56 s"),
     ):
         said.clear()
@@ -52,6 +52,7 @@ def test_a_pipe_gets_plain_lines(tmp_path):
     """Stage, pass, units and time; no control characters, and no line is cut."""
     found = subprocess.check_output([sys.executable, "-c", SCRIPT, str(tmp_path / "out")]).decode()
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", found)
-    line = r"  score: [a-z ]+, \d+ of \d+ \(\d+%\), (under a second|\d+ s)(, (under a second|about \d+ s) left)?"
+    line = r"  score: [a-z ]+, \d+ of \d+ \(\d+%\), (under a second|\d+ s)"
+    line += r"(, (under a second|about \d+ s) left of this pass)?"
     assert any(re.fullmatch(line, one) for one in found.splitlines()), found
     assert "left, by the time of the first splits" in found

@@ -96,6 +96,13 @@ def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> 
         assert method.title in page.text
 
 
+@pytest.mark.parametrize("dask_page", [False, True])
+def test_a_page_says_what_it_is_of_and_links_dasks_own(dask_page: bool) -> None:
+    text = render(contents := report_contents(dask_page=dask_page), figures(contents))
+    assert "<title>Run of table.zarr</title>" in text and "<h1>Run of table.zarr</h1>" in text
+    assert ('href="dask-performance.html"' in text) == dask_page
+
+
 def test_every_section_of_a_method_is_there_and_has_a_place_of_its_own() -> None:
     named = {name for method in METHODS.values() for name in method.sections}
     assert named == set(SECTIONS)

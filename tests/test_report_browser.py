@@ -113,7 +113,7 @@ def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
     tab.run("choose('loadings', 'Method', 0)")
     tab.run("choose('loadings', 'Component', 1)")
     assert sorted(tab.run("doc('bars').roots()[0].y_range.factors")) == sorted(FEATURES)
-    assert tab.run("document.title") == "table.zarr: components"
+    assert tab.run("document.title") == "Run of table.zarr"
     assert tab.run("document.querySelectorAll('img[src=x]').length") == 0
     assert tab.complaints == []
 

@@ -17,7 +17,7 @@ from mmpca_dist.models.bayesian_margin.pictures import MOST_PANELS, Evidence, ev
 from mmpca_dist.report.method_results import eigenvalue_table, methods_part
 from mmpca_dist.report.run_page import ReportContents, figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
-from mmpca_dist.runs.summary import components, legend
+from mmpca_dist.runs.summary import components_and_legend
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 ABC = ["ant", "bee", "cat"]
@@ -183,7 +183,7 @@ def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: 
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     output = str(tmp_path / "out")
     run(make_config(output, str(tmp_path / "rows.npz"), methods=["pca", "projection-penalty"], n_components=[4]))
-    (row,) = [row for row in components(output) if row["method"] == "projection-penalty"]
+    (row,) = [row for row in components_and_legend(output)[0] if row["method"] == "projection-penalty"]
     text = " ".join(check_page((tmp_path / "out" / "report" / "index.html").read_text()).text.split())
     assert row["components"] == "4"
     assert "projection-penalty 4 " in text and "6 components" not in text and "asked for" not in text
@@ -199,11 +199,12 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> 
     pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
     assert {"evidence", "relevance", "spectrum", "projection"} <= set(pictures)
     model = load_model(output, "bm2pca")
-    rows = {row["method"]: row for row in components(output)}
+    table, legend = components_and_legend(output)
+    rows = {row["method"]: row for row in table}
     assert rows["bm2pca"]["components"] == "6"
     assert rows["bm2pca"]["share"] == f"{model.eigenvalues_.sum() / 3 / model.total_:.1%}"
     assert rows["all-columns"]["share"] == rows["all-columns"]["residual"] == "-"
-    assert "bm2pca: a model for each class, with so many components and on average that share" in legend(output)
+    assert "bm2pca: a model for each class, with so many components and on average that share" in legend
     page = check_page((tmp_path / "out" / "report" / "index.html").read_text())
     off = int(model.switched_off_.sum())
     assert off and f"has switched off {off} of 18 components." in page.text

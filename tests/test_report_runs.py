@@ -39,5 +39,6 @@ def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_pa
     patients = [str(row // 2) for row in range(70)]
     for column in (["beside0", patients], ["row", list(range(70))], ["outcome", table["label"]]):
         assert json.dumps(column) in drawn
-    for command in (f"mmpca transform {output} new_rows.parquet", f"load_model({output!r}, 'm-pca0')"):
+    pictured = ["pca", "m-pca0"][explorer["start"]]
+    for command in (f"mmpca transform {output} new_rows.parquet", f"load_model({output!r}, {pictured!r})"):
         assert command in page.text

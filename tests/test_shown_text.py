@@ -32,8 +32,7 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
     hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n```\n# Title"
     record = {"verdict": hostile, "answer": [hostile], "next": [], "notes": [hostile], "html": hostile, "figures": []}
     row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)
-    monkeypatch.setattr(results, "components", lambda _: [row])
-    monkeypatch.setattr(results, "legend", lambda _: "")
+    monkeypatch.setattr(results, "components_and_legend", lambda _: ([row], ""))
     monkeypatch.setattr(results, "summary", lambda _: [hostile])
     results.publish_evaluation(shown, hostile, {**record, "tables": {"errors": (hostile, [])}})
     results.publish_run(shown, hostile, record, [], [])

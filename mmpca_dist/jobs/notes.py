@@ -94,12 +94,13 @@ def shared_notes(config: RunConfig, results: Results) -> list[str]:
 
 def note_ahead(config: RunConfig, dataset: Dataset) -> str:
     """Return what the data set itself tells, before any pass: `mmpca ingest` notes columns that hold nearly all."""
-    if not _goes_by_scatter(config):
+    if not goes_by_scatter(config):
         return ""
     return heavy_note(dataset.heavy_columns, dataset.feature_names, dataset.n_features) or ""
 
 
-def _goes_by_scatter(config: RunConfig) -> bool:
+def goes_by_scatter(config: RunConfig) -> bool:
+    """Tell whether any components depend on the units of the columns."""
     return not config.standardizes and not all(section.method.scale_free for section in config.methods)
 
 
@@ -121,7 +122,7 @@ def telling_note(statistics: Statistics, names: list[str] | None) -> list[str]:
 
 def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float]]:
     """Return the few columns that hold nearly all of the scatter, where methods go by it."""
-    if not _goes_by_scatter(config):
+    if not goes_by_scatter(config):
         return []
     moments, basis, approximation = statistics.moments, statistics.basis, statistics.approximation
     counts = moments.counts

@@ -31,7 +31,8 @@ class StageLines:
         parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
         parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
         if 0 < done < total:
-            parts.append(time_left((now - self._pass_begin) * (total - done) / done))
+            left = time_left((now - self._pass_begin) * (total - done) / done)
+            parts.append(f"{left} of this pass" if self._name else left)
         self._say(", ".join(parts))
 
     def close(self) -> None:

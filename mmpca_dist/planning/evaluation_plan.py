@@ -65,6 +65,7 @@ def plan_run(
         kept=max(choice.kept, fit.kept),
         search=sum_searches([search for search in (choice.search, fit.search) if search is not None]),
         fits=choice.fits,
+        at_once=choice.at_once,
         remedy="fewer evaluation.folds, n_components as numbers" if choice.memory > fit.memory else fit.remedy,
     )
 
@@ -77,9 +78,11 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     make = _merging if evaluation.merged else _in_memory
     plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
     fits = sum(fits_of(spec) for spec in evaluation.classifiers.from_rows)
+    n_threads = request.resources.workers * request.resources.threads_per_worker
     return replace(
         plan,
         fits=evaluation.fits,
+        at_once=evaluation.n_held_out if evaluation.merged else n_threads,
         classifier_fits=evaluation.n_models * fits * evaluation.fits,
         remedy="fewer columns, classes, folds or windows, no margins (evaluation.margins: false) or no qda",
     )

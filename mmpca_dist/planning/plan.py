@@ -92,6 +92,7 @@ class Plan:
     advice: str = ""  # on chunks that are too large
     kept: int = 0  # checkpoints, or states between sweeps, at the output, which are deleted when their stage is done
     fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
+    at_once: int = 0  # of these fits, that end together: where all do, nothing is told of the time
     classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
 
@@ -150,7 +151,7 @@ class Plan:
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),
             ("output", format_bytes(self.output) + free if self.output else ""),
-            ("expected time", "told after the first split" if self.fits else self._time()),
+            ("expected time", self._time()),
             ("note", self.note),
         ]
         return [row for row in rows if row[1]]
@@ -161,6 +162,8 @@ class Plan:
         return "up to" if self.search is None or self.search.proved else "perhaps"
 
     def _time(self) -> str:
+        if self.fits:
+            return "told after the first splits" if self.fits > self.at_once else "not known: all splits end together"
         times = f"{duration(sum(each.seconds for each in self.passes))} for the passes"
         if self.search is not None:
             seconds = self.search.seconds(self.resources.busy_threads)

@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import METHODS, title_of
-from mmpca_dist.report.evaluation_words import corrected, digits, guess, label, small
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, small
 from mmpca_dist.report.pages import config_in
 
 
@@ -71,7 +71,7 @@ def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[
     what = "Keep" if use.method in unreduced else "Use"
     clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
     beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
-    if reference not in {use.method, *unreduced}:
+    if reference not in {use.method, *unreduced} and (other is None or other.method != reference):
         own = [cell for cell in near if cell.method == reference]
         cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
         verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"
@@ -87,13 +87,14 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
     if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
     test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
+    sure = corrected(test, ALL_COLUMNS)
     than = "that reduction" if use.method in evaluation.unreduced else "all columns"
     if math.isclose(test.difference, 0, abs_tol=1e-9):
-        return [f"That is as good as {than}. {corrected(test)}"]
+        return [f"That is as good as {than}. {sure}"]
     more = "more" if test.difference > 0 else "less" if predicts else "fewer"
     points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
     unit = "unexplained variance" if predicts else "errors"
-    return [f"That is {points} {unit} than with {than}. {corrected(test)}"]
+    return [f"That is {points} {unit} than with {than}. {sure}"]
 
 
 def _named(evaluation: Evaluation, cell: Cell) -> str:

@@ -53,7 +53,7 @@ def _answer(evaluation: Evaluation) -> Part:
 
 
 def _verdict(evaluation: Evaluation) -> Part:
-    reference, tests = title_of(evaluation.reference), counted(evaluation.n_tests, "test")
+    reference, tests = title_of(evaluation.reference), f"{counted(evaluation.n_tests, 'test')} against it"
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
         f"{'; '.join(evaluation.classifiers.values())}.",
@@ -70,10 +70,10 @@ def _errors(evaluation: Evaluation) -> Part:
         "Mean \N{PLUS-MINUS SIGN} standard deviation of the test error over the splits, in percent; the lowest mean of "
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
         "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
-        f"Bengio 2003), after Holm's correction for {counted(evaluation.n_tests, 'test')}; at most 0.05 is in bold. "
-        '"Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these splits only: '
-        "splits share rows, so that of two equal methods one errs less by it in far more than one data set of twenty. "
-        '"With 1": the method gave so many components only.'
+        f"Bengio 2003), after Holm's correction for {counted(evaluation.n_tests, 'test')} against it; at most 0.05 is "
+        'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
+        "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
+        'set of twenty. "With 1": the method gave so many components only.'
     )
     regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
     return Part("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
@@ -134,9 +134,10 @@ def published_words(evaluation: Evaluation) -> str:
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
-        "evaluation", evaluation.dataset, parts,
+        "Evaluation", evaluation.dataset, parts,
         {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
         evaluation.config_yaml, evaluation.versions, opens_classes=False,
+        dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
     )  # fmt: skip
 
 

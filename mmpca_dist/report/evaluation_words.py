@@ -174,9 +174,9 @@ def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
         ]
     test = outcome.test
     return [
-        f"{corrected(outcome.t_test)} Of these {splits} splits, {title} errs less in {test.wins}, more in "
-        f"{test.untied - test.wins} and as often in {splits - test.untied} (sign test of these splits: "
-        f"{probability(test.p_value)}).",
+        f"{corrected(outcome.t_test, title_of(evaluation.reference))} Of these {splits} splits, {title} errs less "
+        f"in {test.wins}, more in {test.untied - test.wins} and as often in {splits - test.untied} (sign test of these "
+        f"splits: {probability(test.p_value)}).",
         *_limits(evaluation, outcome.t_test, outcome.best.summary.overlap),
     ]
 
@@ -196,8 +196,8 @@ def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list
     return []
 
 
-def corrected(test: CorrectedTest) -> str:
-    """Return whether two means differ significantly, and by which tests."""
+def corrected(test: CorrectedTest, other: str) -> str:
+    """Return whether two means differ significantly, and by which tests: this one and those against another."""
     if test.p_value is None or test.adjusted is None:
         return (
             "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
@@ -206,5 +206,5 @@ def corrected(test: CorrectedTest) -> str:
     return (
         f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
         f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for "
-        f"{counted(test.tests, 'test')}."
+        f"{counted(test.tests, 'test')}{f' (this one and those against {other})' if test.tests > 1 else ''}."
     )

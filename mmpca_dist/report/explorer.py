@@ -158,7 +158,8 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     arrows = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name="arrows")
     plot.segment("x0", "y0", "x", "y", source=arrows, line_width=1.5, line_color=drawing.FAINT, name="arrow")
     plot.scatter("x", "y", source=arrows, size=5, color=drawing.FAINT, name="arrow")
-    plot.text("x", "y", "name", source=arrows, text_font_size="12px", x_offset=4, y_offset=-3, name="arrow")
+    plot.text("x", "y", "name", source=arrows, text_font_size="12px", x_offset=4, y_offset=-3, name="arrow",
+              background_fill_color="#ffffff", background_fill_alpha=0.8)  # fmt: skip
     return plot
 
 

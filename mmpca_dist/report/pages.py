@@ -26,6 +26,10 @@ from mmpca_dist.tables.levels import gaps_by_column
 CONFIG = "report/config.yaml"
 """The configuration of a run, for further commands."""
 DASH = "\N{EN DASH}"
+ABOUT_TIMES = (
+    "What each stage took, {} together. Not counted are the start of the command and of servers, the conversion of "
+    "text, this report, and what was done of a stage before it was broken off."
+)
 OPEN_CLASSES, MOST_CLASSES = 12, 20
 """Up to so many classes are listed openly; of more than the latter only the largest are listed."""
 
@@ -36,13 +40,14 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 def page(
     about: str, dataset: Mapping[str, Any], parts: Sequence[Part], facts: Mapping[str, int], notes: Sequence[str],
     stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
-    intro: Sequence[str] = (),
+    intro: Sequence[str] = (), dask_page: bool = False,
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
-    Its title is that of the data set, and what the page is ``about``. ``facts`` are numbers in addition to those of the
-    data set, with their units, ``notes`` warnings, ``stages`` their seconds, and ``intro`` sentences below the title.
-    Where it ``opens_classes``, few of them are listed openly.
+    Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``facts`` are numbers in
+    addition to those of the data set, with their units, ``notes`` warnings, ``stages`` their seconds, and ``intro``
+    sentences below the title. Where it ``opens_classes``, few of them are listed openly. ``dask_page`` says whether
+    Dask's own report lies beside it.
     """
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
@@ -57,7 +62,7 @@ def page(
     timed = [Column("stage"), Column("time", "number"), Column("", "bar")]
     rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
     classes = _classes(dataset, opens_classes)
-    run = Part("run", "The run", [f"Where the time went, {seconds} in all."], tables=[Table(timed, list(rows))])
+    run = Part("run", "The run", [ABOUT_TIMES.format(seconds)], tables=[Table(timed, list(rows))])
     return environment.get_template("page.html").render(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
         about=about,
@@ -70,6 +75,7 @@ def page(
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
         seconds=seconds,
         config=config,
+        dask_page=dask_page,
         versions=Table([Column("library"), Column("version")], list(versions.items()), "Versions", opens=False),
     )
 

@@ -67,7 +67,8 @@ CERTIFICATES = {
     ),
     "plan": (
         "Plan and measurement",
-        "What the run was expected to need, computed before it began, and what it did need.",
+        "What the run was expected to need, computed before it began, and what it did need. The plan of memory and "
+        "scratch is an upper bound. That of the time is a guess at the passes alone, without the start of each stage.",
         ("", "planned", "measured"),
     ),
 }
@@ -94,6 +95,8 @@ class ReportContents:
     how_chosen: str = ""
     """How numbers of components were chosen; empty where the configuration gives them."""
     output: str = ""
+    dask_page: bool = False
+    """Whether Dask's own report lies beside this one."""
     evaluates: bool = True
     """Whether `mmpca evaluate` takes the configuration: not that of a refreshed run, which has no data set of its own.
     """
@@ -132,6 +135,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
             "solving": solver_rows(results), "search": search_rows(config, results), "plan": plan_and_measured(results),
         },
         output=run.uri,
+        dask_page="uri" not in count and config.compute.performance_report,
         evaluates="uri" not in count,
         how_chosen=""
         if choice is None
@@ -171,15 +175,15 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
     parts = [
         *([points] if projected else []),
         *loadings_part(methods, dataset, first),
-        *_next(contents),
+        *_next(contents, first),
         methods_part(methods, chosen),
         *(Part.of(figure) for figure in figures if figure is not still or not points.plots),
         *eigenvalue_parts(methods),
         *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
     ]
     return page(
-        "components", dataset, parts, {"method": len(methods)}, contents.notes, contents.stages,
-        contents.config_yaml, contents.versions, intro=[_intro(contents)],
+        "Run", dataset, parts, {"method": len(methods)}, contents.notes, contents.stages,
+        contents.config_yaml, contents.versions, intro=[_intro(contents)], dask_page=contents.dask_page,
     )  # fmt: skip
 
 
@@ -192,12 +196,13 @@ def _intro(contents: ReportContents) -> str:
     )
 
 
-def _next(contents: ReportContents) -> list[Part]:
+def _next(contents: ReportContents, first: str) -> list[Part]:
+    """Return what to type next, with the method ``first``, which the page shows first, where there is one."""
     if not contents.output:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
     suffix = ".csv" if TEXT.is_named_by(str(contents.dataset["uri"]).lower()) else ".parquet"
-    method = next((one for one in methods if not one.method.reference), methods[0])
+    method = next((one for one in methods if one.label == first), methods[0])
     evaluate = Command(
         f"Which method and how many components serve best on rows that are held out{about_config(contents.output)}:",
         f"mmpca evaluate {config_in(contents.output)}",

@@ -24,7 +24,7 @@ from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.notes import note_ahead
+from mmpca_dist.jobs.notes import goes_by_scatter, note_ahead
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import CompareRecord, ScoreRecord, TuneRecord
@@ -32,6 +32,7 @@ from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.passes.row_map_fits import spread_sample
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
@@ -41,8 +42,11 @@ from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.outcomes import FinishedEvaluation
 from mmpca_dist.runs.score_stage import SplitRecords, forgetting
 from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.tables.dataset import Dataset
 
+SAMPLE_ROWS, SAMPLE_BYTES = 4096, 64 << 20
+"""The largest sample of rows that tells which columns hold nearly all of the scatter."""
 LEFT_OUT = "All columns are not evaluated for comparison: "
 
 
@@ -153,13 +157,25 @@ def _report(job: Job) -> CompareRecord:
     from mmpca_dist.report.evaluation_page import write_evaluation_report
 
     splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
-    record = write_evaluation_report(job.run.uri, evaluation_of(job, splits))
-    maps = job.results.find(records.MAPS)
+    evaluation, maps = evaluation_of(job, splits), job.results.find(records.MAPS)
+    notes = [*evaluation.notes, *filter(None, [_heavy_note(job)])]
+    record = write_evaluation_report(job.run.uri, replace(evaluation, notes=notes))
     told = [*job.results.of(records.COUNT)["notes"], *(maps["notes"] if maps else [])]
     for note in record["notes"]:
         if note not in told:
             job.callback.on_note(note)
     return record
+
+
+def _heavy_note(job: Job) -> str:
+    """Return the note of runs on columns that hold nearly all of the scatter, from a sample of the rows; or nothing."""
+    config, dataset, count = job.config, job.dataset, job.results.of(records.COUNT)
+    if dataset.heavy_columns or not goes_by_scatter(config):
+        return note_ahead(config, dataset)
+    sample = spread_sample(job.tasks(), dataset, max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // dataset.row_bytes)), 0)
+    spread = ColumnSpread(count["n_features"])
+    spread.add(sample[:, : count["n_features"]])  # without indicators and covariates
+    return heavy_note(heavy_columns(spread.squares), count["feature_names"], count["n_features"]) or ""
 
 
 def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:

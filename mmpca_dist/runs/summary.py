@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
@@ -26,7 +28,7 @@ def lines(output: str) -> list[str]:
     header, count, chosen = run.header(), finished(run, records.COUNT), run.record(records.CHOOSE)
     uri = count.get("uri", header["config"]["dataset"]["uri"])
     outcome = f"to predict: {', '.join(count['targets'])}" if "targets" in count else f"{len(count['classes'])} classes"
-    headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {outcome}"
+    headline = f"{uri}: {count['n_rows']:,} rows, {count['n_features']:,} features, {outcome}"
     choice = [] if chosen is None else [f"components: chosen for each method by the {chosen['how']}"]
     config = run.config
     stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(need.stage for need in run_needs(config, SEARCH))]
@@ -39,18 +41,29 @@ def report_of(output: str) -> ReportRecord | None:
     return open_run(output).record(records.REPORT)
 
 
-def legend(output: str) -> str:
-    """Return what the columns of a run's table of components mean, for the methods that are in it."""
-    run, rows = open_run(output), components(output)
-    sections = run.config.methods
+def components(output: str) -> list[dict[str, Any]]:
+    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
+    return components_and_legend(output)[0]
+
+
+def components_and_legend(output: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the table of components, and what its columns mean for the methods that are in it."""
+    run, rows, several = open_run(output), [], []
+    for label in run.config.labels:
+        model = load_model(run.uri, label)
+        rows.append(_row(label, model))
+        several += [label] * (_n_models(model) > 1)
+    return rows, _legend(run.config.methods, any(row["residual"] == "-" for row in rows), several)
+
+
+def _legend(sections: Sequence[MethodSection], lacks_residuals: bool, several: list[str]) -> str:
     labels: dict[str, list[str]] = {}
     for section in sections:
         labels.setdefault(section.method.shares, []).append(section.label)
     shares = "; ".join(f"{', '.join(labels[share])}: {share}" for share in labels if share)
     residuals = [f"{section.label}: {section.method.residuals}" for section in sections if section.method.residuals]
-    if any(row["residual"] == "-" for row in rows):
+    if lacks_residuals:
         residuals.insert(0, "none where components are no eigenvectors")
-    several = [section.label for section in sections if _n_models(load_model(run.uri, section.label)) > 1]
     values = [
         f"{section.label}: {section.method.values}"
         for section in sections
@@ -66,24 +79,16 @@ def legend(output: str) -> str:
     )  # fmt: skip
 
 
-def components(output: str) -> list[dict[str, Any]]:
-    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
-    run = open_run(output)
-    rows = []
-    for method in run.config.labels:
-        model = load_model(run.uri, method)
-        eigenvalues, share = model.eigenvalues_, share_of(model)
-        residual = np.max(model.residuals_) / abs(eigenvalues.max())
-        rows.append(
-            {
-                "method": method,
-                "components": str(model._n_used),
-                "share": f"{share:.1%}" if np.isfinite(share) else "-",
-                "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
-                "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
-            }
-        )
-    return rows
+def _row(method: str, model: MomentReducer) -> dict[str, Any]:
+    eigenvalues, share = model.eigenvalues_, share_of(model)
+    residual = np.max(model.residuals_) / abs(eigenvalues.max())
+    return {
+        "method": method,
+        "components": str(model._n_used),
+        "share": f"{share:.1%}" if np.isfinite(share) else "-",
+        "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
+        "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
+    }
 
 
 def share_of(model: MomentReducer) -> float:

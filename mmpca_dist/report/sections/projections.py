@@ -84,7 +84,7 @@ class ProjectedSample:
             values = np.concatenate(labels)
             codes = _shades(values) if has_targets else encode(values, classes_of(counted), run.uri)
         n_rows = finished.n_rows
-        note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
+        note = f"all {n_rows:,} rows" if len(codes) == n_rows else f"{len(codes):,} of {n_rows:,} rows, evenly spaced"
         stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
         columns = _columns(finished, numbers)
         return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns)
