@@ -36,8 +36,7 @@ class _Display:
 class ReductionDisplay(_Display):
     """Rows on two components: points (n, 2), coloured by y (n,), and what the axes are called.
 
-    Text and whole numbers in y are classes: the 20 largest have a colour each, and the others are grey. Floats are
-    numbers, which have a colour bar.
+    Text and whole numbers in y are classes, of which the 20 largest have colours; floats have a colour bar.
 
     Examples
     --------
@@ -59,8 +58,7 @@ class ReductionDisplay(_Display):
     ) -> Self:  # fmt: skip
         """Transform rows by a fitted reducer, or a pipeline that ends in one, and draw them all by ``Axes.scatter``.
 
-        Components count from 0. ``y`` may name a column of AnnData's ``obs``. Raises InputError where there is no such
-        component.
+        Components count from 0; InputError where there is none. ``y`` may name a column of AnnData's ``obs``.
         """
         last, y = _last_step(estimator), None if y is None else np.asarray(labels_of(y, X))
         Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
@@ -84,13 +82,11 @@ class ReductionDisplay(_Display):
             self.figure_.colorbar(ax.scatter(*self.points.T, c=values, **look), ax=ax, label="y")
             return self
         codes, known = np.full(len(values), -1), ~pd.isna(values)
-        classes, codes[known], sizes = np.unique(
-            normalize_labels(values[known], "y"), return_inverse=True, return_counts=True
-        )
+        labels = normalize_labels(values[known], "y")
+        classes, codes[known], sizes = np.unique(labels, return_inverse=True, return_counts=True)
         coloured = np.sort(np.argsort(-sizes, kind="stable")[:MOST_COLOURS])
-        n_others = len(classes) - len(coloured)
-        greys = (f"{n_others} others", ".", known & ~np.isin(codes, coloured)), ("no label", "s", ~known)
-        for name, marker, which in greys:
+        others = f"{len(classes) - len(coloured)} others"
+        for name, marker, which in (others, ".", known & ~np.isin(codes, coloured)), ("no label", "s", ~known):
             if which.any():
                 ax.scatter(*self.points[which].T, **{"color": BEFORE, "marker": marker, "label": name} | look)
         for place, (code, colour) in enumerate(zip(coloured, class_colours(len(coloured)), strict=True)):
@@ -112,7 +108,7 @@ class SpectrumDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
-        reducer = _reducer_of(estimator)
+        reducer = _last_step(estimator)
         if not hasattr(reducer, "total_"):  # scikit-learn's
             return cls(reducer.explained_variance_ratio_, "share of the variance").plot(ax, **kwargs)
         if not reducer.total_ > 0:  # NaN where it is unknown
@@ -145,7 +141,7 @@ class LoadingsDisplay(_Display):
         Components count from 0. Names are by default ``feature_names_in_``, those that the steps before give their
         columns, or numbers of columns. Raises InputError where there is no such component.
         """
-        reducer, names = _reducer_of(estimator), feature_names
+        reducer, names = _last_step(estimator), feature_names
         rows = getattr(reducer, "_directions", reducer.components_)
         row = _component(rows, component)
         if names is None:
@@ -169,18 +165,13 @@ class LoadingsDisplay(_Display):
 
 
 def _last_step(estimator: Any) -> Any:
-    """Return the last step of a pipeline, or the estimator itself, which transforms."""
+    """Return the last step of a pipeline, or the estimator itself, which is fitted and transforms."""
     last = estimator[-1] if hasattr(estimator, "steps") else estimator
     if not hasattr(last, "transform"):
         hint = "" if last is estimator else ": leave it out, as model[:-1] does"
         raise InputError(f"{type(last).__name__} does not transform rows{hint}.")
+    check_is_fitted(last)
     return last
-
-
-def _reducer_of(estimator: Any) -> Any:
-    reducer = _last_step(estimator)
-    check_is_fitted(reducer, "components_")
-    return reducer
 
 
 def _output_names(reducer: Any, count: int) -> Sequence[str]:
