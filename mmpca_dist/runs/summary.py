@@ -66,24 +66,32 @@ def legend(output: str) -> str:
     )  # fmt: skip
 
 
-def components(output: str) -> list[dict[str, Any]]:
+def figures(output: str) -> list[dict[str, Any]]:
     """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
     run = open_run(output)
     rows = []
     for method in run.config.labels:
         model = load_model(run.uri, method)
-        eigenvalues, share = model.eigenvalues_, share_of(model)
-        residual = np.max(model.residuals_) / abs(eigenvalues.max())
         rows.append(
             {
                 "method": method,
-                "components": str(model._n_used),
-                "share": f"{share:.1%}" if np.isfinite(share) else "-",
-                "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
-                "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
+                "components": model._n_used,
+                "share": share_of(model),
+                "residual": float(np.max(model.residuals_) / abs(model.eigenvalues_.max())),
+                "leading eigenvalues": ", ".join(_text(value, ".3g") for value in model.eigenvalues_[:3]),
             }
         )
     return rows
+
+
+def components(output: str) -> list[dict[str, str]]:
+    """Return ``figures`` as texts."""
+    written = {"components": "d", "share": ".1%", "residual": ".0e"}
+    return [{name: _text(row[name], written.get(name, "")) for name in row} for row in figures(output)]
+
+
+def _text(value: Any, form: str) -> str:
+    return "-" if isinstance(value, float) and not np.isfinite(value) else format(value, form)
 
 
 def share_of(model: MomentReducer) -> float:
