@@ -42,6 +42,9 @@ from .pictures.displays import SpectrumDisplay as SpectrumDisplay
 from .runs.calls import evaluate as evaluate
 from .runs.calls import refresh as refresh
 from .runs.calls import transform as transform
+from .runs.outcomes import FinishedEvaluation as FinishedEvaluation
+from .runs.outcomes import FinishedRun as FinishedRun
+from .runs.outcomes import TransformedRows as TransformedRows
 from .runs.outcomes import to_anndata as to_anndata
 from .runs.stages import run as run
 from .statistics.gather import class_moments as class_moments

@@ -75,6 +75,11 @@ def _as_option(setting: str, values: Values) -> str:
     return option if values is None else " ".join(f"{option} {shlex.quote(value)}" for value in as_list(values))
 
 
+def as_keyword(setting: str, values: Values) -> str:
+    """Return a setting as the functions of Python take it: ``drop=['id']``."""
+    return setting if values is None else f"{setting}={values!r}"
+
+
 def as_named(setting: str) -> Callable[[str, Values], str]:
     """Return what calls by one name every setting that names an array or column."""
     spelled = _spelling.get()

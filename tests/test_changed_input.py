@@ -168,7 +168,7 @@ def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypat
     assert {"reduce.json", "solve.json"} <= {path.name for path in (tmp_path / "run" / "records").iterdir()}
     assert recorder.notes[-1] == (
         f"The stages that are done are kept in {config.output}. A run with other rows or settings needs another output "
-        "(--output DIR)."
+        "folder."
     )
     with pytest.raises(OutputError, match="its input has changed since"):
         run(config)

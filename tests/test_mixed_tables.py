@@ -226,6 +226,15 @@ def test_data_frames_that_cannot_be_read(monkeypatch):
         MarginPCA(2).fit(frame.assign(odd=[1, "a"] * 30), y)
     with pytest.raises(InputError, match=r"X has 2 features called 'colour=red', one of them a text"):
         MarginPCA(2).fit(frame.assign(**{"colour=red": 1.0}), y)
+    model, gap = MarginPCA(2).fit(frame[["a", "b", "colour"]], y), frame["colour"].where(frame.index != 7)
+    with pytest.raises(
+        InputError, match=r"^MarginPCA: X lacks 1 of the 3 features that the model was fitted to: 'colour'"
+    ):
+        model.transform(frame[["a", "b"]])
+    with pytest.raises(InputError, match=r"^MarginPCA: column 'colour' of X has NaN in row 7"):
+        model.transform(frame[["a", "b"]].assign(colour=gap))
+    with pytest.warns(UserWarning, match=r"Text is new in most rows, .*: 'name'. Leave such columns out"):
+        MarginPCA(2).fit(frame.assign(name=[f"n{i}" for i in range(60)]), y)
     monkeypatch.setattr(LIMITS, "max_levels", 3)
     with pytest.raises(InputError, match=r"'colour': 3 different texts, such as 'red', and indicators for at most 3"):
         MarginPCA(2).fit(frame, y)

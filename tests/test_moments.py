@@ -131,6 +131,7 @@ def test_merging_is_exact_and_associative(rows, cuts, exponent):
 def test_merging_leaves_its_operands_alone():
     X, y = labelled(30, 2, 2, seed=6)
     one, two = class_moments(X[:15], y[:15], classes=[0, 1]), class_moments(X[15:], y[15:], classes=[0, 1])
+    assert repr(one) == f"<ClassMoments: 15 rows, {X.shape[1]} features, 2 classes>"
     before = one.scatters.copy(), one.means.copy(), one.counts.copy()
     one.merge(two)
     for kept, now in zip(before, (one.scatters, one.means, one.counts), strict=True):

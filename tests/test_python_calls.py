@@ -1,6 +1,7 @@
 """``run``, ``evaluate``, ``transform`` and ``refresh`` from Python: rows in memory, data frames, a Dask client."""
 
 import gc
+import tempfile
 from pathlib import Path
 
 import dask.array as da
@@ -54,7 +55,8 @@ FORMS = {
 def test_rows_in_memory_have_the_errors_of_rows_in_files(form, expected):
     found = evaluate(*FORMS[form](), **FOLDS)
     np.testing.assert_array_equal(found.errors["mean"], expected["mean"])
-    assert found.best["mean"] == found.errors["mean"].min()
+    assert found.best["mean"] == found.errors["mean"].min() and str(found).startswith(found.summary)
+    assert f"with {found.recommended['used']} component" in found.summary and found.recommended["method"] == "pca"
     folder = Path(found.folder)
     page = found._repr_html_()
     assert folder.exists() and str(folder) in page and "<table" in page and f"{found.best['mean']:.2f}" in page
@@ -77,15 +79,19 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
         evaluate(frame[:-1], "kind", folder=tmp_path / "a", **options)
     with pytest.raises(InputError, match=r"Column .sepal length .cm.. of X cannot be used as it is"):
         evaluate(frame, "kind")
+    before = set(Path(tempfile.gettempdir()).glob("mmpca-????????"))
     for call, words in (
         (lambda: evaluate(X), "needs the labels of the rows"), (lambda: evaluate(X, Y[:9]), "150 rows, and y 9 labels"),
         (lambda: evaluate(frame, "knd"), "X has no column 'knd'. Did you mean 'kind'"),
         (lambda: MarginPCA(2).fit(frame, "kind"), "give the labels themselves"),
         (lambda: run(X), "Rows in memory are for the `fit`"), (lambda: refresh("run", X, "out"), "must be in files"),
         (lambda: evaluate(X, Y, client="tcp://here"), "must be an open Dask client"),
+        (lambda: evaluate(frame, "kind"), r"drop=\['sepal length .cm.'\]; or .* missing='mean'"),
+        (lambda: evaluate(X, Y, **{"evaluation.count": 0}), "evaluation.count"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             call()
+    assert set(Path(tempfile.gettempdir()).glob("mmpca-????????")) <= before, "a call that fails leaves no folder"
     with pytest.raises(InputError, match="folds is for rows: set it in the configuration"):
         evaluate(configured(tmp_path / "b"), folds=3)
     with pytest.raises(ConfigError, match="fold"):
@@ -124,4 +130,4 @@ def test_a_run_is_transformed_and_refreshed_on_a_client(tmp_path):
     assert refresh(there, "bundled:iris", tmp_path / "none").folder == there.folder, "nothing new: the run itself"
     for each in (there, rows, more, scored):
         assert "<table" in each._repr_html_() and each.folder in repr(each)
-    assert there.methods.index.tolist() == CONFIG["methods"] and Path(there.report).exists()
+    assert there.methods["components"].to_dict() == {"pca": 2, "m-pca0": 2} and Path(there.report).exists()

@@ -118,7 +118,7 @@ def test_columns_of_several_types_are_their_numbers():
     np.testing.assert_allclose(found.transform(lazy).compute(), expected.transform(frame), atol=1e-9)
     gap = frame.copy()
     gap.loc[200, "b"] = pd.NA
-    with pytest.raises(InputError, match="Found nan in row 20, column 1"):
+    with pytest.raises(InputError, match=r"^MarginPCA: Found nan in row 20, column 'b', in rows .* of the Dask"):
         MarginPCA(2).fit(dd.from_pandas(gap, npartitions=3), y)
     with pytest.raises(InputError, match="Column 'a' of X has type"):
         MarginPCA(2).fit(dd.from_pandas(frame.assign(a="text"), npartitions=3), y)
@@ -304,6 +304,8 @@ def test_anndata(kind):
     np.testing.assert_array_equal(data.obsm["X_m-pca0"], np.asarray(Z))
     np.testing.assert_array_equal(data.varm["m-pca0"], found.components_.T)
     np.testing.assert_array_equal(data.uns["m-pca0"]["eigenvalues"], found.eigenvalues_)
+    with pytest.raises(InputError, match=r"must name the fitted reducers: \{'m-pca0': model\}; it is a MarginPCA"):
+        to_anndata(data, found)
     assert found.fit(data, "kind").classes_.tolist() == ["ant", "bee", "cat"]
     with pytest.raises(ValueError, match="feature names should match"):
         found.transform(data[:, ::-1])

@@ -59,6 +59,38 @@ def test_errors_name_the_class_and_the_column_at_fault(bad, estimator):
                 call(rows())
 
 
+def test_what_scikit_learn_says_ends_with_a_sentence():
+    for rows, words in (
+        (X.set_axis(["a", 1, "c", "d"], axis=1), r"string names, .*by using X\.columns = .* for example\.$"),
+        (X.to_numpy() + 1j, r"Complex data not supported\.$"), (X["a"].to_numpy(), r"instead:\nReshape your data"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"^MarginPCA: .*{words}") as caught:
+            MarginPCA(2).fit(rows, Y)
+        assert caught.value.__suppress_context__, "scikit-learn's own refusal says no more"
+
+
+def test_all_errors_of_a_fit_name_the_class():
+    for call, words in (
+        (lambda: MarginPCA(2).fit(X, np.zeros(150)), "There is only 1 class"),
+        (lambda: MarginPCA(2).partial_fit(X, [None, *Y[1:]]), "Label None at position 0 of y"),
+        (lambda: MarginPCA(2).fit(X, Y, np.full(150, -1)), "The weight of row 0 in sample_weight"),
+        (lambda: MarginPCA(0).fit(X, Y), "n_components=0"),
+        (lambda: NearestOpposite().fit(X, np.zeros(150)), "There is only 1 class"),
+    ):
+        with pytest.raises(InputError, match=f"^(MarginPCA|NearestOpposite): {words}"):
+            call()
+
+
+def test_advice_is_given_only_where_rounding_may_limit_the_components():
+    for estimator, rows, words in (
+        (FisherDiscriminant(5), X, r"classes less one, 2\.$"),
+        (MarginPCA(2), np.ones((150, 4)), r"\(single precision\)\.$"),
+        (MarginPCA(4), X * [1, 1, 1, 1e-9], "standardise them, or set precision to double"),
+    ):
+        with pytest.raises(InputError, match=words):
+            estimator.fit(rows, Y)
+
+
 def test_other_columns_than_those_of_the_fit():
     model = MarginPCA(2).fit(X, Y)
     for rows, words in {
@@ -81,7 +113,7 @@ def test_the_explained_variance_is_that_of_pca_and_of_pca_alone():
         found = MarginPCA(3, "pca", precision="double", **parameters).fit(X, Y).explained_variance_ratio_
         np.testing.assert_allclose(found, PCA(3).fit(rows).explained_variance_ratio_, rtol=1e-9)
     for model in (MarginPCA(2), MarginPCA(2, "m-pca1a"), FisherDiscriminant(2), RandomProjection(2)):
-        with pytest.raises(AttributeError, match=rf"^{type(model).__name__} has no .*eigenvalues_ / total_"):
+        with pytest.raises(AttributeError, match=r"do not diagonalise the total scatter.*eigenvalues_ / total_"):
             _ = model.fit(X, Y).explained_variance_ratio_
     assert not hasattr(MarginPCA(2, "pca"), "explained_variance_ratio_")
 

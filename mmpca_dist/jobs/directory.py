@@ -89,9 +89,7 @@ class RunDirectory:
         stored = self.header()
         if stored["key"] != identity.key:
             difference = _difference(stored, identity)
-            raise OutputError(
-                f"{self.uri} already holds a different run: {difference}. Choose another output (--output DIR)."
-            )
+            raise OutputError(f"{self.uri} already holds a different run: {difference}. Choose another output folder.")
 
     def refuse_inside(self, *inputs: str) -> None:
         """Raise OutputError where the output of the configuration lies inside a result, a data set, or an input."""

@@ -75,6 +75,7 @@ def _count(job: Job) -> CountRecord:
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset)
     notes += notes_on_rows_left_out(dataset) + notes_on_slices(dataset)
+    notes += [dataset.stored.note] if dataset.stored.note else []
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
     for note in notes:

@@ -87,7 +87,7 @@ def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[st
         elif not may_go_on and run.has_results:
             on_note(
                 f"The stages that are done are kept in {run.uri}. A run with other rows or settings needs another "
-                "output (--output DIR)."
+                "output folder."
             )
         else:
             run.discard()

@@ -40,7 +40,7 @@ class StageLines:
 
 
 class ProgressLines(Callback):
-    """Tells of the stages of a run, and how far each is, in lines on the standard error.
+    """Tells of the stages of a run, and how far each is, in lines on the standard error, or the output of a notebook.
 
     ``run(config, [ProgressLines()])`` does so in scripts; in notebooks, runs, evaluations, transforms and refreshes do
     so unless they are given other callbacks.
@@ -71,7 +71,7 @@ class ProgressLines(Callback):
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    (sys.stdout if "ipykernel" in sys.modules else sys.stderr).write(f"{line}\n")  # notebooks show the latter in red
 
 
 def told(callbacks: Sequence[Callback] | None) -> Callbacks:

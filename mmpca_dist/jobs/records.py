@@ -191,6 +191,7 @@ class CompareRecord(ReportRecord):
 
     answer: list[str]
     next: list[str]
+    recommended: NotRequired[dict[str, Any] | None]
     verdict: str
     tables: Any
 

@@ -23,8 +23,8 @@ TELLING = 0.25
 class FisherDiscriminant(BlockReducer):
     """Directions that maximise the scatter between the classes over that within them.
 
-    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. ``standardize``, ``center``, ``precision``,
-    ``solver``, ``oversampling``, ``passes`` and ``tolerance`` are as in ``MarginPCA``, and so are the other attributes.
+    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. Parameters that are not listed are as in
+    ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

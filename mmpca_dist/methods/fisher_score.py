@@ -19,8 +19,8 @@ class FisherScore(ColumnSelection):
 
     The score of a column is ((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2) for two classes, whatever their sizes, and
     sum n_c (m_c - m)^2 / sum n_c s_c^2 for several: m is the mean of all rows, m_c and s_c^2 are the mean and the
-    variance (the sum of squares divided by n_c) of class c. Standardising does not change scores. ``standardize``,
-    ``center``, ``precision`` and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    variance (the sum of squares divided by n_c) of class c. Standardising does not change scores. Parameters that are
+    not listed are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ class LassoSelection(TargetReducer, ColumnSelection):
 
     Columns are standardised, labels are -1 and +1, and the intercept is free. With several classes, each against all
     others has a lasso; all share one penalty, as in scikit-learn's ``Lasso`` with several targets, and a column counts
-    that any of them uses. Constant columns never enter. ``standardize``, ``center``, ``precision`` and ``solver`` are
-    as in ``MarginPCA``, and so are the other attributes.
+    that any of them uses. Constant columns never enter. Parameters that are not listed are as in ``MarginPCA``, and so
+    are the other attributes.
 
     Parameters
     ----------

@@ -17,8 +17,7 @@ from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_r
 class LOL(BlockReducer):
     """Linear optimal low-rank projection: differences of class means first, then directions of scatter within classes.
 
-    ``standardize``, ``center``, ``precision``, ``solver``, ``oversampling``, ``passes`` and ``tolerance`` are as in
-    ``MarginPCA``, and so are the other attributes.
+    Parameters that are not listed are as in ``MarginPCA``, and so are the other attributes.
 
     Attributes
     ----------

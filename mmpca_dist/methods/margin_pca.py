@@ -89,6 +89,10 @@ class MarginPCA(BlockReducer):
     solver : {"auto", "dense", "dual", "krylov"}
         How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
         from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
+    class_weight : {None, "balanced"} or dict
+        Weight of each class, by label; others count once. ``balanced`` lets classes count alike.
+    missing : {"refuse", "mean"}
+        Whether rows may lack values (NaN), for which the mean of the column stands.
     oversampling, passes, tolerance : int, int, float
         For solvers in passes: vectors beyond ``n_components``, passes over the rows at most, and the residual over
         eigenvalue at which they end before.
@@ -99,6 +103,10 @@ class MarginPCA(BlockReducer):
         Orthonormal; the loading of largest magnitude is positive.
     eigenvalues_ : array of shape (K,)
         Eigenvalues of the mean outer product of the difference rows, decreasing.
+    total_, limit_ : float, str
+        Sum of all eigenvalues, NaN where it is not known; what bounds the number of components.
+    explained_variance_ratio_ : array of shape (K,)
+        ``eigenvalues_ / total_``, for ``pca`` alone: other components do not diagonalise the total scatter.
     residuals_ : array of shape (K,)
         Norm of S v - l v.
     imprecise_ : bool array of shape (K,)
@@ -107,7 +115,8 @@ class MarginPCA(BlockReducer):
         From solvers in passes: how many components are proved to be the leading ones, and bounds. For ``m-pca2``: the
         share of neighbours proved exact, the recall measured, what the search cost, and the standard errors from
         searching for some rows only.
-    mean_ : array of shape (n_features,)
+    mean_, scale_ : array of shape (n_features,)
+        Of the rows; ``scale_`` is None without ``standardize``.
     classes_ : array of shape (C,)
     moments_ : ClassMoments
         Moments of rows so far; ``partial_fit`` extends them. See ``fit`` for where they are not kept. ``m-pca1b`` has

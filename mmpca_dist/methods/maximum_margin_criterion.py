@@ -19,8 +19,8 @@ class MaximumMarginCriterion(MomentReducer):
 
     S_b is the scatter of the class means and S_w the mean scatter within the classes, both divided by the number of
     rows. The sum of the eigenvalues of the components is the criterion. It is largest with all components whose
-    eigenvalue is positive, so that these are returned; if there is none, the one nearest to zero is. ``standardize``,
-    ``center``, ``precision`` and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    eigenvalue is positive, so that these are returned; if there is none, the one nearest to zero is. Parameters that
+    are not listed are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

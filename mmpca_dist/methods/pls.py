@@ -19,7 +19,7 @@ class PLS(TargetReducer):
 
     The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each class,
     up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
-    ``standardize``, ``center``, ``precision`` and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    Parameters that are not listed are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

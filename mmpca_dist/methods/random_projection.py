@@ -21,8 +21,8 @@ from mmpca_dist.statistics.scatters import total_scatter
 class RandomProjection(MomentReducer):
     """Random orthonormal directions, which see nothing of the rows but how many columns they have.
 
-    ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average. ``standardize``,
-    ``center``, ``precision`` and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average. Parameters that are
+    not listed are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ class RidgeDirections(TargetReducer):
     For two classes the component is ``coef_`` of scikit-learn's ``Ridge(alpha)`` for labels -1 and +1, up to its sign.
     For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal V,
     the principal axes of what they fit: W V, with W = (X^T X + alpha I)^-1 X^T Y. They span what the coefficients span,
-    the strongest come first, and fitted values along them are uncorrelated. ``standardize``, ``center``, ``precision``
-    and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    the strongest come first, and fitted values along them are uncorrelated. Parameters that are not listed are as in
+    ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

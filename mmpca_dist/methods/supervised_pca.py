@@ -21,8 +21,8 @@ class SupervisedPCA(TargetReducer):
     """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
 
     They are the leading eigenvectors of X^T H L H X. For classes that is A^T K A with rows A_c = n_c (m_c - m) and a
-    kernel K on the classes; for q continuous targets L = Y Y^T. ``standardize``, ``center``, ``precision`` and
-    ``solver`` are as in ``MarginPCA``, and so are the other attributes.
+    kernel K on the classes; for q continuous targets L = Y Y^T. Parameters that are not listed are as in ``MarginPCA``,
+    and so are the other attributes.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.passes.tree_reduction import Progress, Tasks, concatenated
 from mmpca_dist.passes.units import read_codes, read_unit
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, labels_of
+from mmpca_dist.tables.foreign import ForeignTable, as_table, called, check_header, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
@@ -110,8 +110,9 @@ class NearestOpposite(BaseEstimator):
         """
         self._options()
         self.close()
-        dataset, scheduler = self._dataset(X, y, reset=True)
-        rows = Rows.of(dataset, scheduler, progress=progress)
+        with called(self):
+            dataset, scheduler = self._dataset(X, y, reset=True)
+            rows = Rows.of(dataset, scheduler, progress=progress)
         in_memory = scheduler.in_process and fits_memory(dataset)
         stack = ExitStack()
         self._finalizer = weakref.finalize(self, stack.close)

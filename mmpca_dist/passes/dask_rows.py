@@ -36,7 +36,7 @@ from mmpca_dist.tables.readers.memory import SparseArray
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
 from mmpca_dist.tables.weights import as_weights, weighted
 
-NAME = "the Dask array"
+NAME = "the Dask collection"
 STORED = "mmpca-stored-rows"
 ZEROS = "mmpca-zeros"
 
@@ -72,16 +72,16 @@ class _TaskRows(Dataset):
         return ""
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(self._y[start - self._start : stop - self._start], NAME)
+        return normalize_labels(self._y[start - self._start : stop - self._start], "y")
 
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         if self._weights is None:
             return None
-        return as_weights(self._weights[start - self._start : stop - self._start], stop - start, NAME, start)
+        return as_weights(self._weights[start - self._start : stop - self._start], stop - start, "sample_weight", start)
 
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return continuous targets, shape (stop - start, q)."""
-        return as_targets(self._y[start - self._start : stop - self._start], NAME)
+        return as_targets(self._y[start - self._start : stop - self._start], "y")
 
 
 class _Blocks(_TaskRows):
@@ -240,7 +240,7 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
     if X.shape[0] != n_labels:
         raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
     if not dask.is_dask_collection(y):
-        y = label_array(y, NAME)
+        y = label_array(y, "y")
         y = da.from_array(y, (X.chunks[0], *y.shape[1:]))
     y = y.rechunk((X.chunks[0], *y.shape[1:]))
     if weights is not None:

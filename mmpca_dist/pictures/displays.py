@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.foreign import labels_of
+from mmpca_dist.tables.labels import normalize_labels
 
 
 class _Display:
@@ -22,7 +26,7 @@ class _Display:
     def _axes(self, ax: Any, xlabel: str, ylabel: str = "") -> Any:
         from matplotlib import pyplot
 
-        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         self.figure_ = self.ax_.figure
         return self.ax_
@@ -30,7 +34,9 @@ class _Display:
 
 @dataclass(repr=False)
 class ReductionDisplay(_Display):
-    """Rows on two components: points (n, 2), coloured by labels or numbers y (n,), and what the axes are called.
+    """Rows on two components: points (n, 2), coloured by y (n,), and what the axes are called.
+
+    Text and whole numbers in y are classes, of which the 20 largest have colours; floats have a colour bar.
 
     Examples
     --------
@@ -38,7 +44,7 @@ class ReductionDisplay(_Display):
     >>> from mmpca_dist import MarginPCA, ReductionDisplay
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> ReductionDisplay.from_estimator(MarginPCA(2).fit(X, y), X, y).ax_.get_xlabel()
-    'component 1'
+    'marginpca0'
     """
 
     points: NDArray
@@ -52,34 +58,43 @@ class ReductionDisplay(_Display):
     ) -> Self:  # fmt: skip
         """Transform rows by a fitted reducer, or a pipeline that ends in one, and draw them all by ``Axes.scatter``.
 
-        Components count from 0. Raises InputError where there is no such component.
+        Components count from 0; InputError where there is none. ``y`` may name a column of AnnData's ``obs``.
         """
+        last, y = _last_step(estimator), None if y is None else np.asarray(labels_of(y, X))
         Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
         if y is not None and len(y) != len(Z):
             raise InputError(f"X has {len(Z):,} rows, and y {len(y):,} labels.")
         points = np.stack([_component(Z.T, component) for component in components], axis=1)
-        names = [f"component {component + 1}" for component in components]
-        return cls(points, None if y is None else np.asarray(y), names).plot(ax, **kwargs)
+        names = _output_names(last, Z.shape[1])
+        return cls(points, y, [names[component] for component in components]).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rows; keywords go to ``Axes.scatter``."""
-        from mmpca_dist.pictures.drawing import MOST_COLOURS, class_colours, class_marker, plain
+        from mmpca_dist.pictures.drawing import BEFORE, MOST_COLOURS, class_colours, class_marker, plain
 
         flat = {} if "marker" in kwargs else {"linewidths": 0}  # markers of lines need a width
         ax, look = self._axes(ax, *self.names), {"s": 14, "alpha": 0.8} | flat | kwargs
+        values = np.zeros(len(self.points), int) if self.y is None else np.asarray(self.y)
         if kwargs.keys() & {"c", "color", "cmap"}:
             ax.scatter(*self.points.T, **{"c": self.y} | look if "color" not in kwargs else look)
             return self
-        classes, codes = np.unique(np.zeros(len(self.points)) if self.y is None else self.y, return_inverse=True)
-        if len(classes) > MOST_COLOURS:
-            values = self.y if classes.dtype.kind in "iuf" else codes
+        if values.dtype.kind == "f":
             self.figure_.colorbar(ax.scatter(*self.points.T, c=values, **look), ax=ax, label="y")
             return self
-        for code, colour in enumerate(class_colours(len(classes))):
-            own = {"color": colour, "marker": class_marker(code, len(classes)), "label": plain(classes[code])}
+        codes, known = np.full(len(values), -1), ~pd.isna(values)
+        labels = normalize_labels(values[known], "y")
+        classes, codes[known], sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        coloured = np.sort(np.argsort(-sizes, kind="stable")[:MOST_COLOURS])
+        others = f"{len(classes) - len(coloured)} others"
+        for name, marker, which in (others, ".", known & ~np.isin(codes, coloured)), ("no label", "s", ~known):
+            if which.any():
+                ax.scatter(*self.points[which].T, **{"color": BEFORE, "marker": marker, "label": name} | look)
+        for place, (code, colour) in enumerate(zip(coloured, class_colours(len(coloured)), strict=True)):
+            own = {"color": colour, "marker": class_marker(place, len(coloured)), "label": plain(classes[code])}
             ax.scatter(*self.points[codes == code].T, **own | look)
-        if self.y is not None:
-            ax.legend()
+        if self.y is not None:  # beside the axes where there is a layout that makes room for it
+            beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if self.figure_.get_layout_engine() else {}
+            ax.legend(fontsize="small", **beside)
         return self
 
 
@@ -93,7 +108,7 @@ class SpectrumDisplay(_Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the spectrum of a fitted reducer, or of the last step of a pipeline, by ``Axes.plot``."""
-        reducer = _reducer_of(estimator)
+        reducer = _last_step(estimator)
         if not hasattr(reducer, "total_"):  # scikit-learn's
             return cls(reducer.explained_variance_ratio_, "share of the variance").plot(ax, **kwargs)
         if not reducer.total_ > 0:  # NaN where it is unknown
@@ -123,16 +138,20 @@ class LoadingsDisplay(_Display):
     ) -> Self:  # fmt: skip
         """Draw the largest loadings of a fitted reducer, or of the last step of a pipeline, by ``Axes.barh``.
 
-        Components count from 0. Names are by default ``feature_names_in_``, or numbers of columns. Raises InputError
-        where there is no such component.
+        Components count from 0. Names are by default ``feature_names_in_``, those that the steps before give their
+        columns, or numbers of columns. Raises InputError where there is no such component.
         """
-        reducer, names = _reducer_of(estimator), feature_names
-        row = _component(reducer._directions, component)
+        reducer, names = _last_step(estimator), feature_names
+        rows = getattr(reducer, "_directions", reducer.components_)
+        row = _component(rows, component)
         if names is None:
             names = getattr(reducer, "feature_names_in_", [f"column {j}" for j in range(len(row))])
+            if not hasattr(reducer, "feature_names_in_") and len(getattr(estimator, "steps", ())) > 1:
+                with suppress(AttributeError, ValueError):  # a step has no names to give
+                    names = estimator[:-1].get_feature_names_out()
         largest = np.argsort(-np.abs(row), kind="stable")[:n_features]
         texts = [str(names[j]) for j in largest]
-        return cls(row[largest], texts, f"loading on component {component + 1}").plot(ax, **kwargs)
+        return cls(row[largest], texts, f"loading on {_output_names(reducer, len(rows))[component]}").plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bars; keywords go to ``Axes.barh``."""
@@ -145,10 +164,23 @@ class LoadingsDisplay(_Display):
         return self
 
 
-def _reducer_of(estimator: Any) -> Any:
-    reducer = estimator[-1] if hasattr(estimator, "steps") else estimator
-    check_is_fitted(reducer, "components_")
-    return reducer
+def _last_step(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator itself, which is fitted and transforms."""
+    last = estimator[-1] if hasattr(estimator, "steps") else estimator
+    if not hasattr(last, "transform"):
+        hint = "" if last is estimator else ": leave it out, as model[:-1] does"
+        raise InputError(f"{type(last).__name__} does not transform rows{hint}.")
+    check_is_fitted(last)
+    return last
+
+
+def _output_names(reducer: Any, count: int) -> Sequence[str]:
+    """Return what a reducer calls its components in data frames, or numbers from 1 where it does not."""
+    with suppress(AttributeError, ValueError):
+        names: Sequence[str] = reducer.get_feature_names_out().tolist()
+        if len(names) == count:
+            return names
+    return [f"component {number + 1}" for number in range(count)]
 
 
 def _component(rows: NDArray, number: int) -> NDArray:

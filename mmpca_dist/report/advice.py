@@ -26,15 +26,16 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
     The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
     mean, or all columns where no reduction comes so near; how sure that is; and whether to try more components.
     """
-    cells, unreduced = evaluation.distinct, evaluation.unreduced
-    if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
+    cells, unreduced, use = evaluation.distinct, evaluation.unreduced, recommended(evaluation)
+    if use is None:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
         return [f"Nothing is learned: no mean error is below that of {baseline}."], []
-    near = near_lowest(cells)
-    use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
     others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
     other = lowest(others) if others and unreduced else None
-    answer = [_sentence(evaluation, use, other, near), *([] if other is None else _how_sure(evaluation, use, other))]
+    answer = [
+        _sentence(evaluation, use, other, near_lowest(cells)),
+        *([] if other is None else _how_sure(evaluation, use, other)),
+    ]
     if use.summary.mean == 0:
         answer.append("Not one row is wrong: make sure that no column is known only together with the label.")
     commands = [] if use.method in unreduced else [_run(evaluation, use)]
@@ -46,6 +47,15 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
         sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
         commands.append(_command(evaluation, "evaluate", "more", f"n_components=[{', '.join(map(str, sizes))}]"))
     return answer, commands
+
+
+def recommended(evaluation: Evaluation) -> Cell | None:
+    """Return the cell that the answer says to use; None where nothing is learned."""
+    cells = evaluation.distinct
+    if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
+        return None
+    near = near_lowest(cells)
+    return _fewest([cell for cell in near if cell.method not in evaluation.unreduced] or near)
 
 
 def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
@@ -71,11 +81,12 @@ def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[
     what = "Keep" if use.method in unreduced else "Use"
     clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
     beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
-    if reference not in {use.method, *unreduced} and (other is None or other.method != reference):
+    if reference not in {use.method, *unreduced}:  # which may be what stands beside already
         own = [cell for cell in near if cell.method == reference]
         cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
         verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"
-        beside.append((title_of(reference), verb, cell))
+        if other is None or cell.key != other.key:
+            beside.append((title_of(reference), verb, cell))
     for subject, verb, cell in beside:
         elsewhere = "" if cell.classifier == use.classifier else f" under {label(evaluation, cell.classifier)}"
         clauses.append(f"{subject} {verb} {_score(evaluation, cell)}{elsewhere}")
@@ -87,14 +98,14 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
     if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
     test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
-    sure = corrected(test, ALL_COLUMNS)
-    than = "that reduction" if use.method in evaluation.unreduced else "all columns"
+    than, keeps = _named(evaluation, other), use.method in evaluation.unreduced
+    subject = f"A{_named(evaluation, use)[1:]}" if keeps else _named(evaluation, use)  # "All 13 columns"
     if math.isclose(test.difference, 0, abs_tol=1e-9):
-        return [f"That is as good as {than}. {sure}"]
+        return [f"{subject} {'are' if keeps else 'is'} as good as {than}. {corrected(test, ALL_COLUMNS)}"]
     more = "more" if test.difference > 0 else "less" if predicts else "fewer"
     points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
     unit = "unexplained variance" if predicts else "errors"
-    return [f"That is {points} {unit} than with {than}. {sure}"]
+    return [f"{subject} {'have' if keeps else 'has'} {points} {unit} than {than}. {corrected(test, ALL_COLUMNS)}"]
 
 
 def _named(evaluation: Evaluation, cell: Cell) -> str:

@@ -17,7 +17,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell, Column, Command, Part, Table
-from mmpca_dist.report.advice import advise
+from mmpca_dist.report.advice import advise, recommended
 from mmpca_dist.report.error_curves import errors_part, split_errors
 from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import digits, spread, words
@@ -154,12 +154,13 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     for name, table in arrow_tables(evaluation).items():
         outputs += _write_table(folder, name, table)
     verdict = [*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]
-    answer, commands = advise(evaluation)
+    (answer, commands), use = advise(evaluation), recommended(evaluation)
     return {
         **record,
         "notes": evaluation.notes,
         "answer": answer,
         "next": commands,
+        "recommended": None if use is None else {"method": use.method, "used": use.used, "classifier": use.classifier},
         "verdict": " ".join(verdict),
         "tables": evaluation_tables(shown),
         "outputs": outputs,

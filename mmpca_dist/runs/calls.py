@@ -7,6 +7,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import dask
@@ -28,6 +29,7 @@ from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
 from mmpca_dist.runs.row_tables import CHECKED
+from mmpca_dist.settings import as_keyword, settings_named
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset, default_chunk_rows
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
@@ -54,10 +56,13 @@ def evaluate(
         Labels of rows, or the name of their column.
     folder : str or path, optional
         By default the ``output`` of a configuration; for rows a temporary one, which lasts as long as the result.
-    callbacks, client : list of Callback, and Dask client that does the work, optional
+    callbacks : list of Callback, optional
+    client : Dask client that does the work, optional
     **settings
         For rows: ``methods`` (by default pca, m-pca0 and m-pca1a), ``n_components`` (by default those that are usually
-        tried), other keys of the configuration, and those of its sections ``evaluation`` and ``dataset``.
+        tried), other keys of the configuration, and those of its sections ``evaluation`` and ``dataset``, as messages
+        write them, too: ``**{"evaluation.count": 4}``. By default columns are standardised where data frames hold text
+        and numbers.
 
     Returns
     -------
@@ -65,7 +70,8 @@ def evaluate(
         ``summary`` says what to use and how sure that is, ``verdict`` has the tests in words. ``errors`` is a data
         frame: for each ``method``, number of components (``n_components`` asked for, ``used``) and ``classifier`` the
         ``mean`` error over the splits in percent, its ``deviation``, and how it differs from the reference. ``best`` is
-        its first row, ``report`` the address of the page.
+        its first row, that of the lowest mean, ``recommended`` the row that ``summary`` names, ``report`` the address
+        of the page.
 
     Raises
     ------
@@ -86,18 +92,20 @@ def evaluate(
         config = as_config(dict(data) if isinstance(data, Mapping) else data)
         config = config if folder is None else config.model_copy(update={"output": storage.normalize(str(folder))})
         return evaluation_stages.evaluate(config, callbacks, client)
-    temporary = tempfile.TemporaryDirectory(prefix="mmpca-") if folder is None else None
-    output = storage.normalize(str(folder) if temporary is None else temporary.name)
-    content: dict[str, Any] = {**USUAL, "output": output, "evaluation": {}}
-    content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
-    for name, value in settings.items():
-        next((content[key] for key, fields in SECTIONS.items() if name in fields), content)[name] = value
-    if y is None and not content["dataset"].keys() & {"label", "target"}:
-        raise InputError("evaluate(X, y) needs the labels of the rows, or the name of their column.")
-    with errors_name("X", content["dataset"]["uri"]):
-        outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
-    if temporary is not None:
-        weakref.finalize(outcome, temporary.cleanup)
+    with ExitStack() as stack:
+        here = stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")) if folder is None else folder
+        output = storage.normalize(str(here))
+        content: dict[str, Any] = {**USUAL, "output": output, "evaluation": {}}
+        content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
+        for name, value in settings.items():
+            section, _, key = name.rpartition(".")
+            section = section or next((each for each, fields in SECTIONS.items() if name in fields), "")
+            (content.setdefault(section, {}) if section else content)[key] = value
+        if y is None and not content["dataset"].keys() & {"label", "target"}:
+            raise InputError("evaluate(X, y) needs the labels of the rows, or the name of their column.")
+        with errors_name("X", content["dataset"]["uri"]), settings_named(as_keyword):
+            outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
+        weakref.finalize(outcome, stack.pop_all().close)  # a temporary folder lasts as long as the result
     return outcome
 
 

@@ -23,7 +23,7 @@ from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_scatter import ColumnSpread
-from mmpca_dist.tables.levels import Levels, is_text
+from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text
 from mmpca_dist.tables.readers.formats import format_of, open_rows, stem_of
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES, ColumnRows, is_list
 
@@ -38,10 +38,8 @@ IDENTIFIER = re.compile(r"(^|[\W_])(id|uid|uuid|key|nr|no|number|index)$", re.I)
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 MOST_CLASSES = 50
 """Different values of a column that is taken for the label without being named."""
-MOSTLY = 0.5
-"""Columns are left out that lack more than this share of their values, and text that is new in as many rows."""
-FEWEST_ROWS, FEWEST_GROUPS = 20, 5
-"""With fewer rows different values make no identifier, and fewer groups do not fill the folds."""
+FEWEST_GROUPS = 5
+"""Fewer groups do not fill the folds."""
 
 Progress = Callable[[int, int], None]
 

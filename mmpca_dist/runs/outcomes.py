@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model, open_projected, open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.summary import comparison, components, lines, stored_table
+from mmpca_dist.runs.summary import comparison, figures, lines, stored_table
 from mmpca_dist.stores import storage
 
 
@@ -32,8 +33,11 @@ class Outcome(Results):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self.folder}>"
 
+    def __str__(self) -> str:
+        return f"{self.summary}\n{self!r}"
+
     def _repr_html_(self) -> str:
-        summary, folder = html.escape(self.summary), html.escape(self.folder)
+        summary, folder = html.escape(self.summary).replace("\n", "<br>"), html.escape(self.folder)
         table = f"{self._caption}{self._table.to_html(border=0)}"
         return f"<p>{summary}</p>{table}<p>Folder: <code>{folder}</code>{self._link}</p>"
 
@@ -49,7 +53,8 @@ class Reported(Outcome):
     @property
     def _link(self) -> str:  # type: ignore[override]
         address = Path(self.report).as_uri() if storage.is_local(self.report) else self.report
-        return f', <a href="{html.escape(address)}" target="_blank">report</a>'
+        shown = html.escape(self.report)  # notebooks in a browser do not follow links to files
+        return f'<br>Report: <a href="{html.escape(address)}" target="_blank"><code>{shown}</code></a>'
 
 
 class FinishedRun(Reported):
@@ -57,12 +62,12 @@ class FinishedRun(Reported):
 
     @property
     def summary(self) -> str:  # type: ignore[override]
-        return " ".join(lines(self.folder))
+        return "\n".join(lines(self.folder))
 
     @property
     def methods(self) -> pd.DataFrame:
-        """The table that ``mmpca show`` prints, as texts: a row for each method."""
-        return pd.DataFrame(components(self.folder)).set_index("method")
+        """The table that ``mmpca show`` prints, with numbers: a row for each method."""
+        return pd.DataFrame(figures(self.folder)).set_index("method")
 
     _table = methods
 
@@ -121,6 +126,12 @@ class FinishedEvaluation(Reported):
         return self.errors.iloc[0]
 
     @property
+    def recommended(self) -> pd.Series | None:
+        """The row of ``errors`` that ``summary`` says to use; None where nothing is learned."""
+        use, errors = comparison(self.folder).get("recommended"), self.errors
+        return None if use is None else errors[(errors[list(use)] == pd.Series(use)).all(axis=1)].iloc[0]
+
+    @property
     def _table(self) -> pd.DataFrame:  # type: ignore[override]
         table = self.errors.pivot_table("mean", ["method", "n_components"], "classifier", sort=False)
         return table.sort_index(level="n_components", sort_remaining=False, kind="stable").round(2)
@@ -132,6 +143,8 @@ def to_anndata(adata: Any, models: Mapping[str, Any]) -> Any:
     ``obsm["X_NAME"]`` gets the rows, ``varm["NAME"]`` the loadings, ``uns["NAME"]`` the eigenvalues. Returns the same
     object. Raises ValueError where its genes are not those of the fit.
     """
+    if not isinstance(models, Mapping):
+        raise InputError(f"models must name the fitted reducers: {{'m-pca0': model}}; it is a {type(models).__name__}.")
     for name, model in models.items():
         adata.obsm[f"X_{name}"] = np.asarray(model.transform(adata))
         adata.varm[name] = model._directions.T

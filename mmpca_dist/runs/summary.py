@@ -21,6 +21,9 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 
+WRITTEN = {"components": "d", "share": ".1%", "residual": ".0e"}
+"""How numbers of the table of components are written."""
+
 
 def lines(output: str) -> list[str]:
     """Return lines on rows, features and classes, on how numbers of components were chosen, and on each search."""
@@ -41,17 +44,18 @@ def report_of(output: str) -> ReportRecord | None:
     return open_run(output).record(records.REPORT)
 
 
-def components(output: str) -> list[dict[str, Any]]:
-    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
+def components(output: str) -> list[dict[str, str]]:
+    """Return ``figures`` as texts."""
     return components_and_legend(output)[0]
 
 
-def components_and_legend(output: str) -> tuple[list[dict[str, Any]], str]:
+def components_and_legend(output: str) -> tuple[list[dict[str, str]], str]:
     """Return the table of components, and what its columns mean for the methods that are in it."""
     run, rows, several = open_run(output), [], []
     for label in run.config.labels:
         model = load_model(run.uri, label)
-        rows.append(_row(label, model))
+        row = _figures(label, model)
+        rows.append({name: _text(row[name], WRITTEN.get(name, "")) for name in row})
         several += [label] * (_n_models(model) > 1)
     return rows, _legend(run.config.methods, any(row["residual"] == "-" for row in rows), several)
 
@@ -79,16 +83,24 @@ def _legend(sections: Sequence[MethodSection], lacks_residuals: bool, several: l
     )  # fmt: skip
 
 
-def _row(method: str, model: MomentReducer) -> dict[str, Any]:
-    eigenvalues, share = model.eigenvalues_, share_of(model)
-    residual = np.max(model.residuals_) / abs(eigenvalues.max())
+def figures(output: str) -> list[dict[str, Any]]:
+    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
+    run = open_run(output)
+    return [_figures(label, load_model(run.uri, label)) for label in run.config.labels]
+
+
+def _figures(method: str, model: MomentReducer) -> dict[str, Any]:
     return {
         "method": method,
-        "components": str(model._n_used),
-        "share": f"{share:.1%}" if np.isfinite(share) else "-",
-        "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
-        "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
+        "components": model._n_used,
+        "share": share_of(model),
+        "residual": float(np.max(model.residuals_) / abs(model.eigenvalues_.max())),
+        "leading eigenvalues": ", ".join(_text(value, ".3g") for value in model.eigenvalues_[:3]),
     }
+
+
+def _text(value: Any, form: str) -> str:
+    return "-" if isinstance(value, float) and not np.isfinite(value) else format(value, form)
 
 
 def share_of(model: MomentReducer) -> float:

@@ -57,6 +57,9 @@ class ClassMoments:
     widening: Widening | None = None
     targets: TargetSums | None = None
 
+    def __repr__(self) -> str:
+        return f"<ClassMoments: {self.n_rows:,} rows, {self.n_features:,} features, {len(self.classes)} classes>"
+
     @classmethod
     def empty(cls, classes: NDArray, n_features: int, weights: NDArray | None = None) -> ClassMoments:
         """Return the moments of no rows."""

@@ -45,7 +45,7 @@ def refusal(uri: str, faults: Sequence[ColumnFault], dropped: Sequence[str] = ()
     if options and features:
         advice.append(remedy or "run on the table itself, which may hold text and, with dataset.missing=mean, gaps")
     elif "gap" in kinds:
-        advice.append("let means stand for gaps: dataset.missing=mean")
+        advice.append(f"let means stand for gaps: {setting_name('missing', 'mean')}")
     if "names" in kinds:
         advice.append("correct labels and columns to keep, which are integers or names in every row, or name others")
     if len(faults) == 1:
@@ -67,6 +67,8 @@ def _leaving_out(names: Sequence[str], options: bool, dropped: Sequence[str]) ->
     """Return the options that leave columns out."""
     if options:
         return setting_name("drop", names)
+    if setting_name("drop") != "dataset.drop":
+        return setting_name("drop", [*dropped, *names])
     listed = ",".join(f'"{name}"' if _is_delicate(name) else name for name in [*dropped, *names])
     return f"--set {shlex.quote(f'dataset.drop=[{listed}]')}"
 

@@ -5,6 +5,7 @@ This module never imports xarray or anndata: the module of an object's class tel
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from mmpca_dist.errors import InputError, RowTypeError, did_you_mean
 from mmpca_dist.tables.dataset import Dataset
 
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
+LONGEST = 320
+"""Characters of another library's message that are repeated."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +97,37 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool,
 
 
 @contextmanager
+def called(estimator: Any) -> Iterator[None]:
+    """Let errors about what an estimator is given begin with its class, and name the column that they number."""
+    try:
+        yield
+    except InputError as error:
+        who, names = type(estimator).__name__, getattr(estimator, "feature_names_in_", ())
+        numbered = {str(j): repr(_own_name(estimator, name)) for j, name in enumerate(names)}
+        text = re.sub(r"\b(?<=olumn )\d+\b(?! \()", lambda found: numbered.get(found[0], found[0]), str(error))
+        error.args = (text if who in text else f"{who}: {text}", *error.args[1:])
+        raise
+
+
+def _own_name(estimator: Any, name: Any) -> str:
+    """Return what the user calls a column: of an indicator the text that it is of."""
+    levels = getattr(estimator, "_text", (None, None))[1] or ()
+    return next((each.name for each in levels if name in each.names), str(name))
+
+
+@contextmanager
 def naming(estimator: Any, X: Any) -> Iterator[None]:
     """Turn what libraries raise about rows X into errors that begin with the class, and name the column at fault."""
     who = type(estimator).__name__
     try:
-        yield
-    except InputError as error:
-        if not str(error).startswith(who):
-            error.args = (f"{who}: {error}", *error.args[1:])
+        with called(estimator):
+            yield
+    except InputError:
         raise
     except (ValueError, TypeError) as error:
         in_full = any(words in str(error) for words in ("feature names should", "Reshape"))
-        reason = str(error) if in_full else textwrap.shorten(str(error), 200, placeholder=" ...").rstrip(".")
-        fault = None if in_full else _fault(X)
+        reason = re.sub(r"array=.*?\.\n(?=Reshape)", "", str(error), flags=re.DOTALL) if in_full else _begin(str(error))
+        fault = None if in_full else _fault(estimator, X)
         if fault is None:
             what = reason if in_full else f"{reason}."
         elif "NaN" in fault:
@@ -114,10 +135,16 @@ def naming(estimator: Any, X: Any) -> Iterator[None]:
             what = f"{fault}. Fill or drop such values{filling}."
         else:
             what = f"{fault}. Rows must hold finite numbers ({reason})."
-        raise (RowTypeError if isinstance(error, TypeError) else InputError)(f"{who}: {what}") from error
+        raise (RowTypeError if isinstance(error, TypeError) else InputError)(f"{who}: {what}") from None
 
 
-def _fault(X: Any) -> str | None:
+def _begin(message: str) -> str:
+    """Return a message, or the first sentences of a long one, without the last point."""
+    text = " ".join(message.partition("\n[")[0].split()).rstrip(".")  # without an array
+    return text if len(text) <= LONGEST else text[:LONGEST].rpartition(". ")[0] or textwrap.shorten(text, LONGEST)
+
+
+def _fault(estimator: Any, X: Any) -> str | None:
     """Return where rows in memory first hold what is no finite number, in words; None where that is unknown."""
     if issparse(X) or len(getattr(X, "shape", ())) != 2:
         return None
@@ -129,6 +156,7 @@ def _fault(X: Any) -> str | None:
         if bad.any():
             row = int(np.argmax(bad))
             value = "NaN" if pd.isna(column[row]) is True else textwrap.shorten(str(column[row]), 40)
+            name = _own_name(estimator, name) if isinstance(name, str) else name
             return f"column {name!r} of X has {value} in row {row}"
     return None
 

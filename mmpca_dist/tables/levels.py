@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.column_faults import ColumnFault
 
 RARE = 0.001
 """Levels of a smaller share of the rows are joined."""
+MOSTLY, FEWEST_ROWS = 0.5, 20
+"""Columns are of no use that lack a larger share of their values, or whose text is new in more rows."""
 JOINED = "(rare)"
 """What joined levels are called."""
 
@@ -111,6 +114,13 @@ def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:
         )
         for name in faults
     ]
+
+
+def mostly_new_note(counts: Mapping[str, Mapping[str, int]]) -> str | None:
+    """Return a sentence on text that is new in most rows, as identifiers are; None where there is none."""
+    names = [name for name, rows in counts.items() if len(rows) > max(MOSTLY * sum(rows.values()), FEWEST_ROWS)]
+    what = "Text is new in most rows, and has an indicator for each value"
+    return f"{what}: {some_names(names)}. Leave such columns out." if names else None
 
 
 def unseen_note(levels: Sequence[Levels], counts: Mapping[str, Mapping[str, int]], uri: str) -> str | None:

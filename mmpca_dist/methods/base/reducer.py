@@ -31,6 +31,7 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import called
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
@@ -101,7 +102,8 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
             Blocks of a Dask array may be CSR matrices. Or an xarray ``DataArray`` of two dimensions (rows first), an
             xarray ``Dataset`` of columns along one dimension, an ``AnnData`` object, whose ``X`` is taken, or a
-            ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece.
+            ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece. Text in frames
+            in memory becomes indicators, which ``n_features_in_`` and ``feature_names_in_`` count.
         y : array-like or Dask array of shape (n_samples,)
             Labels of at least two classes: integers or strings. For an ``AnnData`` object also the name of a column of
             ``obs``. Left out, those of a ``Dataset``.
@@ -130,10 +132,11 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
 
     def _fit_anew(self, X: Any, y: Any, sample_weight: Any, covariates: Any = None) -> Self:
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
-        self._check_parameters()
-        self._kept = self._declared = None
-        rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
-        self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
+        with called(self):
+            self._check_parameters()
+            self._kept = self._declared = None
+            rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
+            self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
         cautions = [*self._edges(), *self._cautions()]
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, cautions)):
             for remark in remarks:
@@ -158,31 +161,26 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
-        Raises
-        ------
-        InputError
-            Where the fit before kept no moments; the message says why.
-
-        Notes
-        -----
-        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians.
+        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians. Raises
+        InputError where the fit before kept no moments; the message says why.
         """
-        self._check_parameters()
-        stored = self._extendable()
-        if stored is None or classes is not None:
-            self._declared = classes
-        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
-        dataset, scheduler = self._widened(dataset, scheduler, covariates, sample_weight, stored)
-        weightings = self._needs().scatters
-        arrived = moments_of(
-            dataset, precision=self.precision, classes=self._declared, scheduler=scheduler, weightings=weightings
-        )
-        moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
-        if self._solvable(moments):
-            return self._fit_moments(moments, at_most=True)
-        if moments.widening is None or not moments.widening.targets:
-            self.classes_ = moments.classes
-        return self
+        with called(self):
+            self._check_parameters()
+            stored = self._extendable()
+            if stored is None or classes is not None:
+                self._declared = classes
+            dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
+            dataset, scheduler = self._widened(dataset, scheduler, covariates, sample_weight, stored)
+            weightings = self._needs().scatters
+            arrived = moments_of(
+                dataset, precision=self.precision, classes=self._declared, scheduler=scheduler, weightings=weightings
+            )
+            moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
+            if self._solvable(moments):
+                return self._fit_moments(moments, at_most=True)
+            if moments.widening is None or not moments.widening.targets:
+                self.classes_ = moments.classes
+            return self
 
     def _solvable(self, moments: ClassMoments) -> bool:
         """Tell whether the rows so far determine a fit."""
@@ -300,12 +298,9 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
         solution.refuse_infinite(type(self).__name__)
-        self.components_ = solution.components
-        self.eigenvalues_ = solution.eigenvalues
-        self.residuals_ = solution.residuals
-        self.relative_errors_ = solution.relative_errors
-        self.total_ = solution.total
-        self.limit_ = solution.limit
+        self.components_, self.eigenvalues_ = solution.components, solution.eigenvalues
+        self.residuals_, self.relative_errors_ = solution.residuals, solution.relative_errors
+        self.total_, self.limit_ = solution.total, solution.limit
         self.__dict__.pop("certificate_", None)  # that of an earlier fit
         if solution.certificate is not None:
             self.certificate_ = solution.certificate
@@ -346,7 +341,11 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         check_is_fitted(self, "components_")
         if self._diagonal and self.total_ > 0:
             return self.eigenvalues_ / self.total_
-        raise AttributeError(f"{type(self).__name__} has no explained_variance_ratio_: see eigenvalues_ / total_.")
+        why = "have no total that is known" if self._diagonal else "do not diagonalise the total scatter"
+        raise AttributeError(
+            f"The components of {getattr(self, 'variant', type(self).__name__)} {why}, so that they have no "
+            "explained_variance_ratio_: see eigenvalues_ / total_."
+        )
 
     @property
     def _diagonal(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -23,7 +24,7 @@ from mmpca_dist.passes.schedulers import Configured, Threads
 from mmpca_dist.passes.tree_reduction import Tasks, joined
 from mmpca_dist.settings import values_of
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows
+from mmpca_dist.tables.foreign import ForeignTable, as_table, called, check_header, check_rows
 from mmpca_dist.tables.mapped_rows import MappedRows
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier
@@ -151,7 +152,10 @@ class _FittedFeatures(RowMapTransformer):
         InputError
             (a ValueError) For parameters or rows that do not fit.
         """
-        row_map, table = self._checked_map(), as_table(X)
+        with called(self):
+            return self._fit(self._checked_map(), as_table(X))
+
+    def _fit(self, row_map: RowMap, table: Any) -> Self:
         if isinstance(table, ForeignTable) and table.lazy:
             check_header(self, table, reset=True)
             rows = table.rows
@@ -160,7 +164,11 @@ class _FittedFeatures(RowMapTransformer):
         if not isinstance(rows, Dataset):
             rows = whole_rows(rows)
             rows = rows.compute_chunk_sizes() if np.isnan(rows.shape[0]) else rows
-        row_map.check(len(rows) if isinstance(rows, da.Array) else rows.n_rows, "X")
+        n_rows = len(rows) if isinstance(rows, da.Array) else rows.n_rows
+        if isinstance(row_map, Nystroem) and row_map.n_components > n_rows:
+            warnings.warn(f"{type(self).__name__}: all {n_rows} rows are landmarks.", UserWarning, stacklevel=3)
+            row_map = row_map.model_copy(update={"n_components": n_rows})
+        row_map.check(n_rows, "X")
         width = int(self.n_features_in_)
         count = row_map.sample_rows(width * rows.dtype.itemsize)
         sample = _sample_of(rows, count, row_map.sample_seed).astype(np.float64) if count else None
@@ -259,7 +267,7 @@ class NystroemFeatures(_FittedFeatures):
     Parameters
     ----------
     n_components : int
-        m, at most the number of rows. Landmarks are spread evenly over the rows.
+        m; that of the rows, with a warning, where these are fewer. Landmarks are spread evenly over the rows.
     kernel : {"rbf", "laplacian", "poly", "cosine", "linear"}
     gamma : "scale" or float
         Parameter of rbf, laplacian and poly; as in ``RandomFourierFeatures``.

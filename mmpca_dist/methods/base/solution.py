@@ -59,11 +59,14 @@ class Solution:
         """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""
         count = len(self.eigenvalues)
         if count == 0 or (asked is not None and count < asked):
-            hint = " Standardise the columns, or set precision to double, for more." if precision == "single" else ""
+            rounded = hint = ""
+            if not self.limit.endswith(f" {count}"):
+                rounded = f", less what is zero up to rounding ({precision} precision)"
+            if rounded and precision == "single" and self.total > 0:
+                hint = " Columns of very different scale lose some: standardise them, or set precision to double."
             raise InputError(
                 f"n_components={asked} is more than the {count} components that {name} finds in {n_rows} rows of "
-                f"{n_features} features: its limit is {self.limit}, less what is zero up to rounding ({precision} "
-                f"precision).{hint}"
+                f"{n_features} features: its limit is {self.limit}{rounded}.{hint}"
             )
 
     def refuse_infinite(self, name: str) -> None:

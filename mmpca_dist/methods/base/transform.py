@@ -11,6 +11,7 @@ from typing import Any, ClassVar, overload
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -132,7 +133,8 @@ class LazyTransform:
         -------
         array of shape (n_samples, n_components)
             float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array, or, with
-            ``set_output(transform="pandas")``, a Dask data frame, with the index of the one it was made from.
+            ``set_output(transform="pandas")``, a Dask data frame, with the index of the one it was made from. Lazy
+            rows are not checked: NaN in them is NaN in the result.
 
         Raises
         ------
@@ -157,13 +159,15 @@ class LazyTransform:
         if reset:
             self._text = None, None
         with naming(self, X):
-            if not is_mixed(X):
+            fitted = {*getattr(self, "feature_names_in_", ())}
+            lacks_text = levels and isinstance(X, pd.DataFrame) and not fitted <= {*X.columns}
+            if not (is_mixed(X) or lacks_text):
                 return as_table(X)
             X, rows = encoded(X, levels, columns)
             if rows.levels and columns is None and not reset:
                 raise InputError(f"Column {rows.levels[0].name!r} of X holds text, and held numbers in the fit.")
         if rows.note is not None:
-            warnings.warn(rows.note, UserWarning, stacklevel=4)
+            warnings.warn(rows.note, UserWarning, stacklevel=6 if reset else 4)
         if reset:
             self._text = list(rows.columns), list(rows.levels)
         return X

@@ -22,7 +22,7 @@ from mmpca_dist.tables.column_faults import ColumnFault, refusal
 from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import labels_among, normalize_labels
-from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, unseen_note
+from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, mostly_new_note, unseen_note
 from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
 
@@ -105,6 +105,7 @@ class ColumnRows(Dataset):
             if faults:
                 raise self._refusal(faults, request)
             self.levels = [Levels.of(name, counts[name]) for name in self._texts]
+            self.note = mostly_new_note(counts)
         else:
             self.levels = list(request.levels)
             self.note = unseen_note(self.levels, counts, self.uri)
