@@ -75,6 +75,12 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
     assert stored.feature_names == [*X.columns, "colour=red", "plant"]
     again = evaluate(frame, "kind", splits="groups", column="plant", folds=3, folder=tmp_path / "a", **options)
     assert again.errors.equals(found.errors)
+    classes = found.classes.set_index(["method", "class"])
+    assert list(classes.index) == [
+        (method, kind) for method in ("m-pca0", "all-columns") for kind in np.unique(SPECIES)
+    ]
+    assert set(classes["rows"]) == {50} and classes["mean"].groupby("method").mean().between(0.1, 30).all()
+    assert "Errors by class" in Path(found.report).read_text()
     with pytest.raises(OutputError, match="holds other rows, of an earlier call"):
         evaluate(frame[:-1], "kind", folder=tmp_path / "a", **options)
     with pytest.raises(InputError, match=r"Column .sepal length .cm.. of X cannot be used as it is"):

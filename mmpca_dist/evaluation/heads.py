@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
-from mmpca_dist.evaluation.scores import counted, error_line
+from mmpca_dist.evaluation.scores import counted, error_counts, error_line
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred
 from mmpca_dist.passes.rows import Rows
@@ -81,24 +81,29 @@ class Head:
     def count_errors(
         self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp], weights: NDArray[np.float64] | None
     ) -> NDArray:
-        """Return how many of the rows ``held_out`` of X every classifier gets wrong, or their weights, shape (R,)."""
-        errors = error_counts(len(self.scored), weights is not None)
+        """Return how many of the rows ``held_out`` of X every classifier gets wrong, or their weights.
+
+        The shape is (R, 1 + C), or (R, 1), as of `counted`.
+        """
+        n_classes = len(self.classes)
+        errors = error_counts((len(self.scored),), n_classes, weights is not None)
         for start in range(0, len(held_out), BLOCK_ROWS):
             block = held_out[start : start + BLOCK_ROWS]
             rows, true = self.reductions.in_columns(X[block]), codes[block]
             own = None if weights is None else weights[block]
             if self.product is not None:
-                errors[self.product.numbers] += counted(self.product.wrong(rows, true, len(self.classes)), own)
+                wrong = self.product.wrong(rows, true, n_classes)
+                errors[self.product.numbers] += counted(wrong, own, true, n_classes)
             if self.of_reduced:
                 Z = self.reductions.products(rows)
                 for each in self.of_reduced:
                     named = each.rule.predict(Z[:, each.columns])
-                    errors[each.number] += counted(named != self.classes[true], own)
+                    errors[each.number] += counted(named != self.classes[true], own, true, n_classes)
         return errors
 
     def lines(self, errors: NDArray) -> list[dict[str, Any]]:
         """Return the lines of a record, given the errors of every classifier."""
-        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors.tolist(), strict=True)]
+        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
 
 
 Rules = Mapping[tuple[int, str], Rule]
@@ -130,13 +135,8 @@ def make_head(
     return Head(part, scored, of_reduced, reductions.without_moments(), classes, product)
 
 
-def error_counts(shape: Any, weighted: bool) -> NDArray:
-    """Return zeros that counts of rows, or sums of their weights, are added to."""
-    return np.zeros(shape, np.float64 if weighted else np.int64)
-
-
 Totals = tuple[NDArray, Sample | None]
-"""Errors, shape (H, R), and rows to measure margins on."""
+"""Errors, shape (H, R, 1 + C) or (H, R, 1), and rows to measure margins on."""
 
 
 def score_heads(
@@ -164,7 +164,8 @@ class _ScoreSpan:
 
     def __call__(self, span: Span) -> Totals:
         most = max(len(head.scored) for head in self.heads)
-        errors = error_counts((len(self.heads), most), self.splits.weights is not None)
+        shape = len(self.heads), most
+        errors = error_counts(shape, len(self.splits.classes), self.splits.weights is not None)
         samples = []
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))

@@ -20,6 +20,9 @@ from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import class_moments
 
+MOST_CLASSES = 50
+"""Errors are counted by class, too, where there are at most so many."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -56,17 +59,20 @@ class Scores:
     notes: list[str] = field(default_factory=list)
 
 
-def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[str, Any]:
+def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray) -> dict[str, Any]:
     """Return the line of a record: how many of the rows held out a classifier gets wrong, or their weights.
 
-    These are rounded: sums over the same rows are then equal, in whatever order they are added.
+    ``errors`` are as of `counted`. Weights are rounded: sums over the same rows are then equal, in whatever order they
+    are added.
     """
+    total, *by_class = [float(f"{n:.12g}") if isinstance(n, float) else n for n in errors.tolist()]
     return {
         "method": item.method,
         "n_components": item.n_components,
         "used": item.used,
         "classifier": spec.label,
-        "errors": float(f"{errors:.12g}") if isinstance(errors, float) else int(errors),
+        "errors": total,
+        **({"errors_by_class": by_class} if by_class else {}),
     }
 
 
@@ -78,9 +84,11 @@ def split_record(
     ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
     """
     part, totals, items = splits.held_out[index], splits.totals[0].sum(axis=0), reductions.items
+    by_class = {"rows_by_class": splits.totals[0][:, part].tolist()} if "errors_by_class" in lines[0] else {}
     return {
         "split": number,
         "rows": totals[part].item(),
+        **by_class,
         "training": (totals @ splits.trains(part)).item(),
         "guessed": splits.baseline_errors(part),
         "errors": _for_all_sizes(lines, reductions),
@@ -111,6 +119,7 @@ def score(
     scores, trained = Scores(), part.trained
     weights = None if part.weights is None else part.weights[part.test]
     y_train, y_test = part.y[part.train], part.y[part.test]
+    classes, codes = np.unique(part.y, return_inverse=True)
     for position, item in enumerate(items):
         with meter.charging(item.method):
             Z = part.Z[:, item.columns]
@@ -124,7 +133,8 @@ def score(
                 else:
                     fitted = classifiers.fit_rows(spec, Z_train, y_train, **trained)
                 scores.fitted[position, spec.label] = fitted
-                line = error_line(item, spec, counted(fitted.predict(Z_test) != y_test, weights))
+                wrong = fitted.predict(Z_test) != y_test
+                line = error_line(item, spec, counted(wrong, weights, codes[part.test], len(classes)))
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )
@@ -132,9 +142,24 @@ def score(
     return scores
 
 
-def counted(wrong: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> Any:
-    """Return how many rows are wrong, or the sum of their weights, of each column of ``wrong`` (n, ...)."""
-    return np.count_nonzero(wrong, axis=0) if weights is None else weights @ wrong
+def error_counts(shape: tuple[int, ...], n_classes: int, weighted: bool) -> NDArray:
+    """Return zeros of shape (..., 1 + C), or (..., 1) with many classes, that results of `counted` are added to."""
+    return np.zeros((*shape, 1 + n_classes * (n_classes <= MOST_CLASSES)), np.float64 if weighted else np.int64)
+
+
+def counted(
+    wrong: NDArray[np.bool_], weights: NDArray[np.float64] | None, codes: NDArray[np.intp], n_classes: int
+) -> NDArray:
+    """Return how many rows are wrong, or the sum of their weights, of each column of ``wrong`` (n, ...).
+
+    The shape is that of `error_counts`: all rows come first, then those of each class, whose ``codes`` (n,) are given.
+    """
+    errors = error_counts(wrong.shape[1:], n_classes, weights is not None)
+    errors[..., 0] = np.count_nonzero(wrong, axis=0) if weights is None else weights @ wrong
+    for code in np.unique(codes) if errors.shape[-1] > 1 else ():
+        own = codes == code
+        errors[..., 1 + code] = np.count_nonzero(wrong[own], axis=0) if weights is None else weights[own] @ wrong[own]
+    return errors
 
 
 def _moments(item: Reduction, Z: NDArray, y: NDArray, weights: NDArray | None) -> ReducedMoments:

@@ -22,6 +22,7 @@ from mmpca_dist.evaluation.comparisons import (
     row_variance_of,
     sign_test,
 )
+from mmpca_dist.finite import or_none
 
 REGRESSION = "linear regression"
 """What stands in the place of a classifier where there are numbers to predict."""
@@ -109,7 +110,10 @@ class ErrorTable:
     """Errors on the rows held out: of every method, number of components and classifier in every split."""
 
     lines: Sequence[Mapping[str, Any]]
-    """One for each of them, split by split, with the keys of `FIELDS`."""
+    """One for each of them, split by split, with the keys of `FIELDS`.
+
+    Where errors are counted by class, ``errors_by_class`` and ``rows_by_class`` are lists with an entry for each class.
+    """
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], n_rows: int) -> ErrorTable:
@@ -117,12 +121,14 @@ class ErrorTable:
 
         A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
         ``n_components``, ``used``, ``classifier`` and ``errors``. It may have ``training``, how many rows train; else
-        all others of the ``n_rows`` of the data set do.
+        all others of the ``n_rows`` of the data set do. Where errors are counted by class, entries of ``errors`` have
+        ``errors_by_class``, and the record has ``rows_by_class``.
         """
         lines = []
         for record in records:
             training = record.get("training", n_rows - record["rows"])
             of_split = {"split": record["split"], "rows": record["rows"], "training": training}
+            of_split |= {name: record[name] for name in ("rows_by_class",) if name in record}
             lines += [{**entry, **of_split} for entry in record["errors"]]
         return cls(lines)
 
@@ -132,15 +138,37 @@ class ErrorTable:
         return pa.Table.from_pylist(list(self.lines), schema=pa.schema(list((FIELDS | sums).items())))
 
     @cached_property
-    def counts(self) -> dict[Key, Counts]:
-        """The counts by method, number of components and classifier."""
+    def by_key(self) -> dict[Key, list[Mapping[str, Any]]]:
+        """The lines by method, number of components and classifier."""
         grouped: dict[Key, list[Mapping[str, Any]]] = {}
         for line in self.lines:
             grouped.setdefault((line["method"], line["n_components"], line["classifier"]), []).append(line)
+        return grouped
+
+    @cached_property
+    def counts(self) -> dict[Key, Counts]:
+        """The counts by method, number of components and classifier."""
         return {
             key: Counts(*(np.array([line[name] for line in lines]) for name in Counts._fields))
-            for key, lines in grouped.items()
+            for key, lines in self.by_key.items()
         }
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether errors are counted by class."""
+        return "errors_by_class" in self.lines[0]
+
+    def by_class(self, key: Key) -> tuple[list[Any], list[float]]:
+        """Return the rows of each class that are held out in all splits together, and their mean error in percent.
+
+        It is a mean over the splits that have rows of the class, and NaN where none has.
+        """
+        names, lines = ("errors_by_class", "rows_by_class"), self.by_key[key]
+        errors, rows = (np.array([line[name] for line in lines]) for name in names)
+        splits = np.count_nonzero(rows, axis=0)
+        total = np.divide(100 * errors, rows, out=np.zeros(rows.shape), where=rows > 0).sum(axis=0)
+        means = np.divide(total, splits, out=np.full(total.shape, math.nan), where=splits > 0)
+        return rows.sum(axis=0).tolist(), means.tolist()
 
     def cells(self, reference: str = "pca", untested: Collection[str] = ()) -> list[Cell]:
         """Return means, deviations and tests over splits, by method, number of components and classifier.
@@ -204,6 +232,17 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
     correction, and for how many tests.
     """
     return pa.Table.from_pylist([_cell_line(cell) for cell in cells], schema=pa.schema(list(CELL_FIELDS.items())))
+
+
+def classes_table(table: ErrorTable, cells: Iterable[Cell], classes: Sequence[str]) -> pa.Table:
+    """Return errors by class for Parquet and CSV, as of `ErrorTable.by_class`: one row for each cell and class."""
+    lines = [
+        {"method": cell.method, "n_components": cell.n_components, "used": cell.used, "classifier": cell.classifier,
+         "class": name, "rows": rows, "mean": or_none(mean)}
+        for cell in cells
+        for name, rows, mean in zip(classes, *table.by_class(cell.key), strict=True)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(lines)
 
 
 def _cell_line(cell: Cell) -> dict[str, Any]:

@@ -265,7 +265,8 @@ def _decisions(evaluation: EvaluationRequest) -> int:
 
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the largest result of a pass for errors and margins, or for reduced rows."""
-    errors = 8 * evaluation.n_held_out * evaluation.decisions
+    scored = evaluation.n_models * len(evaluation.classifiers.from_moments)
+    errors = 8 * evaluation.n_held_out * (evaluation.decisions + 2 * scored)  # in all, and of each class
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
     return max(errors + _sample_bytes(dataset, evaluation), gathered)
 

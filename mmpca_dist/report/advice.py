@@ -26,16 +26,13 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
     The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
     mean, or all columns where no reduction comes so near; how sure that is; and whether to try more components.
     """
-    cells, unreduced, use = evaluation.distinct, evaluation.unreduced, recommended(evaluation)
-    if use is None:
+    cells, unreduced = evaluation.distinct, evaluation.unreduced
+    use, other, reference = cells_of_answer(evaluation)
+    if recommended(evaluation) is None:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
         return [f"Nothing is learned: no mean error is below that of {baseline}."], []
-    others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
-    other = lowest(others) if others and unreduced else None
-    answer = [
-        _sentence(evaluation, use, other, near_lowest(cells)),
-        *([] if other is None else _how_sure(evaluation, use, other)),
-    ]
+    answer = [_sentence(evaluation, use, other, reference)]
+    answer += [] if other is None else _how_sure(evaluation, use, other)
     if use.summary.mean == 0:
         answer.append("Not one row is wrong: make sure that no column is known only together with the label.")
     commands = [] if use.method in unreduced else [_run(evaluation, use)]
@@ -51,11 +48,25 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
 
 def recommended(evaluation: Evaluation) -> Cell | None:
     """Return the cell that the answer says to use; None where nothing is learned."""
-    cells = evaluation.distinct
-    if min(cell.summary.mean for cell in cells) >= evaluation.baseline:
-        return None
+    learned = min(cell.summary.mean for cell in evaluation.distinct) < evaluation.baseline
+    return cells_of_answer(evaluation)[0] if learned else None
+
+
+def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | None]:
+    """Return the cells that the answer names: what to use, what it is tested against, and the reference's.
+
+    All columns are tested against the best reduction, and a reduction against all columns. Without these there is no
+    test. The reference's is None where it is what to use, or reduces nothing.
+    """
+    cells, unreduced, reference = evaluation.distinct, evaluation.unreduced, evaluation.reference
     near = near_lowest(cells)
-    return _fewest([cell for cell in near if cell.method not in evaluation.unreduced] or near)
+    use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
+    others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
+    other = lowest(others) if others and unreduced else None
+    if reference in {use.method, *unreduced}:
+        return use, other, None
+    own = [cell for cell in near if cell.method == reference]
+    return use, other, _fewest(own) if own else lowest([cell for cell in cells if cell.method == reference])
 
 
 def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
@@ -75,18 +86,16 @@ def _fewest(cells: list[Cell]) -> Cell:
     return min(cells, key=lambda cell: (cell.used, cell.summary.mean))
 
 
-def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, near: list[Cell]) -> str:
-    reference, unreduced = evaluation.reference, evaluation.unreduced
+def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, reference: Cell | None) -> str:
+    unreduced = evaluation.unreduced
     under = "" if len(evaluation.classifiers) == 1 else f" under {label(evaluation, use.classifier)}"
     what = "Keep" if use.method in unreduced else "Use"
     clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
     beside = [] if other is None else [(_named(evaluation, other), "has" if use.method in unreduced else "have", other)]
-    if reference not in {use.method, *unreduced}:  # which may be what stands beside already
-        own = [cell for cell in near if cell.method == reference]
-        cell = _fewest(own) if own else lowest([cell for cell in evaluation.distinct if cell.method == reference])
-        verb = f"needs {cell.used} for" if own else f"at its best, with {cell.used}, has"
-        if other is None or cell.key != other.key:
-            beside.append((title_of(reference), verb, cell))
+    if reference is not None and (other is None or reference.key != other.key):
+        is_near = reference in near_lowest(evaluation.distinct)
+        verb = f"needs {reference.used} for" if is_near else f"at its best, with {reference.used}, has"
+        beside.append((title_of(reference.method), verb, reference))
     for subject, verb, cell in beside:
         elsewhere = "" if cell.classifier == use.classifier else f" under {label(evaluation, cell.classifier)}"
         clauses.append(f"{subject} {verb} {_score(evaluation, cell)}{elsewhere}")

@@ -16,7 +16,17 @@ from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell as Shown
 from mmpca_dist.pictures.frame import Column, Table
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, PLUS_MINUS, components, digits, label, probability, spread
+from mmpca_dist.report.advice import cells_of_answer
+from mmpca_dist.report.evaluation_words import (
+    ALL_COLUMNS,
+    PLUS_MINUS,
+    components,
+    digits,
+    label,
+    named,
+    probability,
+    spread,
+)
 from mmpca_dist.report.pages import DASH
 
 WIDEST = 8
@@ -74,6 +84,19 @@ def _error(cell: Cell, least: float, decimals: int) -> Shown:
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
         bold=cell.differs,
     )
+
+
+def class_table(evaluation: Evaluation) -> Table:
+    """Return the mean errors of each class, for the cells that the answer names."""
+    cells = {cell.key: cell for cell in cells_of_answer(evaluation) if cell is not None}
+    means, decimals = [evaluation.table.by_class(key)[1] for key in cells], digits(evaluation)
+    classes = zip(evaluation.dataset["classes"], evaluation.dataset["counts"], *means, strict=True)
+    rows = [
+        [name, f"{count:,}", *(DASH if math.isnan(value) else f"{value:.{decimals}f}" for value in values)]
+        for name, count, *values in classes
+    ]
+    numbers = ("rows", *(named(evaluation, cell) for cell in cells.values()))
+    return Table([Column("class", "head"), *(Column(heading, "number") for heading in numbers)], rows)
 
 
 def regression_table(evaluation: Evaluation) -> Table:

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import cells_table
+from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Cell, Column, Command, Part, Table
 from mmpca_dist.report.advice import advise, recommended
 from mmpca_dist.report.error_curves import errors_part, split_errors
-from mmpca_dist.report.error_tables import costs, error_tables, regression_table, standings
+from mmpca_dist.report.error_tables import class_table, costs, error_tables, regression_table, standings
 from mmpca_dist.report.evaluation_words import digits, spread, words
 from mmpca_dist.report.pages import DASH, about_config, figures_of, page, write_page
 from mmpca_dist.report.signed_margins import margins_part
@@ -30,6 +30,11 @@ COST_WORDS = (
     "own. Medians are charged to M-PCA1b as far as they take passes of their own."
 )
 
+CLASS_WORDS = (
+    "Mean error over the splits, in percent of the rows of each class that are held out. Splits that hold out no row "
+    "of a class do not count for it. tables/classes has every method, number of components and classifier."
+)
+
 
 def parts(evaluation: Evaluation) -> list[Part]:
     """Return the parts of the page, in reading order; those without content are left out."""
@@ -38,6 +43,7 @@ def parts(evaluation: Evaluation) -> list[Part]:
         _answer(evaluation),
         errors_part(evaluation),
         _verdict(evaluation),
+        *_by_class(evaluation),
         _errors(evaluation),
         *([Part("splits", "Split by split", figures=splits)] if splits else []),
         *margins_part(evaluation),
@@ -63,6 +69,11 @@ def _verdict(evaluation: Evaluation) -> Part:
         + (" Likewise against all columns, with a correction for those tests." if evaluation.all_columns else ""),
     ]
     return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
+
+
+def _by_class(evaluation: Evaluation) -> list[Part]:
+    tables = [class_table(evaluation)] if evaluation.table.has_classes else []
+    return [Part("class-errors", "Errors by class", [CLASS_WORDS], tables=tables)] if tables else []
 
 
 def _errors(evaluation: Evaluation) -> Part:
@@ -145,8 +156,8 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     """Write the page, its pictures and the tables into the folder of the evaluation, and return where they are.
 
     ``report/`` gets ``index.html`` and the pictures. ``tables/`` gets ``errors`` (a row for each split, method, number
-    of components and classifier), ``cells`` (means over splits), and, where there are any, ``margins`` and
-    ``published``, each as Parquet and CSV. The tables of the page are in the record too, for artifacts.
+    of components and classifier), ``cells`` (means over splits), and, where there are any, ``classes`` (by class),
+    ``margins`` and ``published``, each as Parquet and CSV. Tables of the page with a key are in the record, too.
     """
     shown = parts(evaluation)
     record = write_page(folder, render_evaluation(evaluation, shown), figures_of(shown), evaluation.config_yaml)
@@ -169,12 +180,14 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
 
 def evaluation_tables(parts: Sequence[Part]) -> dict[str, tuple[str, list[dict[str, str]]]]:
     """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
-    return {table.key: (table.about, table.records()) for part in parts for table in part.tables}
+    return {table.key: (table.about, table.records()) for part in parts for table in part.tables if table.key}
 
 
 def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
     """Return the tables that are kept as Parquet and CSV, by name."""
     tables = {"errors": evaluation.table.to_arrow(), "cells": cells_table(evaluation.cells.values())}
+    if evaluation.table.has_classes:
+        tables["classes"] = classes_table(evaluation.table, evaluation.cells.values(), evaluation.dataset["classes"])
     if evaluation.margins:
         names = ("split", "method", "n_components", "classifier", "minimum", "wasserstein")
         tables["margins"] = pa.table({name: [record[name] for record in evaluation.margins] for name in names})

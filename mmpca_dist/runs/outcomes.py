@@ -118,6 +118,19 @@ class FinishedEvaluation(Reported):
         cells = cells.drop_duplicates(["method", "n_components", "classifier"])
         return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
 
+    @property
+    def classes(self) -> pd.DataFrame:
+        """Mean errors in percent of the rows of each class: a row for each row of ``errors`` and class.
+
+        ``rows`` are held out, in all splits together. Raises InputError where errors are not counted by class: with
+        more than 50 classes, and for numbers to predict.
+        """
+        if "tables/classes.parquet" not in comparison(self.folder)["outputs"]:
+            raise InputError(f"{self.folder} has no errors by class: classes are too many, or numbers are predicted.")
+        lines = stored_table(RunDirectory(self.folder), "classes").to_pandas()
+        lines["n_components"] = lines[["n_components", "used"]].max(axis=1)  # as in errors, for all columns
+        return lines.drop_duplicates(["method", "n_components", "classifier", "class"], ignore_index=True)
+
     _caption = "<p>Mean errors in percent:</p>"
 
     @property

@@ -140,7 +140,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
 
 
 def stored_table(run: RunDirectory, name: str) -> pa.Table:
-    """Return a table of a finished evaluation: ``errors``, or ``cells`` of mean errors."""
+    """Return a table of a finished evaluation: ``errors``, ``cells`` of mean errors, or ``classes``."""
     path = f"tables/{name}.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
