@@ -47,7 +47,9 @@ def test_runs_and_their_states(stopped, tmp_path):
     assert found["a"].methods == ["pca", "lol"]
 
 
-def test_a_run_that_is_worked_on_is_told_and_left_alone(stopped):
+def test_a_run_that_is_worked_on_is_told_and_left_alone(stopped, mmpca):
+    code, printed, told = mmpca("show", stopped.output)
+    assert (code, printed) == (2, "") and "is not finished: stopped at reduce; the same command goes on" in told
     with held(stopped.output):
         state = state_of(RunDirectory(stopped.output))
         assert state.words.startswith("running reduce (process ")

@@ -44,7 +44,7 @@ REFUSED = {
     "not finite": (nan_rows, "Found nan in row 7, column 2"),
     "no rows": (lambda f: write_npz(f / "a.npz", X[:0], Y[:0]), "has no rows"),
     "nowhere": (lambda f: str(f / "missing"), "does not exist"),
-    "text": (lambda f: (f / "a.csv").write_text("a,b\n1,2\n") and str(f / "a.csv"), "has no column .label"),
+    "text": (lambda f: (f / "a.csv").write_text("a,b\n1,2\n") and str(f / "a.csv"), "/a.csv has no column .label"),
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.configuration.sections import Section, setting
+from mmpca_dist.configuration.sections import ComputeConfig, Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
-from mmpca_dist.jobs.conversion import readable_rows
+from mmpca_dist.jobs.conversion import errors_name, readable_rows
 from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
@@ -165,6 +165,12 @@ class _RefreshJob:
         compute = compute_on(client, self.config.compute)
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
+        with ExitStack() as named:
+            for arrival, dataset in zip(new, datasets, strict=True):
+                named.enter_context(errors_name(arrival.uri, dataset.uri))
+            self._add(new, datasets, compute, client)
+
+    def _add(self, new: list[Arrival], datasets: list[Dataset], compute: ComputeConfig, client: Any) -> None:
         watches = [Watch.of(dataset.addresses) for dataset in datasets]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
@@ -188,16 +194,18 @@ class _RefreshJob:
         weight = request.weight or section.weight
         if request.weight is None and weight is not None and weight.endswith(FILE):
             raise InputError(f"The weights in {weight} are those of the run's own rows. Name those of the new rows.")
-        return open_rows_for(
-            self.base,
-            self.count,
-            readable_rows(arrival.uri, self.output.top.uri, self.callback),
-            features=request.features or section.features,
-            label=request.label or label,
-            labelled=True,
-            leaves_out=True,
-            weight=weight,
-        )
+        uri = readable_rows(arrival.uri, self.output.top.uri, self.callback)
+        with errors_name(arrival.uri, uri):
+            return open_rows_for(
+                self.base,
+                self.count,
+                uri,
+                features=request.features or section.features,
+                label=request.label or label,
+                labelled=True,
+                leaves_out=True,
+                weight=weight,
+            )
 
     def _inputs_of(self, table: Table, run: RunDirectory) -> Inputs:
         return Inputs(self.config, table, run, self.config, "run", HeldOut(self.config.evaluation))
