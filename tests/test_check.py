@@ -121,7 +121,7 @@ def test_two_commands_from_a_csv_to_a_report(folder, tmp_path, monkeypatch):
     assert shown["records"]["count"]["n_features"] == 6 + 3 + 1  # numbers, cities, smoker
     assert set(shown["records"]["solve"]["models"]) == {"pca", "fisher"}
     page = (tmp_path / "runs" / "messy" / "report" / "index.html").read_text()
-    assert "<h1>messy.csv</h1>" in page and "new_rows.csv" in page
+    assert "<h1>Run of messy.csv</h1>" in page and "new_rows.csv" in page
     refused = invoke("plan", config, "--set", "dataset.label=outcom")
     assert f"{folder / 'messy.csv'} has no column 'outcom'" in str(refused)
     few = table.drop(columns="outcome")[:9]

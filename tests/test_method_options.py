@@ -12,7 +12,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.summary import components, error_rows, legend, lines
+from mmpca_dist.runs.summary import components_and_legend, error_rows, lines
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 X, Y = labelled(240, 5, 3, seed=21)
@@ -38,8 +38,9 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
     methods = ["pca", {"name": "ridge", "alpha": 1}, {"name": "ridge", "alpha": 1e4, "label": "ridge-1e4"}]
     output = str(tmp_path / "out")
     run(settings(output, dataset=rows, methods=methods, precision="double", project={"methods": ["ridge-1e4"]}))
-    assert [row["method"] for row in components(output)] == ["pca", "ridge", "ridge-1e4"]
-    assert "ridge, ridge-1e4: variance of the class indicators" in legend(output)
+    table, legend = components_and_legend(output)
+    assert [row["method"] for row in table] == ["pca", "ridge", "ridge-1e4"]
+    assert "ridge, ridge-1e4: variance of the class indicators" in legend
     for label, alpha in (("ridge", 1), ("ridge-1e4", 1e4)):
         expected = RidgeDirections(2, alpha=alpha, precision="double").fit(X, Y)
         np.testing.assert_allclose(load_model(output, label).components_, expected.components_, rtol=1e-9)

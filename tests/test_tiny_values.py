@@ -27,7 +27,8 @@ def test_values_whose_squares_vanish(name, precision, scale):
     model, (X, y) = FITS[name]
     with pytest.raises(InputError) as caught:
         model.set_params(precision=precision).fit(X * scale, y)
-    assert str(caught.value).startswith(DOUBLE if precision == "double" or name == "wide" else SINGLE)
+    told = DOUBLE if precision == "double" or name == "wide" else SINGLE
+    assert str(caught.value).startswith(f"{type(model).__name__}: {told}")
 
 
 @pytest.mark.parametrize(("precision", "scale"), [("single", 2.0**-120), ("double", 2.0**-450)])
