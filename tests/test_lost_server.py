@@ -137,7 +137,7 @@ def server(tmp_path_factory):
     [
         ("slow", None),
         ("failing", "status 500"),
-        ("gone", "disconnected|reset by peer"),
+        ("gone", "disconnected|reset by peer|timed out"),
         ("silent", "no answer within|timed out"),
     ],
 )
