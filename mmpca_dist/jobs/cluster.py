@@ -247,7 +247,8 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
         ) from error
     with _closing(client):
         client.subscribe_topic("scheduler", functools.partial(_tell_of_silent_workers, on_note))
-        client.subscribe_topic("all", functools.partial(_tell_of_lost_workers, on_note))
+        if is_address:  # where the cluster is ours, it ends with us, and its scheduler would have nobody to tell
+            client.subscribe_topic("all", functools.partial(_tell_of_lost_workers, on_note))
         with telling_of_lost_connections():
             _await_workers(client, where, 1 if is_address else compute.first_workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
