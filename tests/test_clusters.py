@@ -186,7 +186,7 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
 
     class KillScheduler(Callback):
         def on_progress(self, stage, done, total):
-            if stage == "reduce":
+            if stage == "reduce" and done:
                 scheduler.kill()
 
     from distributed import Client
