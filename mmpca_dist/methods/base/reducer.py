@@ -153,7 +153,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
 
         Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
-        took the model from.
+        took the model from. ``m-pca1b`` has no ``partial_fit``: medians of two sets of rows do not tell that of both.
 
         Parameters
         ----------
@@ -161,8 +161,10 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
-        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians. Raises
-        InputError where the fit before kept no moments; the message says why.
+        Raises
+        ------
+        InputError
+            Where the fit before kept no moments; the message says why.
         """
         with called(self):
             self._check_parameters()
