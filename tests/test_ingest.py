@@ -17,6 +17,7 @@ from helpers.ingested import FORMATS, NAMES, memory_address, read_back, small_ta
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.ingest.csv_syntax import is_header
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.tables.readers.formats import open_rows
 
@@ -164,6 +165,13 @@ def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path):
         ("\n\na,b,label\r\n\r\n1,2,x\r\n", ["a", "b"], [1, 2]),
         ("1.5,2,x\n3,4,z\n", None, [1.5, 2]),
         ("a, b,label\n1, 2,x", ["a", "b"], [1, 2]),
+        ("400,410.5,label\n5,6,x\n", ["400", "410.5"], [5, 6]),
+        ("id,2019,kind\n5,6,x\n", ["id", "2019"], [5, 6]),
+        ("2019,2020,2021,2022,kind\n5,6,4,9,x\n", ["2019", "2020", "2021", "2022"], [5, 6, 4, 9]),
+        ("9,8,7,5,4,3,2,1,kind\n5,6,4,9,1,1,1,1,x\n", list("98754321"), [5, 6, 4, 9, 1, 1, 1, 1]),  # wave numbers
+        ("2019,2020,2021,kind\n5,6,4,x\n", None, [2019, 2020, 2021]),
+        ("1,2,3,4,x\n5,6,7,8,z\n", None, [1, 2, 3, 4]),  # every line is in sequence
+        ("9,8,7,5,4,3,1,1,x\n5,6,4,9,1,1,1,1,z\n", None, [9, 8, 7, 5, 4, 3, 1, 1]),
         ("label,a,b\nx,1,2\n", ["a", "b"], [1, 2]),
     ],
 )
@@ -172,7 +180,14 @@ def test_header_of_csv_is_recognised(tmp_path, text, names, first_row):
     (tmp_path / "a.csv").write_text(text, newline="")
     ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
     assert open_dataset(tmp_path / "a.zarr").feature_names == names
-    assert read_back(tmp_path / "a.zarr")[0][0].tolist() == first_row
+    np.testing.assert_array_equal(read_back(tmp_path / "a.zarr")[0][0], first_row)
+
+
+def test_names_above_numbers_are_words_that_do_not_stand_for_gaps():
+    assert is_header(["2019", "price", "kind"], ["3.5", "4.5", "x"], [])
+    for first in (["2.5", "NA", "kind"], ["2.5", "?", "kind"], ["2.5", "", "kind"], ["2.5", "1", "kind"]):
+        assert not is_header(first, ["3.5", "4.5", "x"], [])
+    assert is_header(["2.5", "1", "kind"], ["3.5", "4.5", "x"], ["kind"])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +208,8 @@ def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
     else:
         place = f"{told}{',' * (',' in told)} of {tmp_path}/a.csv"
         assert notes[-1] == f"Labels are taken from {place}, since none was named. Name another with --label."
-        unnamed = [f"The first line of {tmp_path}/a.csv is read as a row, since it has no names of columns."]
+        line = f"The first line of {tmp_path}/a.csv is read as a row. If it holds names, begin them with letters"
+        unnamed = [f"{line} (x400 for 400)."]
         assert notes[:-1] == (unnamed if text[0].isdigit() else [])
         assert manifest["labels"] == told and manifest["labels_guessed"]
 

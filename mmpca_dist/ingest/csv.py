@@ -23,7 +23,7 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.csv_syntax import as_number, column_uses, is_header, open_quote, whole_numbers
+from mmpca_dist.ingest.csv_syntax import MISSING, as_number, column_uses, is_header, open_quote, whole_numbers
 from mmpca_dist.ingest.row_source import LABELS, Block, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
@@ -38,7 +38,6 @@ CELL_BYTES = 1 << 20
 """A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
 COLUMN_BYTES = 9 << 10
 """What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
-MISSING = frozenset(pa.csv.ConvertOptions().null_values)
 WORDS = {"true_values": ["true", "True", "TRUE"], "false_values": ["false", "False", "FALSE"]}
 """Booleans; pyarrow takes 0 and 1 too."""
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
@@ -115,7 +114,8 @@ class CsvRows(Text):
             )
         options = {"--drop": drop, "--keep": keep, "--label": [] if label is None else [label]}
         chosen = [(option, name) for option, columns in options.items() for name in columns]
-        header = is_header(cells, [str(name) for _, name in chosen])
+        below = [cell.strip() for cell in self._split(second)]
+        header = is_header(cells, below, [str(name) for _, name in chosen])
         self._skip, self._n_columns = blank + header, len(cells)
         self._names = cells if header else []
         uses = column_uses(self._names, len(cells), chosen, labelled, uri)
@@ -131,7 +131,9 @@ class CsvRows(Text):
         if header:
             self.feature_names = [cells[i] or f"column {i}" for i in self.features]
         else:
-            self.notes.append(f"The first line of {uri} is read as a row, since it has no names of columns.")
+            self.notes.append(
+                f"The first line of {uri} is read as a row. If it holds names, begin them with letters (x400 for 400)."
+            )
         if labelled:
             position = self.beside[LABELS]
             name = cells[position] if header else position

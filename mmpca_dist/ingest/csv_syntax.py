@@ -7,24 +7,41 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 
 WHOLE = re.compile(r"-?\d{1,21}", re.ASCII)
+MISSING = frozenset(pa.csv.ConvertOptions().null_values)
+EVEN, ASCENDING = 4, 8
+"""Fewer numbers than these are no sequence."""
 
 
-def is_header(cells: list[str], options: Sequence[str]) -> bool:
-    """Tell whether the first line holds names: words alone, or a name that an option has.
+def is_header(cells: list[str], below: list[str], options: Sequence[str]) -> bool:
+    """Tell whether the first line holds names, from its cells and those ``below``.
 
-    Above numbers, pandas names the columns of an array 0, 1, ...: any other number is data.
+    Names are words: all of them, or one that stands above a number, or is "label" or what an option has. Numbers next
+    to words are names where they are in sequence: years, wavelengths, or the 0, 1, ... that pandas writes for an array.
     """
-    numbers = [(i, number) for i, cell in enumerate(cells) if (number := as_number(cell)) is not None]
-    if not numbers:
+    values, under = list(map(as_number, cells)), list(map(as_number, below))
+    words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
+    if not any(value is not None for value in values) or not words.isdisjoint(["label", *options]):
         return True
-    return all(number - i in (0, -1) for i, number in numbers) and not {*LABEL_NAMES, *options}.isdisjoint(
-        cell for cell in cells if as_number(cell) is None
+    if "y" in words and all(value is None or value - i in (0, -1) for i, value in enumerate(values)):
+        return True
+    above = {cell for cell, number in zip(cells, under, strict=False) if number is not None} & words - MISSING
+    return any(cell[:1].isalpha() for cell in above) or (
+        bool(words) and _in_sequence(values) and not _in_sequence(under)
     )
+
+
+def _in_sequence(values: Sequence[float | None]) -> bool:
+    """Tell whether numbers are evenly spaced, or ascend or descend: so many as those of a row hardly ever are."""
+    steps = np.diff([value for value in values if value is not None])
+    even = len(steps) >= EVEN - 1 and bool((steps == steps[0]).all() and steps[0])
+    return even or (len(steps) >= ASCENDING - 1 and bool((steps > 0).all() or (steps < 0).all()))
 
 
 def column_uses(
