@@ -156,6 +156,17 @@ def test_ridge_of_columns_that_depend_on_each_other():
     np.testing.assert_allclose(found.T @ found, expected @ expected.T, atol=1e-10)
 
 
+def test_ridge_has_no_components_of_rounding_errors():
+    """Five classes in two columns that vary: the other two of four eigenvalues are zero up to rounding."""
+    for seed in range(50):
+        X, y = labelled(60, 4, 5, seed=seed)
+        X[:, 2:] = 3.0
+        covariate = np.random.default_rng(seed).normal(size=60)
+        for covariates in (None, covariate):
+            reducer = RidgeDirections(standardize=True, precision="double").fit(X, y, covariates=covariates)
+            assert reducer.components_.shape == (2, 4)
+
+
 def test_ridge_of_columns_of_very_different_size_in_single_precision():
     """Products are as good as the lengths of their two columns, so that size alone does no harm."""
     X, y = labelled(300, 5, 2, seed=11)

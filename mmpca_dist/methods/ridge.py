@@ -93,7 +93,7 @@ class RidgeDirections(TargetReducer):
         values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
         values, turn = values[::-1], turn[:, ::-1]
         total = problem.target_squares
-        kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
+        kept = values > max(errors**2 * total, 10 * len(values) * EPS * values[0])
         kept[self._at_most(min(most, statistics.n_features)) :] = False
         components = statistics.loadings(coefficients @ turn[:, kept])
         relative = np.full(len(components), errors)
