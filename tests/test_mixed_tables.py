@@ -294,6 +294,17 @@ def test_data_frames_give_the_same_bits_as_files(library, tmp_path):
     np.testing.assert_allclose(found.transform(new), MarginPCA(2).fit(encoded(frame, frame)[0], y).transform(X))
 
 
+def test_gaps_have_the_same_bits_in_files_and_in_rows_of_any_memory_order(tmp_path):
+    X, y = labelled(400, 5, 3, seed=4)
+    X[np.random.default_rng(4).random(X.shape) < 0.1] = np.nan
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame.assign(label=y).to_parquet(tmp_path / "t.parquet", row_group_size=90)
+    fit = MarginPCA(2, precision="double", missing="mean").fit
+    expected = fit(open_dataset(tmp_path / "t.parquet", missing="mean")).components_
+    for rows in (X, np.asfortranarray(X), frame):
+        np.testing.assert_array_equal(fit(rows, y).components_, expected)
+
+
 @NO_REPORT
 def test_csv_becomes_parquet_with_types(tmp_path):
     """Types of whole numbers, numbers, booleans, dates and text, and the models of the data frame behind it."""

@@ -167,7 +167,8 @@ class _CountGaps:
         gaps = _Gaps(np.zeros(self.dataset.n_features, np.int64), np.zeros(self.dataset.n_features))
         for _, X in read_units(self.dataset, span):
             bad = np.isnan(X)
-            gaps = gaps + _Gaps(bad.sum(axis=0), np.where(bad, 0, X).sum(axis=0, dtype=np.float64))
+            values = np.ascontiguousarray(np.where(bad, 0, X))  # sums of rows in another order have other bits
+            gaps = gaps + _Gaps(bad.sum(axis=0), values.sum(axis=0, dtype=np.float64))
         return gaps
 
 
