@@ -229,6 +229,9 @@ def test_all_that_is_refused_is_told_at_once(tmp_path):
     table.write_text("a,price\n" + "\n".join(f"{i**0.5},{(7 * i % 50) ** 0.5}" for i in range(50)))
     content = yaml.safe_load(suggested_yaml(check(str(table), "price")))  # numbers to predict
     assert content["dataset"]["target"] == "price" and "lasso" in content["methods"]
+    table.write_text("colour,size,label\n" + "".join(f"{'rgb'[i % 3]},{i % 2},{i % 5}\n" for i in range(60)))
+    content = yaml.safe_load(suggested_yaml(check(str(table))))
+    assert "m-pca2" not in content["methods"]  # every row has a row of another class that equals it
 
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name not in ("__index_level_", "n", "label"))

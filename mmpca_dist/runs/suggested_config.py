@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import PurePosixPath
 from typing import Any
@@ -55,6 +56,9 @@ def _methods(checked: Check) -> tuple[list[str], str]:
     if checked.predicts:
         return ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict"
     methods = ["pca", "m-pca0", "m-pca1a", *(["fisher"] if checked.n_features <= LIMITS.dense_columns else [])]
+    different = math.prod(use.column.n_distinct for use in checked.uses if use.n_features)
+    if checked.uses and different < checked.n_rows:
+        return methods, "one pass for all; columns of so few values do not tell all rows apart, as m-pca2 needs"
     if checked.n_rows <= SEARCHED_ROWS and checked.n_features <= SEARCHED_COLUMNS:
         return [*methods, "m-pca2"], "one pass for all, and a search for m-pca2"
     return methods, "one pass for all; mmpca plan tells what a search for m-pca2 would cost"
