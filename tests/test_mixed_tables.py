@@ -203,6 +203,24 @@ def test_a_loaded_model_knows_the_levels_and_keeps_the_index(tmp_path):
         model.transform(some.assign(colour="teal"))
 
 
+@NO_REPORT
+def test_a_loaded_model_finds_its_columns_among_others(tmp_path):
+    frame = table(300)
+    numbers = write("parquet", tmp_path / "t", frame.drop(columns=["colour", "size", "town"]).assign(id=np.arange(300)))
+    run(config_of(tmp_path / "out", "", dataset={"uri": numbers, "drop": ["id"]}, methods=["pca"]))
+    model, columns = load_model(str(tmp_path / "out"), "pca"), ["a", "flag", "b", "whole"]
+    expected = model.transform(frame[columns])
+    for others in (frame, frame[columns[::-1]], frame[[*columns, "label"]], frame[columns].assign(more=1)):
+        np.testing.assert_array_equal(model.transform(others), expected)
+    with pytest.raises(InputError, match=r"'a': type .*string, where numbers belong"):
+        model.transform(frame.assign(a="x"))
+    with pytest.raises(InputError, match=r"unseen at fit time|missing"):
+        model.transform(frame[["a", "b", "whole"]].assign(more=1))
+    fitted = MarginPCA(1).fit(frame[columns], frame["label"])
+    with pytest.raises(InputError, match="Column 'colour' of X holds text, and was not there in the fit"):
+        fitted.transform(frame)
+
+
 @pytest.mark.parametrize("kind", ["npz", "npy"])
 def test_rows_without_labels_are_left_out_of_arrays_too(kind, tmp_path):
     X, y = labelled(60, 4, 3, seed=1)

@@ -261,7 +261,8 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
     """Return a fitted estimator from the folder of a finished run.
 
-    Where the run has row maps, the estimator takes rows after them: see ``load_maps``.
+    Where the run has row maps, the estimator takes rows after them: see ``load_maps``. Of data frames it takes the
+    run's columns by their names, and leaves others out.
 
     Parameters
     ----------
@@ -312,8 +313,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer.n_features_in_ = len(reducer.mean_)
     if count["named_columns"]:
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)
-    if "levels" in count:
-        reducer._text = count["columns"], levels_of(count)
+        reducer._text = count.get("columns", count["feature_names"]), levels_of(count)
     reducer._kept = partial(load_moments, run.uri)
     if "targets" in count and not reducer._takes_targets:
         reducer._kept = "its rows have numbers to predict, which the method does not take"

@@ -111,7 +111,7 @@ class LazyTransform:
     _fitted_name: ClassVar[str] = "components_"
     """An attribute of those that are fitted."""
     _text: tuple[list[str] | None, Sequence[Levels] | None] = None, None
-    """The columns of a data frame with text that was fitted to, and their levels."""
+    """The columns, and their levels, of a data frame with text that was fitted to, or of the table of a run."""
 
     @overload
     def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...
@@ -159,13 +159,17 @@ class LazyTransform:
         if reset:
             self._text = None, None
         with naming(self, X):
-            fitted = {*getattr(self, "feature_names_in_", ())}
-            lacks_text = levels and isinstance(X, pd.DataFrame) and not fitted <= {*X.columns}
-            if not (is_mixed(X) or lacks_text):
+            fitted = list(getattr(self, "feature_names_in_", ()))
+            has_all = levels is not None and isinstance(X, pd.DataFrame) and {*fitted} <= {*X.columns}
+            if has_all and list(X.columns) != fitted:
+                X = X[fitted]
+            if not (is_mixed(X) or (levels and isinstance(X, pd.DataFrame) and not has_all)):
                 return as_table(X)
             X, rows = encoded(X, levels, columns)
             if rows.levels and columns is None and not reset:
-                raise InputError(f"Column {rows.levels[0].name!r} of X holds text, and held numbers in the fit.")
+                name = rows.levels[0].name
+                before = "held numbers" if name in fitted or not fitted else "was not there"
+                raise InputError(f"Column {name!r} of X holds text, and {before} in the fit.")
         if rows.note is not None:
             warnings.warn(rows.note, UserWarning, stacklevel=6 if reset else 4)
         if reset:
