@@ -188,6 +188,8 @@ def test_names_above_numbers_are_words_that_do_not_stand_for_gaps():
     for first in (["2.5", "NA", "kind"], ["2.5", "?", "kind"], ["2.5", "", "kind"], ["2.5", "1", "kind"]):
         assert not is_header(first, ["3.5", "4.5", "x"], [])
     assert is_header(["2.5", "1", "kind"], ["3.5", "4.5", "x"], ["kind"])
+    for count, names in (8, True), (7, False):
+        assert is_header([str(400 + 2 * i) for i in range(count)], ["0.5"] * count, []) == names
 
 
 @pytest.mark.parametrize(

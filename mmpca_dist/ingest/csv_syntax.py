@@ -16,14 +16,15 @@ from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 WHOLE = re.compile(r"-?\d{1,21}", re.ASCII)
 MISSING = frozenset(pa.csv.ConvertOptions().null_values)
 EVEN, ASCENDING = 4, 8
-"""Fewer numbers than these are no sequence."""
+"""Fewer numbers than these, next to words, are no sequence."""
 
 
 def is_header(cells: list[str], below: list[str], options: Sequence[str]) -> bool:
     """Tell whether the first line holds names, from its cells and those ``below``.
 
-    Names are words: all of them, or one that stands above a number, or is "label" or what an option has. Numbers next
-    to words are names where they are in sequence: years, wavelengths, or the 0, 1, ... that pandas writes for an array.
+    Names are words: all of them, or one that stands above a number, or is "label" or what an option has. Numbers
+    are names where they are in sequence: years, wavelengths, or the 0, 1, ... that pandas writes for an array. Without
+    words next to them they must be twice as many.
     """
     values, under = list(map(as_number, cells)), list(map(as_number, below))
     words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
@@ -32,16 +33,16 @@ def is_header(cells: list[str], below: list[str], options: Sequence[str]) -> boo
     if "y" in words and all(value is None or value - i in (0, -1) for i, value in enumerate(values)):
         return True
     above = {cell for cell, number in zip(cells, under, strict=False) if number is not None} & words - MISSING
-    return any(cell[:1].isalpha() for cell in above) or (
-        bool(words) and _in_sequence(values) and not _in_sequence(under)
-    )
+    length = 1 if words else 2
+    named = any(cell[:1].isalpha() for cell in above)
+    return named or (_in_sequence(values, length) and not _in_sequence(under, length))
 
 
-def _in_sequence(values: Sequence[float | None]) -> bool:
+def _in_sequence(values: Sequence[float | None], length: int) -> bool:
     """Tell whether numbers are evenly spaced, or ascend or descend: so many as those of a row hardly ever are."""
     steps = np.diff([value for value in values if value is not None])
-    even = len(steps) >= EVEN - 1 and bool((steps == steps[0]).all() and steps[0])
-    return even or (len(steps) >= ASCENDING - 1 and bool((steps > 0).all() or (steps < 0).all()))
+    even = len(steps) + 1 >= EVEN * length and bool((steps == steps[0]).all() and steps[0])
+    return even or (len(steps) + 1 >= ASCENDING * length and bool((steps > 0).all() or (steps < 0).all()))
 
 
 def column_uses(
