@@ -165,6 +165,8 @@ def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path):
         ("\n\na,b,label\r\n\r\n1,2,x\r\n", ["a", "b"], [1, 2]),
         ("1.5,2,x\n3,4,z\n", None, [1.5, 2]),
         ("a, b,label\n1, 2,x", ["a", "b"], [1, 2]),
+        ('"a, cm";"b, cm";label\n5;6;x\n', ["a, cm", "b, cm"], [5, 6]),
+        ("a;1,b;2;3,label\n5,6,x\n", ["a;1", "b;2;3"], [5, 6]),
         ("400,410.5,label\n5,6,x\n", ["400", "410.5"], [5, 6]),
         ("id,2019,kind\n5,6,x\n", ["id", "2019"], [5, 6]),
         ("2019,2020,2021,2022,kind\n5,6,4,9,x\n", ["2019", "2020", "2021", "2022"], [5, 6, 4, 9]),

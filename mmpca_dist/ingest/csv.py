@@ -23,7 +23,15 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.csv_syntax import MISSING, as_number, column_uses, is_header, open_quote, whole_numbers
+from mmpca_dist.ingest.csv_syntax import (
+    MISSING,
+    as_number,
+    column_uses,
+    delimiter_of,
+    is_header,
+    open_quote,
+    whole_numbers,
+)
 from mmpca_dist.ingest.row_source import LABELS, Block, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
@@ -106,7 +114,7 @@ class CsvRows(Text):
         super().__init__(uri, dtype)
         self._largest = float(np.finfo(dtype).max)
         first, second, blank = self._head()
-        self.delimiter = max(",;\t", key=first.count)
+        self.delimiter = delimiter_of(first, second)
         cells = [cell.strip() for cell in self._split(first)]
         if len(cells) < 1 + labelled:
             raise InputError(

@@ -19,6 +19,12 @@ EVEN, ASCENDING = 4, 8
 """Fewer numbers than these, next to words, are no sequence."""
 
 
+def delimiter_of(first: str, second: str) -> str:
+    """Return what separates cells: what both lines have as often outside of quotes, or else the first most often."""
+    plain, other = (re.sub('"[^"]*"', "", line) for line in (first, second))
+    return max(",;\t", key=lambda mark: (0 < plain.count(mark) == other.count(mark), plain.count(mark)))
+
+
 def is_header(cells: list[str], below: list[str], options: Sequence[str]) -> bool:
     """Tell whether the first line holds names, from its cells and those ``below``.
 
