@@ -260,8 +260,9 @@ def test_names_of_features_come_with_tables_not_with_arrays(tmp_path):
         np.testing.assert_array_equal(table.transform(frame), array.transform(X))
     assert table.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     assert not hasattr(array, "feature_names_in_")
+    np.testing.assert_array_equal(table.transform(frame[["d", "c", "b", "a"]]), table.transform(frame))
     with pytest.raises(ValueError, match="feature names should match"):
-        table.transform(frame[["d", "c", "b", "a"]])
+        table.transform(frame.rename(columns={"d": "e"}))
 
 
 def test_notes_name_the_precision_that_was_computed_in(tmp_path):
