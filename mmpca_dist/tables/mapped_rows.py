@@ -67,11 +67,8 @@ class MappedRows(DatasetProxy):
                 "sparse": False, "image_shape": None, "read_overhead": 0.0,
             }  # fmt: skip
         super().__init__(rows, **changes)
+        self.named_columns = rows.named_columns and not own
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
-
-    @property
-    def named_columns(self) -> bool:
-        return self.source.named_columns and not self.own_columns
 
     @property
     def needs_fit(self) -> bool:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, MissingLabels
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.proxies import DatasetProxy
 
 
@@ -17,18 +17,15 @@ class LabelsWithout(DatasetProxy):
 
     def __init__(self, rows: Dataset, value: str | int, refuses: bool) -> None:
         super().__init__(rows)
-        self._value, self._refuses = value, refuses
+        self._value, self._refuses, missing = value, refuses, rows.missing_labels
+        is_none = missing is not None and self._is_value(np.asarray([missing.fill]))[0]
+        self.missing_labels = None if is_none else missing
 
     def _is_value(self, labels: NDArray) -> NDArray[np.bool_]:
         if labels.dtype.kind == "U":
             return np.asarray(labels == str(self._value))
         is_number = isinstance(self._value, int) or self._value.removeprefix("-").isdecimal()
         return np.asarray(labels == int(self._value)) if is_number else np.zeros(len(labels), bool)
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        missing = self._rows.missing_labels
-        return None if missing is None or self._is_value(np.asarray([missing.fill]))[0] else missing
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         labels = self._rows.read_labels(start, stop)

@@ -54,6 +54,7 @@ class ColumnRows(Dataset):
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        self.named_columns = not self._is_list
         self.allows_gaps, self._skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
         fields = [schema.field(name) for name in self.columns]
         known = None if request.levels is None else {each.name for each in request.levels}
@@ -83,10 +84,6 @@ class ColumnRows(Dataset):
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
             has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
         )  # fmt: skip
-
-    @property
-    def named_columns(self) -> bool:
-        return not self._is_list
 
     def _complete(self, request: Request, n_rows: int) -> None:
         """Learn from rows how long lists are, and what levels text has, unless a model knows them."""

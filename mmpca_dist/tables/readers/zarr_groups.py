@@ -60,7 +60,6 @@ class ZarrGroupRows(StoredLabels):
 
     features: str
     label: str
-    missing_labels: MissingLabels | None = None
     label_dimensions = 1
     """Two where labels are a raster."""
 
