@@ -19,8 +19,7 @@ from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
-from mmpca_dist.tables.libraries import reading_with
-from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.readers.formats import reading_with, stem_of
 from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
 
 Progress = Callable[[int, int], None]

@@ -27,10 +27,9 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
-from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
-from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.formats import Format, Request, reading_with
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.stacked_rows import StackedRows
 

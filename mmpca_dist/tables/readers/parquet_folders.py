@@ -18,7 +18,7 @@ from dask.utils import natural_sort_key
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.libraries import reading_with
+from mmpca_dist.tables.readers.formats import reading_with
 
 SUFFIXES = (".parquet", ".pq")
 DELTA, HUDI, ICEBERG = "_delta_log", ".hoodie", "metadata"
