@@ -68,7 +68,7 @@ class MappedRows(DatasetProxy):
             }  # fmt: skip
         super().__init__(rows, **changes)
         self.named_columns = rows.named_columns and not own
-        self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
+        self._steps: Any = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
 
     @property
     def needs_fit(self) -> bool:
@@ -125,16 +125,11 @@ class MappedRows(DatasetProxy):
             return self.source.sparse_bytes(n_rows) + 3 * n_rows * self.row_bytes
         return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
 
-    @property
-    def _applied(self) -> Sequence[Callable[[Any], Any]]:
-        assert self._steps is not None, "row maps must be fitted before rows are read"  # noqa: S101
-        return self._steps
-
     def _rows_in_place(self, X: Any, start: int) -> Any:
         """Return rows after maps that keep their columns."""
         self._refuse_not_finite(X, start)
         X = _row_by_row(X, self.dtype)
-        for step in self._applied:
+        for step in self._steps:
             X = step(X)
         return X
 
@@ -146,11 +141,15 @@ class MappedRows(DatasetProxy):
         for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
             begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
             block = filled_up(_row_by_row(X[begin - start : end - start], self.dtype), begin - first)
-            rows = apply_steps(block, self.maps, self._applied)[begin - first : end - first]
+            rows = apply_steps(block, self.maps, self._steps)[begin - first : end - first]
             with np.errstate(over="ignore"):
                 out[begin - start : end - start] = rows
-            if not np.isfinite(out[begin - start : end - start]).all():
-                self._refuse_overflow(out[begin - start : end - start], begin)
+            if not (finite := np.isfinite(out[begin - start : end - start]).all(axis=1)).all():
+                row = begin + int(np.argmin(finite))
+                raise InputError(
+                    f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} "
+                    "cannot hold. Lower its gamma or degree, or map rows to unit-length before."
+                )
         return out
 
     def _refuse_not_finite(self, X: Any, start: int) -> None:
@@ -159,13 +158,6 @@ class MappedRows(DatasetProxy):
             return
         row, column = np.argwhere(~np.isfinite(X))[0].tolist()
         raise InputError(not_finite(self.source, start + row, column, float(X[row, column])))
-
-    def _refuse_overflow(self, rows: NDArray, start: int) -> None:
-        row = start + int(np.argwhere(~np.isfinite(rows))[0][0])
-        raise InputError(
-            f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} cannot hold. "
-            "Lower its gamma or degree, or map rows to unit-length before."
-        )
 
 
 def _row_by_row(X: Any, dtype: np.dtype) -> Any:

@@ -102,10 +102,6 @@ class SparseArray(_InMemory, SparseRows):
         return self._X.data[within], self._X.indices[within], ends - ends[0]
 
     @property
-    def nnz(self) -> int:
-        return int(self._X.nnz)
-
-    @property
     def n_bytes(self) -> int:
         return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
 
