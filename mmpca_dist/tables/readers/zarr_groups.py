@@ -9,8 +9,9 @@ import re
 import uuid
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import zarr
@@ -37,6 +38,7 @@ ROWS = "mmpca-rows"
 TOKEN = re.compile("[0-9a-f]{32}")
 """The name of a sub-group that holds a table."""
 CHUNK_NUMBER = re.compile(r"\d{1,18}")
+T = TypeVar("T")
 AGAIN = " It is damaged: write it again, or restore it from its source."
 
 
@@ -136,7 +138,7 @@ class ZarrGroupRows(StoredLabels):
 
     def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
         with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
-            return _open_labels(self.table, self.label, self._token).read(start, stop)
+            return kept_open(ZarrLabels.of, self.table, self.label, self._token).read(start, stop)
 
     @property
     def beside_names(self) -> list[str]:
@@ -161,7 +163,11 @@ class ZarrGroupRows(StoredLabels):
 
 
 def _feature_names(group: zarr.Group, uri: str, n_features: int) -> list[str] | None:
-    names = group.attrs.get("feature_names", _column_names(group, uri))
+    """Return the names of columns, which are an attribute, or in AnnData's table of columns."""
+    names, table = group.attrs.get("feature_names"), member(group, "var", uri)
+    if names is None and isinstance(table, zarr.Group):
+        stored = stored_values(table, str(table.attrs.get("_index")), uri)
+        names = None if stored is None else list(stored)
     return [str(name) for name in names] if isinstance(names, list) and len(names) == n_features else None
 
 
@@ -170,13 +176,6 @@ def _image_shape(group: zarr.Group, n_features: int) -> tuple[int, int] | None:
         case [int(height), int(width)] if height * width == n_features:
             return height, width
     return None
-
-
-def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
-    """Return the names in AnnData's table of columns, if the group has one."""
-    table = member(group, "var", uri)
-    names = stored_values(table, str(table.attrs.get("_index")), uri) if isinstance(table, zarr.Group) else None
-    return None if names is None else [str(name) for name in names]
 
 
 def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
@@ -322,6 +321,7 @@ def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> N
 # Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks
 # do not read the metadata again. Each opened data set has a new token, so that a long-lived worker does not use an
 # array that was replaced.
-@functools.lru_cache(maxsize=16)
-def _open_labels(uri: str, name: str, token: str) -> ZarrLabels:
-    return ZarrLabels.of(zarr_stores.open_group(uri), name, uri)
+@functools.lru_cache(maxsize=48)
+def kept_open(opened: Callable[[zarr.Group, str, str], T], uri: str, name: str, token: str) -> T:
+    """Return what a function opens of a group, by its name there, and keep it open."""
+    return opened(zarr_stores.open_group(uri), name, uri)
