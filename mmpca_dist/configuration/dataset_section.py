@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     WithJsonSchema,
@@ -51,10 +49,8 @@ def _row_map(value: Any) -> RowMap:
 RowMapSetting = Annotated[RowMap, BeforeValidator(_row_map), PlainSerializer(stored_form), NameOrMapping(ROW_MAPS)]
 
 
-class TargetSection(BaseModel):
+class TargetSection(Section):
     """Columns of numbers, and into how many slices the first is cut."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
     column: Annotated[list[str], BeforeValidator(as_list)] = setting(
         min_length=1, example="price", description="Columns of numbers"

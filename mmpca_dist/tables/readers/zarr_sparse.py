@@ -20,8 +20,7 @@ from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_ty
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
-from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
-from mmpca_dist.tables.readers.zarr_members import member
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
 
 PARTS = ("data", "indices", "indptr")
 
