@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,6 +67,11 @@ class MappedRows(DatasetProxy):
             }  # fmt: skip
         super().__init__(rows, **changes)
         self.named_columns = rows.named_columns and not own
+        if own:
+            # A chunk whose mapped rows would be larger than a reading unit is cut, and read once for each piece.
+            most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
+            self.chunk_edges = cut_edges(rows.chunk_edges, most)
+            self.n_bytes, self.nnz = self.n_rows * self.row_bytes, self.n_rows * self.n_features
         self._steps: Any = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
 
     @property
@@ -77,28 +81,6 @@ class MappedRows(DatasetProxy):
 
     def fingerprint(self) -> str:
         return storage.digest("mapped", self.source.fingerprint(), [stored_form(row_map) for row_map in self.maps])
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        """The chunk edges of the table; its chunks are cut where their mapped rows would be larger than a reading unit.
-
-        A chunk that is cut is read once for each of its pieces, in part where its format permits that.
-        """
-        return self._piece_edges if self.own_columns else self.source.chunk_edges
-
-    @cached_property
-    def _piece_edges(self) -> NDArray[np.int64]:
-        most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
-        return cut_edges(self.source.chunk_edges, most)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all rows as they are held."""
-        return self.n_rows * self.row_bytes if self.own_columns else self.source.n_bytes
-
-    @property
-    def nnz(self) -> int:
-        return self.n_rows * self.n_features if self.own_columns else self.source.nnz
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if self.own_columns:
