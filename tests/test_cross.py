@@ -20,9 +20,8 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.coordinates import tall_statistics
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.widened_rows import widened
-from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import TargetRows
+from mmpca_dist.tables.target_rows import GivenLabels, TargetRows
 
 EPS = np.finfo(np.float64).eps
 

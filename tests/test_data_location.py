@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from helpers.evaluating import store
 
-from mmpca_dist.configuration.data_location import located
-from mmpca_dist.configuration.dataset_section import DatasetConfig
+from mmpca_dist.configuration.dataset_section import DatasetConfig, located
 from mmpca_dist.errors import InputError
 
 NAME = "rows.npz"

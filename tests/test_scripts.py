@@ -20,7 +20,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration import bundled
 from mmpca_dist.errors import ClusterError, ConfigError, OutputError
-from mmpca_dist.ingest import job
+from mmpca_dist.ingest import to_parquet
 from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.events import Callback
 from mmpca_pipelines.cli import cli
@@ -86,14 +86,14 @@ def _components(rows):
 
 def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_path, monkeypatch):
     source, output, heard = str(write_csv(tmp_path / "iris.csv")), str(tmp_path / "runs" / "one"), Callback()
-    written = job.write_tables
+    written = to_parquet.write_tables
 
     def half(destination, schema, tables):
         written(destination, schema, iter([next(tables).slice(0, 20)]))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(job, "write_tables", half)
+        broken.setattr(to_parquet, "write_tables", half)
         readable_rows(source, output, heard)
     table = Path(readable_rows(source, output, heard))
     before = open_dataset(table)

@@ -13,6 +13,7 @@ from mmpca_dist.configuration.parsing import settings_of
 from mmpca_dist.configuration.reference import commented_yaml, page
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
+from mmpca_dist.settings import values_of
 
 ROOT = Path(__file__).parents[1]
 SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
@@ -86,10 +87,11 @@ def test_what_is_no_yaml_has_a_place(tmp_path):
 
 
 def test_every_setting_is_explained_with_a_valid_example():
-    for setting in settings_of(RunConfig):
-        assert len(setting.description) > 10, setting.key
-        assert setting.values and setting.example is not None, setting.key
-        section, _, name = setting.key.rpartition(".")
+    for key, field in settings_of(RunConfig):
+        (example,) = field.examples
+        assert len(field.description) > 10, key
+        assert values_of(field) and example is not None, key
+        section, _, name = key.rpartition(".")
         sound = {**SOUND, "methods": ["pca", "m-pca0"]}
         given = {"splits": "given", "column": "part"}
         timed = {"splits": "time", "column": "date"}
@@ -101,8 +103,8 @@ def test_every_setting_is_explained_with_a_valid_example():
             sound["evaluation"] = kinds.get(name, {})
         if name == "published":
             sound["n_components"] = 5
-        changed = {**sound, section: {**sound.get(section, {}), name: setting.example}} if section else {
-            **sound, name: setting.example
+        changed = {**sound, section: {**sound.get(section, {}), name: example}} if section else {
+            **sound, name: example
         }  # fmt: skip
         parse_config(changed, "the test")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     WithJsonSchema,
@@ -16,7 +18,9 @@ from pydantic import (
 )
 
 from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
+from mmpca_dist.errors import InputError
 from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.stores import storage
 from mmpca_dist.tables.mapped_rows import stored_form
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
 
@@ -24,6 +28,11 @@ _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems"
 _Side = Annotated[int, Field(ge=1)]
 ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
+
+VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
+"""An environment variable at the beginning of a folder."""
+KNOWN_VARIABLE = re.compile(r"MMPCA_DATA\w*|HOME")
+"""A configuration may come from a stranger, and other variables may hold secrets."""
 
 ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
 
@@ -40,10 +49,8 @@ def _row_map(value: Any) -> RowMap:
 RowMapSetting = Annotated[RowMap, BeforeValidator(_row_map), PlainSerializer(stored_form), NameOrMapping(ROW_MAPS)]
 
 
-class TargetSection(BaseModel):
+class TargetSection(Section):
     """Columns of numbers, and into how many slices the first is cut."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
     column: Annotated[list[str], BeforeValidator(as_list)] = setting(
         min_length=1, example="price", description="Columns of numbers"
@@ -188,3 +195,38 @@ class DatasetConfig(Section):
     def predicts(self) -> bool:
         """Whether there are numbers to predict in the place of classes."""
         return self.target is not None and self.target.slices is None
+
+
+def located(section: DatasetConfig) -> str:
+    """Return the address of a data set; raise InputError where its folder is not known, or the file is not in it."""
+    if section.data_dir is None or ":" in section.uri or Path(section.uri).is_absolute():  # an address, or a name
+        return section.uri
+    if ".." in re.split(r"[/\\]", unquote(section.uri)):
+        raise InputError(
+            f"dataset.uri is {section.uri}, which leaves the folder of dataset.data_dir. Name a file within it."
+        )
+    uri = storage.join(_expanded(section.data_dir), section.uri)
+    if not storage.exists(uri):
+        raise InputError(
+            f"There is no {uri}, in the folder of dataset.data_dir. Put it there, or name another folder (--set "
+            "dataset.data_dir=DIR)."
+        )
+    return uri
+
+
+def _expanded(folder: str) -> str:
+    variable = VARIABLE.match(folder)
+    if variable is None:
+        return storage.normalize(folder)
+    name = variable["braced"] or variable["plain"]
+    if not KNOWN_VARIABLE.fullmatch(name):
+        raise InputError(
+            f"dataset.data_dir is {folder}, and of environment variables only HOME and those that begin with "
+            "MMPCA_DATA stand for folders. Rename it, or give the folder itself (--set dataset.data_dir=DIR)."
+        )
+    if not os.environ.get(name):
+        raise InputError(
+            f"dataset.data_dir is {folder}, and the environment variable {name} is not set. Set it to the folder of "
+            "the data sets, or give the folder itself (--set dataset.data_dir=DIR)."
+        )
+    return storage.normalize(os.environ[name] + folder[variable.end() :])

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
@@ -67,32 +68,18 @@ def read_yaml(text: str) -> Any:
         raise ConfigError(" ".join(str(error).split()).rstrip(".") + ".") from error
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A field by its dotted key, its ``values`` in words; ``default`` is None also where a value is ``required``."""
-
-    key: str
-    values: str
-    required: bool
-    default: Any
-    example: Any
-    description: str
-
-
-def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Yield the settings of a model, and of the models within it, in order."""
+def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the dotted key and the field of each setting of a model, and of the models within it, in order."""
     for name, field in model.model_fields.items():
         if is_section(field.annotation):
             yield from settings_of(field.annotation, f"{prefix}{name}.")
-            continue
-        yield Setting(
-            key=prefix + name,
-            values=values_of(field),
-            required=field.is_required(),
-            default=None if field.is_required() else field.default,
-            example=(field.examples or [None])[0],
-            description=field.description or "",
-        )
+        else:
+            yield prefix + name, field
+
+
+def example_of(field: FieldInfo) -> str:
+    """Return an example of a setting as YAML writes it."""
+    return as_yaml((field.examples or [None])[0])
 
 
 def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
@@ -182,7 +169,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":
         keys = keys_of(model, path[:-1])
-        elsewhere = [setting.key for setting in settings_of(model) if setting.key.rpartition(".")[2] == path[-1]]
+        elsewhere = [other for other, _ in settings_of(model) if other.rpartition(".")[2] == path[-1]]
         hint = f" There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(path[-1], keys)
         return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys)}.")
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
@@ -195,7 +182,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         return f"There must be keys and values {found}"
     if key in sections_of(model):
         return f"{key} must hold keys and values, such as {_example(model, key)} {found}"
-    values, hint = next(setting.values for setting in settings_of(model) if setting.key == key), ""
+    values, hint = values_of(dict(settings_of(model))[key]), ""
     if kind == "literal_error" and isinstance(error["input"], str):
         hint = did_you_mean(error["input"], values.split(" or "))
     return f"{key} must be {values}, such as {_example(model, key)} {found}{hint}"
@@ -203,11 +190,11 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
 
 def _example(model: type[BaseModel], key: str) -> str:
     """Return how a key may be written in YAML."""
-    for setting in settings_of(model):
-        example = f"{setting.key.rsplit('.', 1)[-1]}: {as_yaml(setting.example)}"
-        if setting.key == key:
+    for name, field in settings_of(model):
+        example = f"{name.rsplit('.', 1)[-1]}: {example_of(field)}"
+        if name == key:
             return f"'{example}'"
-        if setting.key.startswith(f"{key}."):
+        if name.startswith(f"{key}."):
             return f"'{key}: {{{example}}}'"
     raise KeyError(key)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
+from mmpca_dist.configuration.parsing import as_yaml, example_of, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.settings import as_list
+from mmpca_dist.settings import as_list, values_of
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS
 
 WIDTH = 80
@@ -30,15 +31,16 @@ def commented_yaml() -> str:
         "# All settings of a run. The four without a default (dataset.uri, methods,",
         "# n_components, output) hold examples; any other may be left out.",
     ]
-    for setting in settings_of(RunConfig):
-        section, dot, name = setting.key.rpartition(".")
+    for key, field in settings_of(RunConfig):
+        section, dot, name = key.rpartition(".")
         if dot and f"{section}:" not in lines:
             lines += ["", f"# {_section(section)}", f"{section}:"]
         indent = "  " if dot else ""
         if not dot:
             lines.append("")
-        lines += [f"{indent}# {line}" for line in textwrap.wrap(_comment(setting), WIDTH - len(indent) - 2)]
-        lines.append(f"{indent}{name}: {as_yaml(setting.example if setting.required else setting.default)}")
+        comment = f"{field.description}. Values: {values_of(field) if field.is_required() else _with_example(field)}."
+        lines += [f"{indent}# {line}" for line in textwrap.wrap(comment, WIDTH - len(indent) - 2)]
+        lines.append(f"{indent}{name}: {example_of(field) if field.is_required() else as_yaml(field.default)}")
     return "\n".join(lines) + "\n"
 
 
@@ -69,42 +71,37 @@ def page() -> str:
     sections = {"": "A run: which data, which methods, how many components, where to."}
     sections |= {name: _section(name) for name in SECTIONS}
     for section, title in sections.items():
-        lines += [f"## {section or 'The run'}", "", title, "", "| key | values | default | meaning |"]
-        lines.append("| --- | --- | --- | --- |")
-        for setting in settings_of(RunConfig):
-            if setting.key.rpartition(".")[0] == section:
-                default = "must be given" if setting.required else f"`{as_yaml(setting.default)}`"
-                lines.append(f"| `{setting.key}` | {_with_example(setting)} | {default} | {setting.description} |")
-        lines.append("")
-    lines += ["## Methods", "", "For n rows with d features:", "", "| method | what its components keep | limit |"]
-    lines.append("| --- | --- | --- |")
-    lines += [f"| `{name}` | {keeps} | {limit} |" for name, keeps, limit in methods_rows()]
+        rows = [_row(key, field) for key, field in settings_of(RunConfig) if key.rpartition(".")[0] == section]
+        lines += [f"## {section or 'The run'}", "", title, "", *_table("key | values | default | meaning", rows), ""]
+    methods = [(f"`{name}`", keeps, limit) for name, keeps, limit in methods_rows()]
+    lines += ["## Methods", "", "For n rows with d features:", ""]
+    lines += _table("method | what its components keep | limit", methods)
     lines += _option_lines("method", METHODS)
-    lines += ["", "## Row maps", "", "| row map | what it does to a row |", "| --- | --- |"]
-    lines += [f"| `{name}` | {kind.description} |" for name, kind in ROW_MAPS.items()]
+    kinds = [(f"`{name}`", kind.description) for name, kind in ROW_MAPS.items()]
+    lines += ["", "## Row maps", "", *_table("row map | what it does to a row", kinds)]
     lines += _option_lines("row map", ROW_MAPS)
     return "\n".join(lines) + "\n"
 
 
 def _option_lines(kind: str, registry: Mapping[str, Any]) -> list[str]:
-    lines = ["", f"## Options of {kind}s", "", f"| {kind} | option | values | default | meaning |"]
-    lines.append("| --- | --- | --- | --- | --- |")
-    for name, one in registry.items():
-        for option in settings_of(one.options):
-            values, default = _with_example(option), as_yaml(option.default)
-            lines.append(f"| `{name}` | `{option.key}` | {values} | `{default}` | {option.description} |")
-    return lines
+    rows = [(f"`{name}`", *_row(*option)) for name, one in registry.items() for option in settings_of(one.options)]
+    return ["", f"## Options of {kind}s", "", *_table(f"{kind} | option | values | default | meaning", rows)]
+
+
+def _table(head: str, rows: Iterable[Sequence[str | None]]) -> list[str]:
+    separator = " | ".join("---" for _ in head.split(" | "))
+    return [f"| {line} |" for line in (head, separator, *(" | ".join(map(str, row)) for row in rows))]
 
 
 def _section(name: str) -> str:
     return (RunConfig.model_fields[name].annotation.__doc__ or "").strip()
 
 
-def _comment(setting: Setting) -> str:
-    stated = f"{setting.description}. Values: "
-    return f"{stated}{setting.values if setting.required else _with_example(setting)}."
+def _row(key: str, field: FieldInfo) -> tuple[str | None, ...]:
+    default = "must be given" if field.is_required() else f"`{as_yaml(field.default)}`"
+    return f"`{key}`", _with_example(field), default, field.description
 
 
-def _with_example(setting: Setting) -> str:
-    example = as_yaml(setting.example)
-    return setting.values if example in setting.values else f"{setting.values}, such as {example}"
+def _with_example(field: FieldInfo) -> str:
+    values, example = values_of(field), example_of(field)
+    return values if example in values else f"{values}, such as {example}"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
@@ -31,8 +31,12 @@ def _refuse_bool(value: Any) -> Any:
     return value
 
 
+def _in_order(sizes: list[int]) -> list[int]:
+    return sorted(set(sizes))
+
+
 Size = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
-Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list)]
+Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list), AfterValidator(_in_order)]
 
 
 class RunConfig(Section):
@@ -72,7 +76,7 @@ class RunConfig(Section):
     project: ProjectConfig = ProjectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     compute: ComputeConfig = ComputeConfig()
-    output: str = setting(
+    output: Annotated[str, AfterValidator(storage.normalize)] = setting(
         example="runs/mine",
         description="Folder of the run: a path or fsspec URL; same settings go on where it stopped. Evaluations "
         "go to the folder evaluation below it",
@@ -98,16 +102,6 @@ class RunConfig(Section):
         if repeated is not None:
             raise ValueError(f"two methods are called {repeated!r}; give one of them another label")
         return distinct
-
-    @field_validator("n_components")
-    @classmethod
-    def _sorted_sizes(cls, sizes: Literal["auto"] | list[int]) -> Literal["auto"] | list[int]:
-        return "auto" if sizes == "auto" else sorted(set(sizes))
-
-    @field_validator("output")
-    @classmethod
-    def _plain_path(cls, uri: str) -> str:
-        return storage.normalize(uri)
 
     @property
     def labels(self) -> list[str]:

@@ -204,18 +204,13 @@ class Writing:
         uri = self.destination.uri
         with storage.explained(uri, "write"):
             zarr.create_group(zarr_stores.zarr_location(self.uri), attributes={**attributes, "complete": True})
-        if self.destination.is_local:
-            self._rename()
-        elif self.token:
+            if self.destination.is_local:
+                if Path(uri).exists() and self.overwrite:
+                    Path(uri).rename(Path(self.destination.work, OLD))
+                Path(self.uri).rename(uri)
+        if self.token:
             root = {"zarr_format": 3, "node_type": "group", "attributes": {"complete": True, TABLE: self.token}}
             storage.write_bytes(storage.join(uri, METADATA), json.dumps(root).encode())  # Zarr's, without our checksum
-
-    def _rename(self) -> None:
-        uri = Path(self.destination.uri)
-        with storage.explained(str(uri), "write"):
-            if uri.exists() and self.overwrite:
-                uri.rename(Path(self.destination.work, OLD))
-            Path(self.uri).rename(uri)
 
 
 def is_work(names: Sequence[str]) -> bool:

@@ -18,15 +18,7 @@ from mmpca_dist.ingest.group_writer import ZarrWriter
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
-from mmpca_dist.ingest.to_parquet import (
-    check_typed,
-    csv_tables,
-    delta_tables,
-    is_delta,
-    is_parquet,
-    refuse_choices,
-    write_tables,
-)
+from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
 from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -34,6 +26,7 @@ from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
 from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
 
 SUM_BYTES = 4 * 8
 """Bytes for each column: mean and squares, of a block and of all rows."""
@@ -115,13 +108,10 @@ def ingest(
     """
     started, note, origin = time.monotonic(), note or (lambda _: None), storage.normalize(source)
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
-    if is_parquet(os.fspath(destination)):
+    if os.fspath(destination).endswith(SUFFIXES):
         refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
         target = storage.normalize(destination)
-        check_typed(origin, target, bool(overwrite))
-        opened = delta_tables(origin, progress) if is_delta(origin) else csv_tables(origin, progress, note)
-        with opened as (schema, tables):
-            manifest = write_tables(target, schema, tables)
+        manifest = write_parquet(origin, target, bool(overwrite), progress, note)
         return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
@@ -215,7 +205,7 @@ def check_ingest(
     With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
     be used, all of CSV is read to name the others. ``note`` is called with what may be wrong.
     """
-    if is_parquet(os.fspath(destination)):
+    if os.fspath(destination).endswith(SUFFIXES):
         check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))
         return
     origin, target = _addresses(source, destination, None if selection is None else selection.label)

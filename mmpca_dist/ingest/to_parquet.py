@@ -19,21 +19,15 @@ from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
-from mmpca_dist.tables.libraries import reading_with
-from mmpca_dist.tables.readers.formats import stem_of
-from mmpca_dist.tables.readers.parquet_folders import DELTA, SUFFIXES
+from mmpca_dist.tables.readers.formats import reading_with, stem_of
+from mmpca_dist.tables.readers.parquet_folders import DELTA
 
 Progress = Callable[[int, int], None]
 IN_ORDER = "set datafusion.execution.target_partitions = 1"
 """Files that are read at once come in any order."""
 
 
-def is_parquet(destination: str) -> bool:
-    """Tell whether an ingest is to write Parquet."""
-    return destination.endswith(SUFFIXES)
-
-
-def is_delta(source: str) -> bool:
+def _is_delta(source: str) -> bool:
     """Tell whether a folder is a table of Delta Lake."""
     return DELTA in storage.names_in(source)
 
@@ -51,7 +45,7 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
 
 
 @contextmanager
-def csv_tables(
+def _csv_tables(
     source: str, progress: Progress | None, note: Callable[[str], None]
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Open CSV: all columns with their types, from a first reading, and the rows, which are read once more.
@@ -87,7 +81,7 @@ def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -
 
 
 @contextmanager
-def delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+def _delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
     failure, remedy = f"Cannot read the Delta Lake table {source}", "Write it again."
     with reading_with("delta", f"{source} is a Delta Lake table", failure, remedy):
@@ -138,9 +132,19 @@ def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]
     }  # fmt: skip
 
 
+def write_parquet(
+    source: str, destination: str, overwrite: bool, progress: Progress | None, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """Write CSV, or a table of Delta Lake, as one Parquet file, and describe what was written."""
+    check_typed(source, destination, overwrite)
+    opened = _delta_tables(source, progress) if _is_delta(source) else _csv_tables(source, progress, note)
+    with opened as (schema, tables):
+        return write_tables(destination, schema, tables)
+
+
 def check_typed(source: str, destination: str, overwrite: bool) -> None:
     """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
-    if not stem_of(source).endswith(CSV_SUFFIXES) and not is_delta(source):
+    if not stem_of(source).endswith(CSV_SUFFIXES) and not _is_delta(source):
         raise InputError(
             f"{source} is neither CSV nor a Delta Lake table, and only these become Parquet. Name a destination "
             "that ends with .zarr."

@@ -26,10 +26,10 @@ from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.medians import median_rows
 from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.levels import gaps_by_column
 from mmpca_dist.tables.mapped_rows import MappedRows, name_of
+from mmpca_dist.tables.readers.beside import kept_columns
 
 INDICATORS_BESIDE_NUMBERS = (
     "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmpca_dist.configuration.data_location import located
+from mmpca_dist.configuration.dataset_section import located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError

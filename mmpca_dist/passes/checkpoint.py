@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import Finding
 from mmpca_dist.passes.serialization import decode, encode, is_contiguous, size_of
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
-from mmpca_dist.tables.dataset import Finding
 
 GROUPS = 64
 """A pass keeps at most so many groups of the smallest size."""

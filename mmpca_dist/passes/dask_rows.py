@@ -28,12 +28,12 @@ from mmpca_dist.tables.dataset import (
     grain_edges,
 )
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.given_labels import GivenLabels, as_targets
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, value_type
 from mmpca_dist.tables.readers.memory import SparseArray
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
+from mmpca_dist.tables.target_rows import GivenLabels, as_targets
 from mmpca_dist.tables.weights import as_weights, weighted
 
 NAME = "the Dask collection"

@@ -18,11 +18,19 @@ from dask.highlevelgraph import HighLevelGraph
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import ClusterError, InputError
 from mmpca_dist.passes.units import release
-from mmpca_dist.tables.dataset import Finding, Span
+from mmpca_dist.tables.dataset import Span
 
 T = TypeVar("T")
 Graph = dict[Any, GraphNode]
 """Tasks by key, all of a pass in one dictionary: Dask plans many small graphs that are joined in quadratic time."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
+
+    message: str
+    kind: type[InputError] = InputError
 
 
 @dataclass(frozen=True)

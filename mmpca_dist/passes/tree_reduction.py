@@ -24,8 +24,8 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
-from mmpca_dist.passes.schedulers import Graph, Scheduler, SpanDone
-from mmpca_dist.tables.dataset import Finding, Span
+from mmpca_dist.passes.schedulers import Finding, Graph, Scheduler, SpanDone
+from mmpca_dist.tables.dataset import Span
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]

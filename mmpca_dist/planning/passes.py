@@ -13,7 +13,7 @@ from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows, unit_edges
-from mmpca_dist.tables.kept_columns import VALUE_BYTES
+from mmpca_dist.tables.readers.beside import VALUE_BYTES
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""

@@ -25,7 +25,7 @@ from mmpca_dist.runs.row_tables import RowTable, Written
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import columns_alone, filled_rows
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.tables.kept_columns import KeptColumns
+from mmpca_dist.tables.readers.beside import KeptColumns
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.checksums import checksum
-from mmpca_dist.tables.kept_columns import KeptColumns
+from mmpca_dist.tables.readers.beside import KeptColumns
 from mmpca_dist.tables.readers.zarr_groups import ROWS
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}

@@ -36,9 +36,9 @@ from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.kept_columns import kept_columns
 from mmpca_dist.tables.labels import notes_on_missing_labels
 from mmpca_dist.tables.proxies import Unlabelled
+from mmpca_dist.tables.readers.beside import kept_columns
 from mmpca_dist.tables.readers.formats import all_labelled, stem_of
 
 UNFINISHED = ".unfinished"

@@ -27,9 +27,9 @@ from mmpca_dist.statistics.summary import take_medians, take_moments
 from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.tables.dataset import Dataset, make_spans
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
-from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.labels import encode, label_array, normalize_labels, warn_of_missing_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.target_rows import GivenLabels
 from mmpca_dist.tables.weights import as_weights, weighted
 
 

@@ -7,16 +7,18 @@ from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.facts import Facts, KeptValues, passed_on
+from mmpca_dist.tables.facts import Facts, as_arrow, passed_on
 
 MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20
@@ -50,14 +52,6 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
-
-    message: str
-    kind: type[InputError] = InputError
-
-
-@dataclass(frozen=True)
 class MissingLabels:
     """Rows whose chunks of labels are not stored: how many, the first stretches (start, stop), and their label."""
 
@@ -84,41 +78,23 @@ class Table:
     row_operations: int = passed_on("facts.row_operations")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
+    named_columns: bool = False
+    """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
+    missing_labels: MissingLabels | None = None
+    """The rows whose labels are not stored, but read as fill values."""
+    covariates: tuple[Any, ...] = ()
+    """What the covariates of the rows are, see ``tables.covariates``."""
+    targets: tuple[str, ...] = ()
+    """What the numbers to predict are called, of rows that have these in the place of classes."""
+    slice_edges: tuple[float, ...] = ()
+    """Where slices of a number end that are the classes; none of other classes."""
+    widening: Any = None
+    """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
 
     @property
     def in_memory(self) -> bool:
         """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
         return self.kind == "memory" and not self.sparse
-
-    @property
-    def named_columns(self) -> bool:
-        """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
-        return False
-
-    @property
-    def missing_labels(self) -> MissingLabels | None:
-        """The rows whose labels are not stored, but read as fill values."""
-        return None
-
-    @property
-    def covariates(self) -> tuple[Any, ...]:
-        """What the covariates of the rows are, see ``tables.covariates``."""
-        return ()
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """What the numbers to predict are called, of rows that have these in the place of classes."""
-        return ()
-
-    @property
-    def slice_edges(self) -> tuple[float, ...]:
-        """Where slices of a number end that are the classes; none of other classes."""
-        return ()
-
-    @property
-    def widening(self) -> Any:
-        """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
-        return None
 
     @property
     def n_columns(self) -> int:
@@ -174,7 +150,7 @@ class Table:
         return self.n_bytes * n_rows // max(self.n_rows, 1)
 
 
-class Dataset(KeptValues, Table, ABC):
+class Dataset(Table, ABC):
     """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
 
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
@@ -192,6 +168,8 @@ class Dataset(KeptValues, Table, ABC):
     """The stored columns that the features are made of, where they have names."""
     missing_chunks: str | None = None
     """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
+    _skips_unlabelled = False
+    """Whether rows may have no label, as they are left out."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -217,6 +195,12 @@ class Dataset(KeptValues, Table, ABC):
     def stored(self) -> Dataset:
         """The table as it was opened, before row maps."""
         return self
+
+    def _labelled_by(self, name: str) -> Any:
+        """Return the same rows with another column as their labels, each of which must be there."""
+        same = copy(self)
+        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
+        return same
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
@@ -250,6 +234,23 @@ class Dataset(KeptValues, Table, ABC):
         return self.read_labels(start, stop)
 
     @property
+    def beside_names(self) -> list[str]:
+        """The columns of the stored table that are neither features nor labels."""
+        return []
+
+    def read_column(self, start: int, stop: int) -> pa.Array | pa.ChunkedArray:
+        """Return what rows ``start`` to ``stop`` have in the place of labels, as stored; values may be missing."""
+        return as_arrow(self.read_values(start, stop), self.is_labelled(start, stop))
+
+    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the numbers of rows ``start`` to ``stop`` in what the user gave, from 0, shape (stop - start,)."""
+        return np.arange(start, stop)
+
+    def source_row(self, row: int) -> int:
+        """Return the number of a row in what the user gave, for messages."""
+        return int(self.source_rows(row, row + 1)[0])
+
+    @property
     def values_place(self) -> str:
         """Where such values are stored, for messages."""
         return self.uri
@@ -261,6 +262,11 @@ class Dataset(KeptValues, Table, ABC):
     def beside(self, column: Dataset) -> Dataset:
         """Return a column of the stored table without the rows that this data set leaves out."""
         return column
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        """The same rows before noise was added to them, where they can be read."""
+        return None
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
         """Return the number of the chunk that holds a row, its first row, and the row after its last."""
@@ -277,11 +283,6 @@ class Dataset(KeptValues, Table, ABC):
         """Say where a row is stored, for messages."""
         _, start, stop = self.chunk_of(row)
         return f"rows {start} to {stop - 1} of {self.uri}"
-
-    @property
-    def before_noise(self) -> Dataset | None:
-        """The same rows before noise was added to them, where they can be read."""
-        return None
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,11 +66,13 @@ class MappedRows(DatasetProxy):
                 "sparse": False, "image_shape": None, "read_overhead": 0.0,
             }  # fmt: skip
         super().__init__(rows, **changes)
-        self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
-
-    @property
-    def named_columns(self) -> bool:
-        return self.source.named_columns and not self.own_columns
+        self.named_columns = rows.named_columns and not own
+        if own:
+            # A chunk whose mapped rows would be larger than a reading unit is cut, and read once for each piece.
+            most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
+            self.chunk_edges = cut_edges(rows.chunk_edges, most)
+            self.n_bytes, self.nnz = self.n_rows * self.row_bytes, self.n_rows * self.n_features
+        self._steps: Any = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
 
     @property
     def needs_fit(self) -> bool:
@@ -80,28 +81,6 @@ class MappedRows(DatasetProxy):
 
     def fingerprint(self) -> str:
         return storage.digest("mapped", self.source.fingerprint(), [stored_form(row_map) for row_map in self.maps])
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        """The chunk edges of the table; its chunks are cut where their mapped rows would be larger than a reading unit.
-
-        A chunk that is cut is read once for each of its pieces, in part where its format permits that.
-        """
-        return self._piece_edges if self.own_columns else self.source.chunk_edges
-
-    @cached_property
-    def _piece_edges(self) -> NDArray[np.int64]:
-        most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
-        return cut_edges(self.source.chunk_edges, most)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all rows as they are held."""
-        return self.n_rows * self.row_bytes if self.own_columns else self.source.n_bytes
-
-    @property
-    def nnz(self) -> int:
-        return self.n_rows * self.n_features if self.own_columns else self.source.nnz
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if self.own_columns:
@@ -128,16 +107,11 @@ class MappedRows(DatasetProxy):
             return self.source.sparse_bytes(n_rows) + 3 * n_rows * self.row_bytes
         return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
 
-    @property
-    def _applied(self) -> Sequence[Callable[[Any], Any]]:
-        assert self._steps is not None, "row maps must be fitted before rows are read"  # noqa: S101
-        return self._steps
-
     def _rows_in_place(self, X: Any, start: int) -> Any:
         """Return rows after maps that keep their columns."""
         self._refuse_not_finite(X, start)
         X = _row_by_row(X, self.dtype)
-        for step in self._applied:
+        for step in self._steps:
             X = step(X)
         return X
 
@@ -149,11 +123,15 @@ class MappedRows(DatasetProxy):
         for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
             begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
             block = filled_up(_row_by_row(X[begin - start : end - start], self.dtype), begin - first)
-            rows = apply_steps(block, self.maps, self._applied)[begin - first : end - first]
+            rows = apply_steps(block, self.maps, self._steps)[begin - first : end - first]
             with np.errstate(over="ignore"):
                 out[begin - start : end - start] = rows
-            if not np.isfinite(out[begin - start : end - start]).all():
-                self._refuse_overflow(out[begin - start : end - start], begin)
+            if not (finite := np.isfinite(out[begin - start : end - start]).all(axis=1)).all():
+                row = begin + int(np.argmin(finite))
+                raise InputError(
+                    f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} "
+                    "cannot hold. Lower its gamma or degree, or map rows to unit-length before."
+                )
         return out
 
     def _refuse_not_finite(self, X: Any, start: int) -> None:
@@ -162,13 +140,6 @@ class MappedRows(DatasetProxy):
             return
         row, column = np.argwhere(~np.isfinite(X))[0].tolist()
         raise InputError(not_finite(self.source, start + row, column, float(X[row, column])))
-
-    def _refuse_overflow(self, rows: NDArray, start: int) -> None:
-        row = start + int(np.argwhere(~np.isfinite(rows))[0][0])
-        raise InputError(
-            f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} cannot hold. "
-            "Lower its gamma or degree, or map rows to unit-length before."
-        )
 
 
 def _row_by_row(X: Any, dtype: np.dtype) -> Any:

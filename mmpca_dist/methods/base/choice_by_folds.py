@@ -30,10 +30,9 @@ from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.widened_rows import with_targets
 from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.given_labels import GivenLabels
 from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import TargetRows
+from mmpca_dist.tables.target_rows import GivenLabels, TargetRows
 
 MOST_FOLDS = 5
 """Fewer where a class has fewer rows."""

@@ -19,9 +19,8 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatters import least_shared
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import check_rows
-from mmpca_dist.tables.given_labels import GivenLabels, as_targets
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import TargetRows
+from mmpca_dist.tables.target_rows import GivenLabels, TargetRows, as_targets
 
 TARGETS = ("classes", "continuous")
 

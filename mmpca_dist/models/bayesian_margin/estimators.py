@@ -18,7 +18,7 @@ from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.given_labels import GivenLabels, as_targets
+from mmpca_dist.tables.target_rows import GivenLabels, as_targets
 
 PER_COLUMN = 3.0
 """C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""

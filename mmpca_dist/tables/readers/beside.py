@@ -1,19 +1,33 @@
-"""Columns beside the rows: of the table itself, or arrays in files, with a value for each row."""
+"""Columns beside the rows: of the table itself, or arrays in files; those that go with projected rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import types
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset, value_units
+from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.memory import ArrayDataset
 from mmpca_dist.tables.readers.npy import read_column
 
 FILE = ".npy"
 """How the name of a column ends that is a file of its own."""
+SETTING, OBS = "project.keep", "obs/"
+KEPT = (
+    is_text, types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_date, types.is_time,
+    types.is_timestamp, types.is_null,
+)  # fmt: skip
+"""Types that all formats can hold."""
+VALUE_BYTES = 64
+"""What a plan takes for a value, text included."""
 
 
 def column_in_memory(values: NDArray, uri: str) -> ArrayDataset:
@@ -42,3 +56,51 @@ def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     if column.n_rows != stored.n_rows:
         raise InputError(f"{setting} has values of {column.n_rows} rows, and {stored.uri} has {stored.n_rows} rows.")
     return dataset.beside(column)
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """The columns that go with some rows, by name, and their types."""
+
+    rows: Dataset
+    columns: dict[str, Dataset]
+    types: dict[str, pa.DataType]
+
+    @classmethod
+    def of(cls, rows: Dataset, keep: str | Sequence[str]) -> KeptColumns:
+        """Open the columns that ``keep`` names, or ``all`` that stand beside features and labels.
+
+        Raises InputError for a name that is no column, and for a column of lists or structs.
+        """
+        columns, kinds = kept_columns(rows, keep), dict[str, pa.DataType]()
+        for name, column in columns.items():
+            kind = column.read_column(0, 1).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if any(test(kind) for test in KEPT):
+                kinds[name] = kind
+            elif keep != "all":
+                raise InputError(f"{SETTING} names {name!r}, whose values are of type {kind}. Leave it out.")
+        return cls(rows, {name: columns[name] for name in kinds}, kinds)
+
+    def read(self, start: int, stop: int) -> dict[str, pa.ChunkedArray]:
+        """Return the columns of rows ``start`` to ``stop``."""
+        read = {name: column.read_column(start, stop) for name, column in self.columns.items()}
+        return {name: pa.chunked_array(column).cast(self.types[name]) for name, column in read.items()}
+
+    def has_gaps(self, name: str) -> bool:
+        """Tell whether values of a column are missing, from a look at it."""
+        column = self.columns[name]
+        return any(column.read_column(start, stop).null_count for start, stop in value_units(column))
+
+
+def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Dataset]:
+    """Return the columns that ``keep`` names, or ``all`` that stand beside features and labels; metadata are read."""
+    stored = rows.stored
+    names = list(stored.beside_names if keep == "all" else keep)
+    if stored.label is not None and stored.has_labels and not rows.has_labels and stored.label not in names:
+        names.append(stored.label)  # as some rows have none
+    columns = {name: open_beside(rows, name, SETTING) for name in names}
+    return {
+        name.rpartition("/")[2].removesuffix(FILE) if name.endswith(FILE) or name.startswith(OBS) else name: column
+        for name, column in columns.items()
+    }

@@ -89,6 +89,10 @@ class SparseRows(Dataset):
     def _ends(self) -> NDArray:
         """Where rows end among the stored values, from 0, shape (n + 1,)."""
 
+    @property
+    def nnz(self) -> int:
+        return int(self._ends[-1])
+
     def _most_stored(self, n_rows: int) -> int:
         """Return the most values that ``n_rows`` consecutive rows hold."""
         ends, n_rows = self._ends, min(n_rows, self.n_rows)

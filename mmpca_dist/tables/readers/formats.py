@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import Levels
-from mmpca_dist.tables.selected_rows import SelectedRows
-from mmpca_dist.tables.unlabelled_value import LabelsWithout
+from mmpca_dist.tables.selected_rows import LabelsWithout, SelectedRows
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,23 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
         return open_rows(
             stored.uri, features=stored.features, label=name, names=names, missing_chunks=stored.missing_chunks
         )
+
+
+@contextmanager
+def reading_with(extra: str, what: str, failure: str, remedy: str) -> Iterator[None]:
+    """Turn what a library of an optional dependency raises, which has many types, into one sentence.
+
+    ``what`` says what the data are, ``failure`` what cannot be done, and ``remedy`` what to do then.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(f"{what}. Install 'mmpca-dist[{extra}]' to read it ({error}).") from error
+    except (MmpcaError, MemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()).rstrip(".")[:200]
+        raise InputError(f"{failure}: {reason}. {remedy}") from error
 
 
 COMPRESSED = (".gz", ".bz2", ".xz")

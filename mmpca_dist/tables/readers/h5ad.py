@@ -12,7 +12,7 @@ import math
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,10 +27,9 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
-from mmpca_dist.tables.libraries import reading_with
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
-from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.formats import Format, Request, reading_with
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.stacked_rows import StackedRows
 
@@ -150,7 +149,7 @@ class SparseH5adDataset(SparseRows, H5adRows):
         n_rows, n_features = map(int, rows.attrs["shape"])
         check_table(where, (n_rows, n_features), data.dtype, None, sparse=True)
         check_index_type(indices.dtype, f"{where}/indices")
-        self._nnz, self._entry = data.size, data.dtype.itemsize + indices.dtype.itemsize
+        self._entry = data.dtype.itemsize + indices.dtype.itemsize
         dtype = value_type(data.dtype)
         return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
@@ -166,12 +165,8 @@ class SparseH5adDataset(SparseRows, H5adRows):
             return rows["data"][entries], rows["indices"][entries], ends - ends[0]
 
     @property
-    def nnz(self) -> int:
-        return self._nnz
-
-    @property
     def n_bytes(self) -> int:
-        return self._nnz * self._entry + (self.n_rows + 1) * 8
+        return self.nnz * self._entry + (self.n_rows + 1) * 8
 
     def sparse_bytes(self, n_rows: int) -> int:
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry
@@ -246,8 +241,6 @@ def _open(request: Request) -> Dataset:
     return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 
 
-def _holds_h5ad(uri: str, names: Sequence[str]) -> bool:
-    return any(name.endswith(SUFFIX) for name in names)
-
-
-FORMAT = Format("h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=_holds_h5ad)
+FORMAT = Format(
+    "h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=lambda _, names: any(name.endswith(SUFFIX) for name in names)
+)

@@ -32,9 +32,6 @@ CSR_PARTS = ("data", "indices", "indptr", "shape")
 class _InMemory(Dataset):
     """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
 
-    skips_unlabelled = False
-    """Whether rows may have no label, as they are left out."""
-
     def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
         self._values, sparse = y, issparse(X)
         check_table(uri, X.shape, X.dtype, None if y is None else len(y), sparse=sparse)
@@ -46,7 +43,7 @@ class _InMemory(Dataset):
 
     @functools.cached_property
     def _y(self) -> NDArray:
-        if not self.skips_unlabelled:
+        if not self._skips_unlabelled:
             return normalize_labels(self._values, self.uri)
         values, known = self.read_values(0, self.n_rows), self.is_labelled(0, self.n_rows)
         return labels_among(known, normalize_labels(values[known], self.uri))
@@ -102,10 +99,6 @@ class SparseArray(_InMemory, SparseRows):
         return self._X.data[within], self._X.indices[within], ends - ends[0]
 
     @property
-    def nnz(self) -> int:
-        return int(self._X.nnz)
-
-    @property
     def n_bytes(self) -> int:
         return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
 
@@ -137,7 +130,7 @@ class NpzDataset(LoadedRows):
     @property
     def _rows(self) -> ArrayDataset | SparseArray:  # type: ignore[override]
         rows = _load(self._address, self.features, self._label, self._label_required, self._token)
-        rows.skips_unlabelled = self._skips_unlabelled
+        rows._skips_unlabelled = self._skips_unlabelled
         return rows
 
     @property

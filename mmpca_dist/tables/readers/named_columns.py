@@ -54,6 +54,7 @@ class ColumnRows(Dataset):
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        self.named_columns = not self._is_list
         self.allows_gaps, self._skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
         fields = [schema.field(name) for name in self.columns]
         known = None if request.levels is None else {each.name for each in request.levels}
@@ -83,10 +84,6 @@ class ColumnRows(Dataset):
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
             has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
         )  # fmt: skip
-
-    @property
-    def named_columns(self) -> bool:
-        return not self._is_list
 
     def _complete(self, request: Request, n_rows: int) -> None:
         """Learn from rows how long lists are, and what levels text has, unless a model knows them."""
@@ -160,11 +157,44 @@ class ColumnRows(Dataset):
             out = np.empty((stop - start, self.n_features), self.dtype)
         for table, first in self._parts(start, stop, list(self.columns)):
             rows = out[first - start : first - start + len(table)]
-            if self._is_list:
-                _fill_from_list(table, rows, first, self.uri, self.allows_gaps)
-            else:
-                _fill_from_columns(table, rows, first, self.uri, self.allows_gaps, self.levels)
+            fill = self._fill_from_list if self._is_list else self._fill_from_columns
+            fill(table, rows, first)
         return out
+
+    def _fill_from_list(self, table: pa.Table, rows: NDArray, first: int) -> None:
+        column, at = table.column(0), 0
+        _refuse_nulls(column, "features", first, self.uri)  # flatten() would drop null lists
+        for chunk in column.chunks:
+            if not pa.types.is_fixed_size_list(chunk.type):
+                lengths = chunk.value_lengths().to_numpy(zero_copy_only=False)
+                if (lengths != rows.shape[1]).any():
+                    other = int(np.argmax(lengths != rows.shape[1]))
+                    raise InputError(
+                        f"The list in row {first + at + other} of {self.uri} has {lengths[other]} values, and that in "
+                        f"row 0 has {rows.shape[1]}. Lists must have as many each."
+                    )
+            values = chunk.flatten()
+            if values.null_count and not self.allows_gaps:
+                row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
+                raise InputError(f"A list of {self.uri} has a missing value (null) in row {row}. Fill or drop it.")
+            rows[at : at + len(chunk)] = _numbers(values).reshape(len(chunk), -1)
+            at += len(chunk)
+
+    def _fill_from_columns(self, table: pa.Table, rows: NDArray, first: int) -> None:
+        columns, of_text = np.empty((rows.shape[1], len(rows)), rows.dtype), {each.name: each for each in self.levels}
+        done = 0
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if not self.allows_gaps:
+                _refuse_nulls(column, name, first, self.uri)
+            text, at = of_text.get(name), 0
+            width = 1 if text is None else len(text.names)
+            for chunk in column.chunks:
+                values = _numbers(chunk) if text is None else text.indicators(chunk, rows.dtype)
+                columns[done : done + width, at : at + len(chunk)] = values
+                at += len(chunk)
+            done += width
+        for start in range(0, len(rows), TRANSPOSE_ROWS):
+            rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         where = self.values_place
@@ -303,45 +333,6 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind
             f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them.",
             [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
         )
-
-
-def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool) -> None:
-    column, at = table.column(0), 0
-    _refuse_nulls(column, "features", first, uri)  # flatten() would drop null lists
-    for chunk in column.chunks:
-        if not pa.types.is_fixed_size_list(chunk.type):
-            lengths = chunk.value_lengths().to_numpy(zero_copy_only=False)
-            if (lengths != rows.shape[1]).any():
-                other = int(np.argmax(lengths != rows.shape[1]))
-                raise InputError(
-                    f"The list in row {first + at + other} of {uri} has {lengths[other]} values, and that in row 0 has "
-                    f"{rows.shape[1]}. Lists must have as many each."
-                )
-        values = chunk.flatten()
-        if values.null_count and not allows_gaps:
-            row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
-            raise InputError(f"A list of {uri} has a missing value (null) in row {row}. Fill or drop it.")
-        rows[at : at + len(chunk)] = _numbers(values).reshape(len(chunk), -1)
-        at += len(chunk)
-
-
-def _fill_from_columns(
-    table: pa.Table, rows: NDArray, first: int, uri: str, allows_gaps: bool, levels: Sequence[Levels]
-) -> None:
-    columns, of_text = np.empty((rows.shape[1], len(rows)), rows.dtype), {each.name: each for each in levels}
-    done = 0
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if not allows_gaps:
-            _refuse_nulls(column, name, first, uri)
-        text, at = of_text.get(name), 0
-        width = 1 if text is None else len(text.names)
-        for chunk in column.chunks:
-            values = _numbers(chunk) if text is None else text.indicators(chunk, rows.dtype)
-            columns[done : done + width, at : at + len(chunk)] = values
-            at += len(chunk)
-        done += width
-    for start in range(0, len(rows), TRANSPOSE_ROWS):
-        rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
 
 
 def _numbers(values: pa.Array) -> NDArray:

@@ -18,7 +18,7 @@ from dask.utils import natural_sort_key
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.libraries import reading_with
+from mmpca_dist.tables.readers.formats import reading_with
 
 SUFFIXES = (".parquet", ".pq")
 DELTA, HUDI, ICEBERG = "_delta_log", ".hoodie", "metadata"
@@ -67,15 +67,10 @@ def parquet_files(uri: str) -> ParquetFiles:
         )
     if _is_iceberg(uri, names):
         return _through_log(uri, "Iceberg", "iceberg", _of_iceberg)
-    return _of_folder(uri)
-
-
-def _of_folder(uri: str) -> ParquetFiles:
-    """Return all files of a folder, as Dask's ``read_parquet`` orders them: ``part.2`` before ``part.10``."""
     names = [name for name, _, _ in storage.list_objects(uri) if name.endswith(SUFFIXES) and not _is_hidden(name)]
     if not names:
         raise InputError(f"The folder {uri} holds no .parquet files.")
-    return _with_partitions(uri, sorted(names, key=natural_sort_key))
+    return _with_partitions(uri, sorted(names, key=natural_sort_key))  # as Dask does: part.2 before part.10
 
 
 def _is_hidden(name: str) -> bool:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of
 from mmpca_dist.tables.dataset import MissingLabels, chunk_edges, cut_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, ZarrLabels, array_of
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, ZarrLabels, array_of, kept_open
 
 
 class ZarrCube(ZarrGroupRows):
@@ -50,7 +47,7 @@ class ZarrCube(ZarrGroupRows):
         return self._edges
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows = pixels_of(_open_cube(self.table, self.features, self._token), start, stop)
+        rows = pixels_of(kept_open(array_of, self.table, self.features, self._token), start, stop)
         if out is None:
             return np.ascontiguousarray(rows)
         out[...] = rows
@@ -59,8 +56,3 @@ class ZarrCube(ZarrGroupRows):
     def describe_chunk(self, row: int) -> str:
         _, start, stop = self.chunk_of(row)
         return f"lines {start // self._width} to {stop // self._width - 1} of {self.uri}/{self.features}"
-
-
-@functools.lru_cache(maxsize=16)
-def _open_cube(uri: str, name: str, token: str) -> zarr.Array:
-    return array_of(zarr_stores.open_group(uri), name, uri)

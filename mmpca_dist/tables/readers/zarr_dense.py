@@ -9,7 +9,6 @@ zarrs, where it is installed. ``benchmarks/reading.py`` measures the speeds.
 
 from __future__ import annotations
 
-import functools
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,12 +22,11 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.storage import FsspecStore, LocalStore
 
-from mmpca_dist.stores import zarr_stores
 from mmpca_dist.stores.zarr_stores import fill_from
 from mmpca_dist.tables.dataset import chunk_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of, kept_open
 
 CRC_BYTES = 4
 ABSENT = 2**64 - 1
@@ -61,16 +59,11 @@ class ZarrDataset(ZarrGroupRows):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        return _open_rows(self.table, self.features, self._token).read(start, stop, out)
+        return kept_open(ZarrReader.opened, self.table, self.features, self._token).read(start, stop, out)
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)
         return f"chunk {number} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
-
-
-@functools.lru_cache(maxsize=16)
-def _open_rows(uri: str, name: str, token: str) -> ZarrReader:
-    return ZarrReader.of(array_of(zarr_stores.open_group(uri), name, uri))
 
 
 @dataclass(frozen=True)
@@ -91,6 +84,11 @@ class ZarrReader:
         if plain is None and isinstance(store, LocalStore) and array.metadata.zarr_format == 3:
             _decode_with_zarrs(array)
         return cls(array, plain)
+
+    @classmethod
+    def opened(cls, group: zarr.Group, name: str, uri: str) -> ZarrReader:
+        """Return a reader of the array ``name`` of a group."""
+        return cls.of(array_of(group, name, uri))
 
     def read(self, start: int, stop: int, out: NDArray) -> NDArray:
         """Fill ``out``, shape (stop - start, d) and of the array's type, and return it."""

@@ -9,14 +9,18 @@ import re
 import uuid
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
+import numcodecs
 import numpy as np
 import zarr
+import zarr.codecs.blosc
+from numcodecs.compat import ensure_contiguous_ndarray
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
@@ -26,7 +30,6 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
-from mmpca_dist.tables.readers.zarr_members import member
 
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
@@ -36,8 +39,24 @@ ROWS = "mmpca-rows"
 """Attribute of a group: the number of rows and columns that an ingest wrote, and their type."""
 TOKEN = re.compile("[0-9a-f]{32}")
 """The name of a sub-group that holds a table."""
+SHARD_ENTRY_BYTES = 16
 CHUNK_NUMBER = re.compile(r"\d{1,18}")
+T = TypeVar("T")
 AGAIN = " It is damaged: write it again, or restore it from its source."
+
+
+class WholeBlosc(numcodecs.Blosc):
+    """Blosc that refuses a chunk which is cut short: numcodecs reads on beyond its end, and returns what is there."""
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        data = ensure_contiguous_ndarray(buf).view("u1")
+        if int.from_bytes(data[12:16].tobytes(), "little") > len(data):
+            raise ValueError("it ends early")
+        return super().decode(buf, out)
+
+
+numcodecs.register_codec(WholeBlosc)  # of Zarr 2
+zarr.codecs.blosc.Blosc = WholeBlosc  # of Zarr 3
 
 
 def table_url(uri: str, group: zarr.Group) -> str:
@@ -60,7 +79,6 @@ class ZarrGroupRows(StoredLabels):
 
     features: str
     label: str
-    missing_labels: MissingLabels | None = None
     label_dimensions = 1
     """Two where labels are a raster."""
 
@@ -137,7 +155,7 @@ class ZarrGroupRows(StoredLabels):
 
     def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
         with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
-            return _open_labels(self.table, self.label, self._token).read(start, stop)
+            return kept_open(ZarrLabels.of, self.table, self.label, self._token).read(start, stop)
 
     @property
     def beside_names(self) -> list[str]:
@@ -162,7 +180,11 @@ class ZarrGroupRows(StoredLabels):
 
 
 def _feature_names(group: zarr.Group, uri: str, n_features: int) -> list[str] | None:
-    names = group.attrs.get("feature_names", _column_names(group, uri))
+    """Return the names of columns, which are an attribute, or in AnnData's table of columns."""
+    names, table = group.attrs.get("feature_names"), member(group, "var", uri)
+    if names is None and isinstance(table, zarr.Group):
+        stored = stored_values(table, str(table.attrs.get("_index")), uri)
+        names = None if stored is None else list(stored)
     return [str(name) for name in names] if isinstance(names, list) and len(names) == n_features else None
 
 
@@ -171,13 +193,6 @@ def _image_shape(group: zarr.Group, n_features: int) -> tuple[int, int] | None:
         case [int(height), int(width)] if height * width == n_features:
             return height, width
     return None
-
-
-def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
-    """Return the names in AnnData's table of columns, if the group has one."""
-    table = member(group, "var", uri)
-    names = stored_values(table, str(table.attrs.get("_index")), uri) if isinstance(table, zarr.Group) else None
-    return None if names is None else [str(name) for name in names]
 
 
 def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
@@ -320,9 +335,49 @@ def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> N
         raise InputError(f"{where}/categories holds {value!r} {times.max()} times, or lacks a chunk.{AGAIN}")
 
 
+def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | None:
+    """Return the member ``name`` of a group.
+
+    Refuses damaged metadata, chunks that are declared larger than the memory, and the codec that runs code.
+    """
+    if "\0" in name:
+        raise InputError(f"{name!r} is no name of an array of {uri}: it holds the character NUL.")
+    try:
+        with storage.explained(f"{uri}/{name}"):
+            item = group.get(name)
+    except MmpcaError:
+        raise
+    except Exception as error:  # Zarr raises many types for damaged metadata
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise InputError(
+            f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({reason[:200]})."
+        ) from error
+    if isinstance(item, zarr.Array):
+        _check_chunks(item, f"{uri}/{name}")
+    return item
+
+
+def _check_chunks(array: zarr.Array, where: str) -> None:
+    n_items = math.prod(array.chunks)
+    if array.ndim and not n_items * math.prod(array.shards or (1,)):
+        raise InputError(f"The chunks of {where} have shape {array.chunks}, which is empty. Its metadata are damaged.")
+    refuse_larger(n_items * array.dtype.itemsize, f"A chunk of {where}", "Store it in smaller chunks")
+    if array.shards is not None:
+        n_chunks = math.prod(-(-a // b) for a, b in zip(array.shards, array.chunks, strict=True))
+        refuse_larger(SHARD_ENTRY_BYTES * n_chunks, f"The index of a shard of {where}", "Store it in smaller shards")
+    metadata: Any = array.metadata
+    codecs = () if metadata.zarr_format == 3 else (metadata.compressor, *(metadata.filters or ()))
+    if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+        raise InputError(
+            f"{where} is stored by the codec 'pickle', which runs what is in the data and is never used. Store it as "
+            "numbers, or labels as strings."
+        )
+
+
 # Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks
 # do not read the metadata again. Each opened data set has a new token, so that a long-lived worker does not use an
 # array that was replaced.
-@functools.lru_cache(maxsize=16)
-def _open_labels(uri: str, name: str, token: str) -> ZarrLabels:
-    return ZarrLabels.of(zarr_stores.open_group(uri), name, uri)
+@functools.lru_cache(maxsize=48)
+def kept_open(opened: Callable[[zarr.Group, str, str], T], uri: str, name: str, token: str) -> T:
+    """Return what a function opens of a group, by its name there, and keep it open."""
+    return opened(zarr_stores.open_group(uri), name, uri)

@@ -20,8 +20,7 @@ from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_ty
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
-from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, table_url
-from mmpca_dist.tables.readers.zarr_members import member
+from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
 
 PARTS = ("data", "indices", "indptr")
 
@@ -49,10 +48,9 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         check_index_type(arrays["indices"].dtype, f"{self._address}/{self.features}/indices")
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
-        self._nnz = int(self._matrix.row_ends[-1])
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
         self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
-        self._row_ends_bytes = (n_rows + 1) * arrays["indptr"].dtype.itemsize
+        self._row_ends_bytes = self._ends.size * arrays["indptr"].dtype.itemsize
         dtype = value_type(arrays["data"].dtype)
         return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
@@ -66,12 +64,8 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
 
     @property
-    def nnz(self) -> int:
-        return self._nnz
-
-    @property
     def n_bytes(self) -> int:
-        return self._nnz * self._entry + self._row_ends_bytes
+        return self.nnz * self._entry + self._row_ends_bytes
 
     def sparse_bytes(self, n_rows: int) -> int:
         # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,10 +38,6 @@ class Fourier(RowMap):
     )
     seed: int = setting(0, ge=0, example=1, description="Another number gives other frequencies")
 
-    @property
-    def sample_seed(self) -> int:
-        return self.seed
-
     def n_columns(self, n_features: int) -> int:
         return self.n_components
 
@@ -56,7 +52,7 @@ class Fourier(RowMap):
         return {"frequencies": frequencies, "phases": phases, "gamma": np.asarray([gamma])}
 
     def fitted(self, arrays: Arrays) -> Callable[[Any], NDArray[np.float64]]:
-        return FourierFeatures(arrays["frequencies"], arrays["phases"])
+        return partial(fourier_features, frequencies=arrays["frequencies"], phases=arrays["phases"])
 
     def remarks(self, arrays: Arrays) -> list[str]:
         return width_remarks(self.gamma, arrays)
@@ -76,30 +72,18 @@ class Fourier(RowMap):
         return self.n_components * n_features
 
 
-@dataclass(frozen=True)
-class FourierFeatures:
-    """Maps rows x to sqrt(2/D) cos(Omega^T x + b).
+def fourier_features(X: Any, *, frequencies: NDArray, phases: NDArray) -> NDArray[np.float64]:
+    """Return sqrt(2/D) cos(Omega^T x + b) of rows x (n, d), dense or CSR, in double precision, shape (n, D).
 
-    Attributes
-    ----------
-    frequencies : array of shape (d, D)
-        Omega.
-    phases : array of shape (D,)
-        b.
+    ``frequencies``, shape (d, D), are Omega, and ``phases``, shape (D,), are b.
     """
-
-    frequencies: NDArray[np.float64]
-    phases: NDArray[np.float64]
-
-    def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return the features of rows (n, d), dense or CSR, in double precision, shape (n, D)."""
-        angles = np.asarray(X @ self.frequencies)
-        angles += self.phases
-        # Vectorised cosines of large angles depend on neighbouring values in the last bit; those of small ones do not.
-        angles -= 2 * math.pi * np.rint(angles / (2 * math.pi))
-        np.cos(angles, out=angles)
-        angles *= math.sqrt(2 / len(self.phases))
-        return angles
+    angles = np.asarray(X @ frequencies)
+    angles += phases
+    # Vectorised cosines of large angles depend on neighbouring values in the last bit; those of small ones do not.
+    angles -= 2 * math.pi * np.rint(angles / (2 * math.pi))
+    np.cos(angles, out=angles)
+    angles *= math.sqrt(2 / len(phases))
+    return angles
 
 
 def draw_frequencies(

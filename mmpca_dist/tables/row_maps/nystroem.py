@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -63,10 +63,6 @@ class Nystroem(RowMap):
                 )
         return self
 
-    @property
-    def sample_seed(self) -> int:
-        return self.seed
-
     def n_columns(self, n_features: int) -> int:
         return self.n_components
 
@@ -102,8 +98,10 @@ class Nystroem(RowMap):
         return {**arrays, "landmarks": landmarks, **({} if centre is None else {"centre": centre})}
 
     def fitted(self, arrays: Arrays) -> Callable[[Any], NDArray[np.float64]]:
-        parameters = self._parameters(float(arrays["gamma"][0]))
-        return NystroemBlock(self.kernel, parameters, _landmarks(arrays), arrays["weights"], arrays.get("centre"))
+        return partial(
+            nystroem_features, kernel=self.kernel, parameters=self._parameters(float(arrays["gamma"][0])),
+            landmarks=_landmarks(arrays), weights=arrays["weights"], centre=arrays.get("centre"),
+        )  # fmt: skip
 
     def _parameters(self, gamma: float) -> dict[str, float]:
         values = {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
@@ -149,31 +147,20 @@ def _short(X: csr_array) -> csr_array:
     return csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
-@dataclass(frozen=True)
-class NystroemBlock:
-    """Maps rows x to K_mm^(-1/2) k(landmarks, x).
+def nystroem_features(
+    X: Any,
+    *,
+    kernel: str,
+    parameters: dict[str, float],
+    landmarks: Any,
+    weights: NDArray[np.float64],
+    centre: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Return K_mm^(-1/2) k(landmarks, x) of rows x (n, d), dense or CSR, in double precision, shape (n, m).
 
-    Attributes
-    ----------
-    kernel, parameters : str, dict
-        k.
-    landmarks : array or csr_array of shape (m, d)
-    weights : array of shape (m, m)
-        K_mm^(-1/2).
-    centre : array of shape (d,) or None
-        What landmarks and rows are taken less.
+    ``weights`` are K_mm^(-1/2), and ``centre``, shape (d,), is what landmarks and rows are taken less.
     """
-
-    kernel: str
-    parameters: dict[str, float]
-    landmarks: Any
-    weights: NDArray[np.float64]
-    centre: NDArray[np.float64] | None = None
-
-    def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return the features of rows (n, d), dense or CSR, in double precision, shape (n, m)."""
-        rows = X if self.centre is None else X - self.centre
-        return kernel_values(rows, self.landmarks, self.kernel, self.parameters) @ self.weights
+    return kernel_values(X if centre is None else X - centre, landmarks, kernel, parameters) @ weights
 
 
 def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:

@@ -28,8 +28,8 @@ class RowMap(Section, ABC):
 
     @property
     def sample_seed(self) -> int:
-        """Which sample of the rows a fit looks at."""
-        return 0
+        """Which sample of the rows a fit looks at: the option ``seed``, where there is one."""
+        return int(getattr(self, "seed", 0))
 
     def n_columns(self, n_features: int) -> int:
         """Return the number of columns that rows of ``n_features`` columns get."""
