@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.block_passes import BlockIteration, leading_start
@@ -29,11 +28,7 @@ def pairs_in_passes(
     d = neighbors.layout.n_features
     first, edges = sum_pairs(neighbors, precision=precision, vectors=probes(d, seed))
     start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), np.dtype(np.float64), False)
-
-    def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return apply_pairs(neighbors, np.ascontiguousarray(vectors))
-
-    iteration = BlockIteration(solver, seed, start, applied(start), first.scatter, start[:, :0])
+    iteration = BlockIteration(solver, seed, start, apply_pairs(neighbors, start), first.scatter, start[:, :0])
     del start  # it lives on in the basis
     epsilon, passes = float(np.finfo(work_type(precision)).eps), 2
     while not iteration.done:
@@ -43,7 +38,7 @@ def pairs_in_passes(
             iteration.follow(approximate_eigenpairs(S, approximation, share, trace, n_components, epsilon))
         if iteration.done or passes > solver.passes or not iteration.basis.grow():
             break
-        iteration.basis.absorb(applied(iteration.basis.block))
+        iteration.basis.absorb(apply_pairs(neighbors, iteration.basis.block))
         passes += 1
     projected, approximation = iteration.approximation(passes, first.trace)
     scatter = as_scatter(neighbors, first, edges)

@@ -92,15 +92,6 @@ class Neighbors:
         order = order[has_neighbor[order].any(axis=1)]  # rows that are held out have no neighbours
         return queries[order], np.where(has_neighbor, rows, -1)[order], np.sqrt(squared)[order]
 
-    def survey(self) -> tuple[float, list[int]]:
-        """Return the largest distance to a neighbour, and how many queries each of the tables holds."""
-        largest, sizes = 0.0, []
-        for span in self.tables.spans:
-            (squared,) = self.tables.get(span.index, "squared")
-            largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
-            sizes.append(len(squared))
-        return float(np.sqrt(largest)), sizes
-
     def certificate(self) -> dict[str, Any]:
         """Return what is proved and measured, and what the search has cost, as JSON-like values."""
         recall = None

@@ -206,15 +206,19 @@ def sum_pairs(
 
     With ``vectors`` (d, b) the scatter is applied to them in place of being formed.
     """
-    farthest, sizes = neighbors.survey()
-    edges = np.linspace(0.0, farthest or 1.0, BINS + 1)
+    largest, sizes = 0.0, []
+    for span in neighbors.tables.spans:
+        (squared,) = neighbors.tables.get(span.index, "squared")
+        largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
+        sizes.append(len(squared))
+    edges = np.linspace(0.0, float(np.sqrt(largest)) or 1.0, BINS + 1)
     sampled = _sampled(neighbors, sizes)
     return _summed(neighbors, precision, basis, vectors, sampled, edges), edges
 
 
 def apply_pairs(neighbors: Neighbors, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the product of the scatter of all pairs and vectors, shape (d, b)."""
-    return _summed(neighbors, "double", None, vectors, {}, np.zeros(2)).scatter
+    return _summed(neighbors, "double", None, np.ascontiguousarray(vectors), {}, np.zeros(2)).scatter
 
 
 def _summed(neighbors: Neighbors, *options: Any) -> PairSums:

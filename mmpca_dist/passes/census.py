@@ -62,7 +62,8 @@ class _CountLabels:
         census, weights = _union(units, self.kind), self.dataset.read_weights(span.start, span.stop)
         if weights is None:
             return census
-        return replace(census, totals=_totals(y, census.classes, weights))
+        totals = np.bincount(np.searchsorted(census.classes, y), weights, len(census.classes))
+        return replace(census, totals=totals.astype(np.float64))
 
 
 def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
@@ -74,14 +75,6 @@ def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
             classes = np.flatnonzero(counts)
             return classes.astype(y.dtype), counts[classes]
     return np.unique(y, return_counts=True)
-
-
-def _totals(y: NDArray, classes: NDArray, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of the weights of each class; integers close together need no search."""
-    if y.dtype.kind in "iu" and int(classes[0]) >= 0 and int(classes[-1]) < len(y):
-        sums = np.bincount(y.astype(np.intp, copy=False), weights).astype(np.float64)
-        return sums[classes.astype(np.intp)]
-    return np.bincount(np.searchsorted(classes, y), weights, len(classes)).astype(np.float64)
 
 
 def _union(units: list[tuple[int, int, NDArray, NDArray]], kind: str = "classes") -> Census:

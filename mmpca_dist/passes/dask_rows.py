@@ -187,10 +187,8 @@ def _run_on_blocks(
 
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
-    y = _joined(labels)
-    return run_span(
-        lambda unit: replace(task, dataset=task.dataset.over(_StoredRows(reader, y, unit.start)))(unit), span
-    )
+    rows = _StoredRows(reader, _joined(labels), span.start)
+    return run_span(lambda unit: replace(task, dataset=task.dataset.over(rows))(unit), span)
 
 
 def _block_edges(X: da.Array) -> NDArray[np.int64]:
@@ -232,10 +230,7 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         raise InputError("The labels y are None; they are needed.")
     stored = _stored_rows(X)
     X = whole_rows(X)
-    if dask.is_dask_collection(y):
-        X, y = _with_known_chunks(X, y)
-    elif np.isnan(X.shape[0]):
-        X = X.compute_chunk_sizes()
+    X, y = _with_known_chunks(X, y)
     n_labels = y.shape[0] if dask.is_dask_collection(y) else len(y)
     if X.shape[0] != n_labels:
         raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
@@ -328,11 +323,11 @@ def _stored_rows(X: da.Array) -> ZarrReader | None:
     return ZarrReader.of(array)
 
 
-def _with_known_chunks(X: da.Array, y: da.Array) -> tuple[da.Array, da.Array]:
-    """Give arrays that come from data frames their chunk sizes, by computing the labels only."""
-    same_blocks = np.isnan(y.shape[0]) and X.numblocks[0] == y.numblocks[0]
-    if np.isnan(y.shape[0]):
-        y = y.compute_chunk_sizes()
+def _with_known_chunks(X: da.Array, y: Any) -> tuple[da.Array, Any]:
+    """Give arrays that come from data frames their chunk sizes, where both do by computing the labels only."""
+    same_blocks = False
+    if dask.is_dask_collection(y) and np.isnan(y.shape[0]):
+        same_blocks, y = X.numblocks[0] == y.numblocks[0], y.compute_chunk_sizes()
     if np.isnan(X.shape[0]) and same_blocks:
         X = X.copy()
         X._chunks = (y.chunks[0], X.chunks[1])

@@ -225,14 +225,11 @@ def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding
 
 
 def _report(result: Any) -> SpanDone:
-    return SpanDone(result if isinstance(result, Finding) else None, process_peak())
-
-
-def process_peak() -> int:
-    """Return the largest resident memory this process has had, in bytes (the present one on Windows)."""
+    """Report the largest resident memory that this process has had, in bytes (the present one on Windows)."""
+    finding = result if isinstance(result, Finding) else None
     try:
         import resource
     except ImportError:
-        return int(psutil.Process().memory_info().rss)
+        return SpanDone(finding, int(psutil.Process().memory_info().rss))
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return SpanDone(finding, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)

@@ -23,7 +23,7 @@ from mmpca_dist.passes.units import read_units, refuse_not_finite
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.runs.row_tables import RowTable, Written
 from mmpca_dist.statistics.adjustment import Adjustment
-from mmpca_dist.statistics.widened_rows import columns_alone, filled_rows
+from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
 from mmpca_dist.tables.readers.beside import KeptColumns
 
@@ -166,7 +166,7 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
     if not tables:
         return {"bytes": 0, "written": 0, "memory": 0, "outputs": []}
     with measured(job) as peak:
-        rows, fills = columns_alone(job.dataset), projectors[0].fills
+        rows, fills = job.dataset.narrow, projectors[0].fills
         if fills is not None:
             rows = filled_rows(rows, fills, projectors[0].adjustment)
         written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep)

@@ -39,11 +39,6 @@ def moments_spans(spans: list[Span], n_classes: int, scatters: int) -> list[Span
     return join_spans(spans, CLASS_ROWS * n_classes) if scatters < n_classes else spans
 
 
-def census_bytes(n_classes: int, spans: list[Span]) -> int:
-    """Return the bytes of a census: the classes of every reading unit, and their counts."""
-    return 16 * sum(min(n_classes, stop - start) for span in spans for start, stop in span.units)
-
-
 def reducing(
     dataset: Dataset,
     spans: list[Span],
@@ -87,7 +82,8 @@ def reducing(
     adding = threads * (summary(1) + min(c, span_rows) * d * 8)
     depth = (len(spans) - 1).bit_length()
     waiting = sum(summary(2**level) for level in range(depth)) + summary(len(spans))
-    reducing = threads * (unit + indices + kernel) + adding + waiting + census_bytes(c, spans)
+    census = 16 * sum(min(c, stop - start) for span in spans for start, stop in span.units)
+    reducing = threads * (unit + indices + kernel) + adding + waiting + census
     if not median_rows:
         return reducing
     waiting = depth + 3

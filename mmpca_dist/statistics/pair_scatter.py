@@ -72,7 +72,8 @@ class PairScatter:
         share = max(0.0, 1.0 - self.fraction) / self.queries
         if share == 0:
             return {"eigenvalues": [0.0] * count, "angle": 0.0}
-        pairs, missed = self._by_query(self.sample @ vectors.T), self._by_query(self._missed_by(vectors))
+        inside = self.sample @ vectors.T
+        pairs, missed = self._by_query(inside), self._by_query(self.sample - inside @ vectors)
         others = np.append(eigenvalues[count:], eigenvalues[-1] if len(eigenvalues) > count else 0.0)
         errors, turned = [], 0.0
         for i in range(count):
@@ -83,9 +84,6 @@ class PairScatter:
             with np.errstate(divide="ignore", invalid="ignore"):
                 turned += np.where(moments > 0, share * moments / (eigenvalues[i] - others) ** 2, 0.0).sum()
         return {"eigenvalues": errors, "angle": float(np.degrees(np.arcsin(min(np.sqrt(turned), 1.0))))}
-
-    def _missed_by(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.sample - self.sample @ vectors.T @ vectors
 
     def _by_query(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Group rows by query: the differences of one query to all classes are not independent."""

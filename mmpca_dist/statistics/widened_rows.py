@@ -133,17 +133,12 @@ class AdjustedRows(_Floating):
         return out
 
 
-def columns_alone(rows: Dataset) -> Dataset:
-    """Return rows, of which widened ones lose what stands beside their columns."""
-    return rows.narrow
-
-
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
     """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,).
 
     Sparse rows lack none, and keep what covariates explain.
     """
-    rows = columns_alone(rows)
+    rows = rows.narrow
     if rows.sparse:
         return rows
     gaps = np.zeros(0, np.intp) if rows.dtype.kind != "f" else np.arange(rows.n_features)
