@@ -17,8 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmpca_dist.durations import time_left
-from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.progress_lines import StageLines
+from mmpca_dist.jobs.events import Callback, StageLines
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord

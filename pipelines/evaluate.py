@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
+from mmpca_dist.jobs.running import open_job
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import forgetting
 

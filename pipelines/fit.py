@@ -6,9 +6,9 @@ from prefect.assets import Asset
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.notes import search_rows
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
-from mmpca_dist.jobs.searches import search_rows
+from mmpca_dist.jobs.running import open_job
 from mmpca_dist.report.run_page import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 

@@ -1,4 +1,4 @@
-"""What all flows share: options, parameters, names, and the states in which runs end."""
+"""What all flows share: options, parameters, names, the states in which runs end, and what cleans up after them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,21 +14,74 @@ from typing import Any, TypeVar
 from prefect import Flow, flow, get_client, runtime
 from prefect.blocks.system import Secret
 from prefect.exceptions import FailedRun
+from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, State
 from pydantic import BaseModel
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.errors import InputError, MmpcaError, OutputError
+from mmpca_dist.ingest.destination import Destination
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.journal import traceback_kept
+from mmpca_dist.runs.transform_rows import job_folder
+from mmpca_dist.stores import storage
 
-from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
-from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
+from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox
 from .names import DRAWN, slug
-from .outbox import Outbox
 from .tasks import STOPPED, refused
+
+
+def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
+    """Remove what nothing can go on from, and say how to go on or to free the disk."""
+    _after(flow, flow_run, "was cancelled")
+
+
+def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
+    """Remove what nothing can go on from, and say how to go on."""
+    _after(flow, flow_run, "crashed")
+
+
+def _after(flow: Any, flow_run: Any, end: str) -> None:
+    """Clean up once the process of a flow is gone: a worker calls this.
+
+    Everything of a run stays, scratch included: Retry, or the next run with the same parameters, goes on from it. Half
+    an ingested table goes. Others may work in the same folder by now: what they hold the lease of is left alone.
+    """
+    logger = flow_run_logger(flow_run, flow)
+    uri = folder_of_flow(flow.name, (flow_run.parameters or {}).get("config"))
+    if uri is None:
+        return
+    if flow.name == "ingest":
+        with suppress(OutputError):  # another ingest works there
+            if Destination.of(uri).recover():
+                logger.info("Removed what was half-written for %s; what was there before is there.", uri)
+    elif RunDirectory(uri).exists:
+        logger.warning(
+            "The run %s. Retry it, or start it again with the same parameters: it goes on in %s. To give up its "
+            "unfinished stage and free the disk: mmpca clean %s",
+            end, uri, uri,
+        )  # fmt: skip
+
+
+def written_to(flow: str, config: Any) -> str | None:
+    """Return where a flow writes, if its parameters, which may be mistaken, say that."""
+    name = "destination" if flow in ("ingest", "transform") else "output"
+    value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def folder_of_flow(flow: str, config: Any) -> str | None:
+    """Return the folder that a flow writes to, if its parameters name one."""
+    value = written_to(flow, config)
+    if value is None:
+        return None
+    uri = storage.normalize(value)
+    uri = job_folder(uri) if flow == "transform" else uri
+    return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
+
 
 WHERE = "The parameters of this run"
 STILL_RUNNING = "Finished in state Running()"

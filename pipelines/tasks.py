@@ -14,7 +14,7 @@ from prefect.states import Cancelled, Completed, Failed, State
 
 from mmpca_dist.errors import MmpcaError, OutageError
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.running import run_stage
 
 REFUSED, UNREACHABLE = "Refused", "Unreachable"
 """Names of the states of runs that ended by the user's mistake, or as a network, store or cluster failed."""

@@ -4,8 +4,8 @@ import pytest
 from helpers.runs import Recorder, make_config
 
 from mmpca_dist import load_model, run
+from mmpca_dist.jobs.notes import search_rows, summaries
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.jobs.searches import search_rows, summaries
 from mmpca_dist.runs.summary import lines
 
 

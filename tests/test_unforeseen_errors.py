@@ -13,7 +13,7 @@ from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import OutputError
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.running import open_job
 from mmpca_dist.report import run_page
 from mmpca_dist.runs.stages import run, stages_of
 from mmpca_dist.stores import storage

@@ -22,8 +22,8 @@ from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.jobs.conversion import errors_name
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import errors_name
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing

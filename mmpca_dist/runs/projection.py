@@ -16,7 +16,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import ProjectRecord
-from mmpca_dist.jobs.run_stage import measured
+from mmpca_dist.jobs.running import measured
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_units, refuse_not_finite

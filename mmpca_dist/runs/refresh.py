@@ -15,30 +15,31 @@ from mmpca_dist.configuration.sections import ComputeConfig, Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
-from mmpca_dist.jobs.conversion import errors_name, readable_rows
 from mmpca_dist.jobs.directory import Generations, RunDirectory
-from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.held_out import HeldOut
-from mmpca_dist.jobs.inputs import Inputs
+from mmpca_dist.jobs.inputs import Inputs, errors_name, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
-from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.running import run_stage
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.run_plan import plan_moments
-from mmpca_dist.runs.arrivals import Arrival, arrivals, data_sets_of, new_arrivals
 from mmpca_dist.runs.extend import (
+    Arrival,
+    arrivals,
     choice_record,
     count_record,
+    data_sets_of,
     digest_of,
     is_pooled,
     maps_record,
     merge_rows,
+    new_arrivals,
     notes_on,
     refreshable_config,
 )

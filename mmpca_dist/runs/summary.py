@@ -13,10 +13,10 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run
+from mmpca_dist.jobs.notes import summaries
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord, Results, StageName
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
-from mmpca_dist.jobs.searches import summaries
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
