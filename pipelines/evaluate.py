@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
-from mmpca_dist.jobs.running import open_job
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import forgetting
 
 from .artifacts import Artifacts
 from .fit import title
-from .flows import Done, flow_of
-from .names import listed
-from .results import publish_evaluation
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import listed, publish_evaluation
 
 
 @flow_of(

@@ -6,17 +6,15 @@ from prefect.assets import Asset
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.notes import search_rows
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
-from mmpca_dist.jobs.running import open_job
 from mmpca_dist.report.run_page import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, listed, short
-from .results import publish_run, run_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, listed, publish_run, run_result, short
 
 
 def title(config: RunConfig) -> str:

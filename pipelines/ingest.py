@@ -5,11 +5,9 @@ from __future__ import annotations
 from mmpca_dist.jobs.events import Callbacks
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
+from .flows import Done, TaskChain, flow_of
 from .ingest_table import IngestConfig, ingest_table, ingested
-from .names import asset, short
-from .results import publish_result
-from .tasks import TaskChain
+from .results import asset, publish_result, short
 
 
 @flow_of(

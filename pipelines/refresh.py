@@ -8,10 +8,8 @@ from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, short
-from .results import publish_run, run_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, publish_run, run_result, short
 
 
 @flow_of(

@@ -6,10 +6,8 @@ from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, listed, short
-from .results import publish_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, listed, publish_result, short
 
 
 @flow_of(

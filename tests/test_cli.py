@@ -273,8 +273,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     from prometheus_client import REGISTRY
 
     from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.flows import ended
-    from mmpca_pipelines.tasks import REFUSED
+    from mmpca_pipelines.flows import REFUSED, ended
 
     heard = []
 

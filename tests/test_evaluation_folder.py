@@ -16,7 +16,7 @@ from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
-from mmpca_dist.jobs.running import open_job
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.runs.summary import comparison

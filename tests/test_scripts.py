@@ -24,7 +24,7 @@ from mmpca_dist.ingest import job
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import readable_rows
 from mmpca_pipelines.cli import cli
-from mmpca_pipelines.tasks import refused
+from mmpca_pipelines.flows import refused
 
 ROOT = Path(__file__).parents[1]
 X, Y = load_iris(return_X_y=True)

@@ -13,10 +13,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
-from mmpca_dist.jobs.running import PassCounter, measured
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample

@@ -17,11 +17,10 @@ from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
 from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
-from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.job import Job, measured
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
-from mmpca_dist.jobs.running import measured
 from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks

@@ -19,11 +19,9 @@ from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
-from mmpca_dist.jobs.held_out import HeldOut
-from mmpca_dist.jobs.inputs import Inputs, errors_name, readable_rows
-from mmpca_dist.jobs.job import Job, Stage, sizes_of
+from mmpca_dist.jobs.inputs import HeldOut, Inputs, errors_name, readable_rows
+from mmpca_dist.jobs.job import Job, Stage, run_stage, sizes_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
-from mmpca_dist.jobs.running import run_stage
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads

@@ -20,7 +20,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured, open_job, run_stage
 from mmpca_dist.jobs.notes import counted, heaviest, method_notes, note_ahead, shared_notes, telling_note
 from mmpca_dist.jobs.records import (
     ChoiceRecord,
@@ -33,7 +33,6 @@ from mmpca_dist.jobs.records import (
     SolveRecord,
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
-from mmpca_dist.jobs.running import PassCounter, measured, open_job, run_stage
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
