@@ -15,13 +15,9 @@ from .flows import Done, TaskChain, flow_of
 from .results import listed, publish_evaluation
 
 
-@flow_of(
-    RunConfig,
-    "evaluate",
-    "Errors of every method and number of components on rows held out, by several classifiers.",
-    title,
-)
+@flow_of(RunConfig, title)
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Errors of every method and number of components on rows held out, by several classifiers."""
     with open_job(config, callbacks, "evaluation") as job, forgetting(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):

@@ -23,8 +23,9 @@ def title(config: RunConfig) -> str:
     return f"{short(config.dataset.uri)}: {labels[0] if len(labels) == 1 else f'{len(labels)} methods'}"
 
 
-@flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.", title)
+@flow_of(RunConfig, title)
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Class moments in one pass, components by every method, projected rows, a report."""
     with open_job(config, callbacks) as job:
         rows, model = asset(config.dataset.uri), asset(job.run.uri, "model")
         made: dict[str, tuple[list[Asset], list[Asset]]] = {SOLVE: ([model], [rows])}

@@ -235,10 +235,8 @@ def ended(
     return end
 
 
-def flow_of(
-    model: type[Model], name: str, description: str, title: Callable[[Model], str]
-) -> Callable[[Work[Model]], Flow[..., State]]:
-    """Return a decorator that makes a flow of a function of one model.
+def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work[Model]], Flow[..., State]]:
+    """Return a decorator that makes a flow of a function of one model, which is called NAME_flow and says what it does.
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
     flow in the failed state ``Refused``, whose message says what to do. The function shows Prefect its results by
@@ -247,6 +245,8 @@ def flow_of(
     """
 
     def decorate(work: Work[Model]) -> Flow[..., State]:
+        name = work.__name__.removesuffix("_flow")
+
         @functools.wraps(work)
         def run(config: Any, credentials: str | None = None) -> State:
             _quieten()
@@ -284,7 +284,7 @@ def flow_of(
         del run.__wrapped__
         run.__doc__ = PARAMETERS
         run.__annotations__ = {"config": model, "credentials": str | None, "return": State}
-        return flow(name=name, description=description, flow_run_name=flow_run_name, **COMMON)(run)
+        return flow(name=name, description=work.__doc__, flow_run_name=flow_run_name, **COMMON)(run)
 
     return decorate
 

@@ -12,13 +12,9 @@ from .flows import Done, TaskChain, flow_of
 from .results import asset, publish_run, run_result, short
 
 
-@flow_of(
-    RefreshConfig,
-    "refresh",
-    "Extend the class moments of a finished run by new rows, exactly, and solve its methods again.",
-    lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
-)
+@flow_of(RefreshConfig, lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}")
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Extend the class moments of a finished run by new rows, exactly, and solve its methods again."""
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"

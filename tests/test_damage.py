@@ -20,7 +20,7 @@ from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import from_json
+from mmpca_dist.stores.storage import from_json
 
 METHODS = ["pca", "m-pca2"]
 NEW = "synthetic:gaussian?n=40&d=3&seed=2"
@@ -66,7 +66,7 @@ class Finished:
 def show(found):
     output, report = found.output, summary.report_of(found.output)
     shown = None if report is None else (report["html"], report.get("notes"))
-    return [summary.lines(output), summary.components(output), shown]
+    return [summary.lines(output), summary.components_and_legend(output)[0], shown]
 
 
 def models(found):

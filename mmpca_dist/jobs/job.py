@@ -19,7 +19,7 @@ from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
-from mmpca_dist.jobs.directory import Identity, RunDirectory
+from mmpca_dist.jobs.directory import EVALUATION, Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs, errors_name, told_as
 from mmpca_dist.jobs.journal import Journal
@@ -342,7 +342,7 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         begun_before = run.exists
         key = run.begin(identity)
         if begun_before:
-            run.remove_partials()  # of a process that was killed as it wrote
+            storage.remove_partials(run.uri, but=EVALUATION)  # of a process that was killed as it wrote
         try:
             journal = Journal(run.uri, key)
             callbacks = Callbacks([callback, journal])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -270,16 +270,10 @@ def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
     A new choice would take folds of all rows, and a refresh does not read old rows.
     """
     record = finished(before, CHOOSE)
+    kept = {name: record[name] for name in ("rule", "classifier", "folds", "overlap", "how")}  # type: ignore[literal-required]
     choices = {method: record["methods"][method] for method in methods}
-    return {
-        "rule": record["rule"],
-        "classifier": record["classifier"],
-        "folds": record["folds"],
-        "overlap": record["overlap"],
-        "how": record["how"],
-        "methods": choices,
-        "found": [choice["words"] for choice in choices.values()],
-    }
+    found = [choice["words"] for choice in choices.values()]
+    return cast(ChoiceRecord, {**kept, "methods": choices, "found": found})
 
 
 def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays]) -> MapsRecord:

@@ -32,7 +32,6 @@ from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import columns_alone, filled_rows
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.checksums import checksum
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
 from mmpca_dist.tables.kept_columns import KeptColumns
 from mmpca_dist.tables.readers.zarr_groups import ROWS
@@ -147,7 +146,7 @@ class RowTable:
             data = b"".join(encoded([pa.table(columns)], self.format))
             uri = storage.join(self.uri, f"part-{part[0]:06d}.{self.format}")
             storage.write_bytes(uri, data)
-        return Written(len(data), ((uri, (len(data), checksum(data))),))
+        return Written(len(data), ((uri, (len(data), storage.checksum(data))),))
 
     def complete(self, dtype: np.dtype, n_rows: int) -> None:
         """Let readers find the rows."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.configuration.sections import ComputeConfig, Section, setting
+from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
@@ -164,16 +164,14 @@ class _RefreshJob:
         compute = compute_on(client, self.config.compute)
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
-        with ExitStack() as named:
+        with ExitStack() as stack:
             for arrival, dataset in zip(new, datasets, strict=True):
-                named.enter_context(errors_name(arrival.uri, dataset.uri))
-            self._add(new, datasets, compute, client)
-
-    def _add(self, new: list[Arrival], datasets: list[Dataset], compute: ComputeConfig, client: Any) -> None:
-        watches = [Watch.of(dataset.addresses) for dataset in datasets]
-        for method, reason in self.left_out.items():
-            self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_scheduler(compute, self.callback, self.output.top.label, client) as scheduler:
+                stack.enter_context(errors_name(arrival.uri, dataset.uri))
+            watches = [Watch.of(dataset.addresses) for dataset in datasets]
+            for method, reason in self.left_out.items():
+                self.callback.on_note(f"{method} is left out: {reason}.")
+            opened = open_scheduler(compute, self.callback, self.output.top.label, client)
+            scheduler = stack.enter_context(opened)
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
             key = self.output.begin(self.config, self.origin, self.base.uri)

@@ -44,13 +44,8 @@ def report_of(output: str) -> ReportRecord | None:
     return open_run(output).record(records.REPORT)
 
 
-def components(output: str) -> list[dict[str, str]]:
-    """Return ``figures`` as texts."""
-    return components_and_legend(output)[0]
-
-
 def components_and_legend(output: str) -> tuple[list[dict[str, str]], str]:
-    """Return the table of components, and what its columns mean for the methods that are in it."""
+    """Return the table of components, ``figures`` as texts, and what its columns mean for the methods in it."""
     run, rows, several = open_run(output), [], []
     for label in run.config.labels:
         model = load_model(run.uri, label)
