@@ -270,7 +270,7 @@ def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
     A new choice would take folds of all rows, and a refresh does not read old rows.
     """
     record = finished(before, CHOOSE)
-    kept = {name: record[name] for name in ("rule", "classifier", "folds", "overlap", "how")}  # type: ignore[literal-required]
+    kept = {name: record[name] for name in ("rule", "classifier", "folds", "overlap", "how")}
     choices = {method: record["methods"][method] for method in methods}
     found = [choice["words"] for choice in choices.values()]
     return cast(ChoiceRecord, {**kept, "methods": choices, "found": found})
