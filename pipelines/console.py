@@ -214,7 +214,7 @@ def _cell(value: object) -> str:
 
 def print_summary(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import components_and_legend, lines, report_of
+    from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
 
     headline, *others = lines(output)
     print_text(console, headline)
@@ -229,7 +229,7 @@ def print_summary(output: str, printed: Collection[str] = ()) -> None:
 
 def print_comparison(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import comparison, error_rows
+    from mmpca_dist.runs.outcomes import comparison, error_rows
 
     record = comparison(output)
     first, *others = record["answer"]

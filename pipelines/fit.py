@@ -14,7 +14,7 @@ from mmpca_dist.runs.stages import stages_of
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
-from .results import asset, listed, publish_run, run_result, short
+from .results import asset, listed, publish_run, short
 
 
 def title(config: RunConfig) -> str:
@@ -38,4 +38,4 @@ def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> D
         report, uri = job.results.of(REPORT), job.run.uri
         plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
         publish_run(artifacts, uri, report, plan, searches)
-        return Done(f"Report: {report['html']}", run_result(uri, report["html"], config.labels))
+        return Done(f"Report: {report['html']}", {"folder": uri, "report": report["html"], "models": config.labels})

@@ -13,8 +13,8 @@ from prefect.assets import Asset
 from prefect.assets.core import AssetProperties
 
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-from mmpca_dist.runs.summary import components_and_legend
-from mmpca_dist.runs.summary import lines as summary
+from mmpca_dist.runs.outcomes import components_and_legend
+from mmpca_dist.runs.outcomes import lines as summary
 from mmpca_dist.stores import storage
 
 from .artifacts import Artifacts
@@ -71,11 +71,6 @@ def asset(address: str, part: str = "") -> Asset:
 
 
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
-
-
-def run_result(folder: str | None, report: str | None, methods: Sequence[str]) -> dict[str, Any]:
-    """Return what other flows get of a run: its folder, its report, and the labels of its models."""
-    return {"folder": folder, "report": report, "models": list(methods)}
 
 
 def publish_run(

@@ -21,8 +21,8 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.runs.summary import components_and_legend
 from mmpca_pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]

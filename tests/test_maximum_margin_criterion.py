@@ -12,7 +12,7 @@ from helpers.samples import labelled, largest_angle
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.maximum_margin_criterion import MaximumMarginCriterion
-from mmpca_dist.runs.summary import components_and_legend
+from mmpca_dist.runs.outcomes import components_and_legend
 
 EPS = float(np.finfo(np.float64).eps)
 

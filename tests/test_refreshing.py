@@ -32,8 +32,8 @@ from naive import exact_class_moments
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.summary import components_and_legend, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 pytestmark = pytest.mark.usefixtures("no_report")
