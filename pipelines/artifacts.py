@@ -151,7 +151,7 @@ class ArtifactCallback(Callback):
         self._artifacts = artifacts
         self._updated: dict[str, float] = {}
         self._stages: dict[str, dict[str, str]] = {}
-        self._lines: StageLines | None = None
+        self._lines = StageLines(lambda line: None, "")
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
@@ -166,8 +166,7 @@ class ArtifactCallback(Callback):
         self._set_row(stage, {"stage": stage, "state": "running"})
 
     def on_pass(self, stage: str, name: str) -> None:
-        if self._lines is not None:
-            self._lines.begin_pass(name)
+        self._lines.begin_pass(name)
         get_run_logger().info("Stage %s: %s", stage, name)
 
     def on_sweep(self, stage: str, words: str) -> None:
@@ -178,8 +177,7 @@ class ArtifactCallback(Callback):
         self._artifacts.show("progress", f"{stage}: compiling its inner loops, once per machine", progress=0.0)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
-        if self._lines is not None:
-            self._lines.update(done, total)
+        self._lines.update(done, total)
         now = time.monotonic()
         if done < total and now - self._updated.get(stage, 0.0) < UPDATE_SECONDS:
             return

@@ -249,7 +249,9 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
 
         @functools.wraps(work)
         def run(config: Any, credentials: str | None = None) -> State:
-            _quieten()
+            # Loggers show a refusal as its sentence, and do not say that a cancelled run is running.
+            logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
+            logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
             end, outbox = _end.get() or FlowEnd(), Outbox()
             prefix = slug(written_to(name, config) or name)
             outbox.send(_tag, runtime.flow_run.id, name, prefix)
@@ -303,12 +305,6 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     if issubclass(model, RunConfig):
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
-
-
-def _quieten() -> None:
-    """Have loggers of flow runs show a refusal as its sentence, and not say that a cancelled run is running."""
-    logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
-    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:

@@ -49,7 +49,7 @@ def report_of(output: str) -> ReportRecord | None:
 
 
 def components_and_legend(output: str) -> tuple[list[dict[str, str]], str]:
-    """Return the table of components, ``figures`` as texts, and what its columns mean for the methods in it."""
+    """Return the table of components, as texts, and what its columns mean for the methods in it."""
     run, rows, several = open_run(output), [], []
     for label in run.config.labels:
         model = load_model(run.uri, label)
@@ -82,13 +82,8 @@ def _legend(sections: Sequence[MethodSection], lacks_residuals: bool, several: l
     )  # fmt: skip
 
 
-def figures(output: str) -> list[dict[str, Any]]:
-    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
-    run = open_run(output)
-    return [_figures(label, load_model(run.uri, label)) for label in run.config.labels]
-
-
 def _figures(method: str, model: MomentReducer) -> dict[str, Any]:
+    """Return the components of a method, the share of the scatter they hold, residual, leading eigenvalues."""
     return {
         "method": method,
         "components": model._n_used,
@@ -196,7 +191,10 @@ class FinishedRun(Reported):
     @property
     def methods(self) -> pd.DataFrame:
         """The table that ``mmpca show`` prints, with numbers: a row for each method."""
-        return pd.DataFrame(figures(self.folder)).set_index("method")
+        run = open_run(self.folder)
+        return pd.DataFrame([_figures(label, load_model(run.uri, label)) for label in run.config.labels]).set_index(
+            "method"
+        )
 
     _table = methods
 

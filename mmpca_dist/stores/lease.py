@@ -136,30 +136,25 @@ class Lease:
             except Exception:  # or the lease would end, and nobody know
                 log.warning("Cannot renew the lease", exc_info=True)
 
-    @contextmanager
-    def _renewing(self) -> Iterator[Lease]:
-        """Renew the lease as long as the context lasts, then give it up."""
-        thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            thread.join()
-            _ours.discard(self.owner.token)
-            with suppress(MmpcaError):  # what cannot be removed expires
-                storage.remove(_uri_of(self.uri, self.number))
-                storage.remove_children(self.uri, [])  # the folder, where nothing else is in it
-
 
 @contextmanager
 def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
-    """Hold the lease of a folder; raise an ``OutputError`` while another process that lives holds it.
+    """Hold the lease of a folder, and renew it; raise an ``OutputError`` while another process that lives holds it.
 
     ``on_note`` is told where it is taken over from a run that has died, or may have.
     """
-    with _claimed(uri, on_note or (lambda message: None))._renewing() as lease:
+    lease = _claimed(uri, on_note or (lambda message: None))
+    thread = threading.Thread(target=lease._keep_renewing, name="lease", daemon=True)
+    thread.start()
+    try:
         yield lease
+    finally:
+        lease._stop.set()
+        thread.join()
+        _ours.discard(lease.owner.token)
+        with suppress(MmpcaError):  # what cannot be removed expires
+            storage.remove(_uri_of(uri, lease.number))
+            storage.remove_children(uri, [])  # the folder, where nothing else is in it
 
 
 def holder(uri: str) -> Owner | None:
