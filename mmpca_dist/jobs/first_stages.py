@@ -202,9 +202,7 @@ def _fit(job: Job) -> MapsRecord:
     }
 
 
-FIT_MAPS = Stage(records.MAPS, "Fit row maps", _fit)
-
-
 def map_stages(config: RunConfig) -> list[Stage]:
     """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
-    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.maps) else []
+    fitted = any(row_map.own_columns for row_map in config.dataset.maps)
+    return [Stage(records.MAPS, "Fit row maps", _fit)] if fitted else []

@@ -258,12 +258,6 @@ def _reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
     return None
 
 
-def digest_of(data_sets: list[dict[str, Any]]) -> str:
-    """Return a digest that identifies the rows and labels of all these data sets."""
-    names = ("name", "fingerprint", "rows", "features", "label")
-    return storage.digest([[entry.get(name) for name in names] for entry in data_sets])
-
-
 def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
     """Return the record of the chosen numbers of components, which new rows do not change.
 

@@ -33,7 +33,6 @@ from mmpca_dist.runs.extend import (
     choice_record,
     count_record,
     data_sets_of,
-    digest_of,
     is_pooled,
     maps_record,
     merge_rows,
@@ -248,7 +247,9 @@ class _RefreshJob:
         before, number = self.current, self.output.taken + 1
         names = {"features": self.request.features, "label": self.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
-        run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
+        identifying = ("name", "fingerprint", "rows", *names)
+        digest = storage.digest([[entry.get(name) for name in identifying] for entry in data_sets])
+        run, run_key = self.output.begin_next(self.config, digest)
         run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
         if fits := fits_of(self.base):
             run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
@@ -271,8 +272,9 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        inputs = self._inputs_of(_MergedTable(self.count), run)
-        job = Job(inputs, run.header()["key"], Threads(1), self.callback, self.lease)
+        count, table = self.count, Table()  # for the report: all rows, without access to them
+        table.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))
+        job = Job(self._inputs_of(table, run), run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []
         stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
         job.results = Results({stage: finished(run, stage) for stage in stages})
@@ -283,10 +285,3 @@ class _RefreshJob:
         if number != self.output.published:
             self.output.publish(number, self.output.top.header()["key"])
         return True
-
-
-class _MergedTable(Table):
-    """All rows of a refreshed run, for its report, without access to them."""
-
-    def __init__(self, count: CountRecord) -> None:
-        self.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))
