@@ -61,19 +61,13 @@ def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
     return [f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else []
 
 
-def notes_on_slices(dataset: Dataset) -> list[str]:
-    """Return a note on what classes are, where they are slices of a column."""
-    if not dataset.slice_edges:
-        return []
-    edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
-    return [f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above."]
-
-
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
-    notes = notes_on_missing_labels(dataset)
-    notes += notes_on_rows_left_out(dataset) + notes_on_slices(dataset)
+    notes = notes_on_missing_labels(dataset) + notes_on_rows_left_out(dataset)
+    if dataset.slice_edges:
+        edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
+        notes.append(f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above.")
     notes += [dataset.stored.note] if dataset.stored.note else []
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
