@@ -22,8 +22,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs.evaluation_stages import evaluation_stages

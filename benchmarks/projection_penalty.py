@@ -103,7 +103,7 @@ CASES = {case.__name__: case for case in (moments, squares, logistic, hinge, das
 
 def measure(name: str, path: Path) -> None:
     """Run a case in this process, and print what it took."""
-    from mmpca_dist.jobs.run_stage import watched_memory
+    from mmpca_dist.jobs.job import watched_memory
 
     P, base = reduction(path), psutil.Process().memory_info().rss
     with watched_memory(0.002) as peak:

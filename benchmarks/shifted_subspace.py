@@ -27,7 +27,7 @@ from mmpca_dist import MarginPCA, open_dataset
 from mmpca_dist.blas import combinations, products, single_blas_thread, take_out
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS, BlockSolver, Projected
 from mmpca_dist.eigen.orthonormal import orthonormal, unit_columns
-from mmpca_dist.jobs.run_stage import watched_memory
+from mmpca_dist.jobs.job import watched_memory
 from mmpca_dist.passes.schedulers import Threads
 
 CASES = {

@@ -89,7 +89,7 @@ CASES = {case.__name__: case for case in (moments, sweeps, row_by_row)}
 
 def measure(name: str, path: Path) -> None:
     """Run a case in this process, and print its best time and its memory."""
-    from mmpca_dist.jobs.run_stage import watched_memory
+    from mmpca_dist.jobs.job import watched_memory
 
     base = psutil.Process().memory_info().rss
     with watched_memory(0.002) as peak:

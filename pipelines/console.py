@@ -17,8 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmpca_dist.durations import time_left
-from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.progress_lines import StageLines
+from mmpca_dist.jobs.events import Callback, StageLines
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
@@ -215,7 +214,7 @@ def _cell(value: object) -> str:
 
 def print_summary(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import components_and_legend, lines, report_of
+    from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
 
     headline, *others = lines(output)
     print_text(console, headline)
@@ -230,7 +229,7 @@ def print_summary(output: str, printed: Collection[str] = ()) -> None:
 
 def print_comparison(output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import comparison, error_rows
+    from mmpca_dist.runs.outcomes import comparison, error_rows
 
     record = comparison(output)
     first, *others = record["answer"]

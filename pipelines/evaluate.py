@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import forgetting
 
 from .artifacts import Artifacts
 from .fit import title
-from .flows import Done, flow_of
-from .names import listed
-from .results import publish_evaluation
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import listed, publish_evaluation
 
 
-@flow_of(
-    RunConfig,
-    "evaluate",
-    "Errors of every method and number of components on rows held out, by several classifiers.",
-    title,
-)
+@flow_of(RunConfig, title)
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Errors of every method and number of components on rows held out, by several classifiers."""
     with open_job(config, callbacks, "evaluation") as job, forgetting(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):

@@ -6,17 +6,15 @@ from prefect.assets import Asset
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.job import open_job
+from mmpca_dist.jobs.notes import search_rows
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
-from mmpca_dist.jobs.searches import search_rows
 from mmpca_dist.report.run_page import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, listed, short
-from .results import publish_run, run_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, listed, publish_run, short
 
 
 def title(config: RunConfig) -> str:
@@ -25,8 +23,9 @@ def title(config: RunConfig) -> str:
     return f"{short(config.dataset.uri)}: {labels[0] if len(labels) == 1 else f'{len(labels)} methods'}"
 
 
-@flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.", title)
+@flow_of(RunConfig, title)
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Class moments in one pass, components by every method, projected rows, a report."""
     with open_job(config, callbacks) as job:
         rows, model = asset(config.dataset.uri), asset(job.run.uri, "model")
         made: dict[str, tuple[list[Asset], list[Asset]]] = {SOLVE: ([model], [rows])}
@@ -39,4 +38,4 @@ def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> D
         report, uri = job.results.of(REPORT), job.run.uri
         plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
         publish_run(artifacts, uri, report, plan, searches)
-        return Done(f"Report: {report['html']}", run_result(uri, report["html"], config.labels))
+        return Done(f"Report: {report['html']}", {"folder": uri, "report": report["html"], "models": config.labels})

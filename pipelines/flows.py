@@ -1,4 +1,4 @@
-"""What all flows share: options, parameters, names, and the states in which runs end."""
+"""What all flows share: stages as tasks, options, parameters, the states in which runs end, and what cleans up."""
 
 from __future__ import annotations
 
@@ -6,29 +6,151 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from prefect import Flow, flow, get_client, runtime
+from prefect import Flow, flow, get_client, runtime, task
+from prefect.assets import Asset, materialize
 from prefect.blocks.system import Secret
-from prefect.exceptions import FailedRun
+from prefect.exceptions import FailedRun, TerminationSignal
+from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Cancelled, Completed, State
+from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import BaseModel
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.errors import InputError, MmpcaError, OutageError, OutputError
+from mmpca_dist.ingest.destination import Destination
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.job import Job, Stage, run_stage
 from mmpca_dist.jobs.journal import traceback_kept
+from mmpca_dist.runs.transform_rows import job_folder
+from mmpca_dist.stores import storage
 
-from .artifacts import ArtifactCallback, Artifacts, MetricsCallback
-from .hooks import folder_of_flow, on_cancellation, on_crashed, written_to
-from .names import DRAWN, slug
-from .outbox import Outbox
-from .tasks import STOPPED, refused
+from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox
+from .results import DRAWN, slug
+
+REFUSED, UNREACHABLE = "Refused", "Unreachable"
+"""Names of the states of runs that ended by the user's mistake, or as a network, store or cluster failed."""
+STOPPED = "Stopped. The same command, or Retry, goes on from there."
+
+
+def refused(error: MmpcaError) -> State:
+    """Return the state of a run that ended by an error of one sentence; a raised exception would log a traceback."""
+    return Failed(message=str(error), name=UNREACHABLE if isinstance(error, OutageError) else REFUSED, data=error)
+
+
+class TaskChain:
+    """Runs functions as tasks of the present flow, one after another."""
+
+    def __init__(self) -> None:
+        self._last: list[State] = []
+
+    def stage(self, job: Job, stage: Stage, title: str, makes: Sequence[Asset] = (), of: Sequence[Asset] = ()) -> None:
+        """Run a stage of a job; a stage whose results were there already ends as ``Cached``."""
+
+        def work() -> State:
+            seconds = run_stage(job, stage).get("seconds", 0)
+            reused = stage.name in job.reused
+            message = f"{stage.title}: {seconds:.2f} s" + ", already done" * reused
+            return Completed(message=message, name="Cached" if reused else "Completed")
+
+        self.run(stage.name, title, work, makes, of)
+        if stage.name not in job.results:
+            state = self._last[0]
+            raise RuntimeError(f"Prefect did not run the stage {stage.name}: {state.message or state.name}")
+
+    def run(
+        self, name: str, title: str, work: Callable[[], Any], makes: Sequence[Asset] = (), of: Sequence[Asset] = ()
+    ) -> Any:
+        """Run a function as a task that makes assets of others, and return what it returns.
+
+        Raises what ended it. A refusal comes back from the task as a state, since an exception would log a traceback.
+        """
+        errors: list[BaseException] = []
+        returned: list[Any] = []
+
+        def run_one() -> Any:
+            try:
+                returned.append(work())
+            except BaseException as error:
+                errors.append(error)
+                if isinstance(error, MmpcaError):
+                    return refused(error)
+                if isinstance(error, KeyboardInterrupt) or (isinstance(error, TerminationSignal) and _cancels()):
+                    return Cancelled(message="The flow run was cancelled.")
+                raise
+            return returned[0] if isinstance(returned[0], State) else Completed(message=title)
+
+        options: dict[str, Any] = {"name": name, "task_run_name": lambda: title, "persist_result": False}
+        decorate = materialize(*makes, by="mmpca", asset_deps=list(of), **options) if makes else task(**options)
+        self._last = [decorate(run_one)(return_state=True, wait_for=self._last)]
+        if errors:
+            raise errors[0]
+        return returned[0] if returned else None
+
+
+def _cancels() -> bool:
+    """Tell whether the server was asked to cancel this flow run; another signal, such as an eviction's, is a crash."""
+    once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
+    with suppress(Exception), once, get_client(sync_client=True) as client:
+        state = client.read_flow_run(runtime.flow_run.id).state
+        return state is not None and (state.is_cancelling() or state.is_cancelled())
+    return False
+
+
+def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
+    """Remove what nothing can go on from, and say how to go on or to free the disk."""
+    _after(flow, flow_run, "was cancelled")
+
+
+def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
+    """Remove what nothing can go on from, and say how to go on."""
+    _after(flow, flow_run, "crashed")
+
+
+def _after(flow: Any, flow_run: Any, end: str) -> None:
+    """Clean up once the process of a flow is gone: a worker calls this.
+
+    Everything of a run stays, scratch included: Retry, or the next run with the same parameters, goes on from it. Half
+    an ingested table goes. Others may work in the same folder by now: what they hold the lease of is left alone.
+    """
+    logger = flow_run_logger(flow_run, flow)
+    uri = folder_of_flow(flow.name, (flow_run.parameters or {}).get("config"))
+    if uri is None:
+        return
+    if flow.name == "ingest":
+        with suppress(OutputError):  # another ingest works there
+            if Destination.of(uri).recover():
+                logger.info("Removed what was half-written for %s; what was there before is there.", uri)
+    elif RunDirectory(uri).exists:
+        logger.warning(
+            "The run %s. Retry it, or start it again with the same parameters: it goes on in %s. To give up its "
+            "unfinished stage and free the disk: mmpca clean %s",
+            end, uri, uri,
+        )  # fmt: skip
+
+
+def written_to(flow: str, config: Any) -> str | None:
+    """Return where a flow writes, if its parameters, which may be mistaken, say that."""
+    name = "destination" if flow in ("ingest", "transform") else "output"
+    value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def folder_of_flow(flow: str, config: Any) -> str | None:
+    """Return the folder that a flow writes to, if its parameters name one."""
+    value = written_to(flow, config)
+    if value is None:
+        return None
+    uri = storage.normalize(value)
+    uri = job_folder(uri) if flow == "transform" else uri
+    return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
+
 
 WHERE = "The parameters of this run"
 STILL_RUNNING = "Finished in state Running()"
@@ -113,10 +235,8 @@ def ended(
     return end
 
 
-def flow_of(
-    model: type[Model], name: str, description: str, title: Callable[[Model], str]
-) -> Callable[[Work[Model]], Flow[..., State]]:
-    """Return a decorator that makes a flow of a function of one model.
+def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work[Model]], Flow[..., State]]:
+    """Return a decorator that makes a flow of a function of one model, which is called NAME_flow and says what it does.
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
     flow in the failed state ``Refused``, whose message says what to do. The function shows Prefect its results by
@@ -125,9 +245,13 @@ def flow_of(
     """
 
     def decorate(work: Work[Model]) -> Flow[..., State]:
+        name = work.__name__.removesuffix("_flow")
+
         @functools.wraps(work)
         def run(config: Any, credentials: str | None = None) -> State:
-            _quieten()
+            # Loggers show a refusal as its sentence, and do not say that a cancelled run is running.
+            logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
+            logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
             end, outbox = _end.get() or FlowEnd(), Outbox()
             prefix = slug(written_to(name, config) or name)
             outbox.send(_tag, runtime.flow_run.id, name, prefix)
@@ -162,7 +286,7 @@ def flow_of(
         del run.__wrapped__
         run.__doc__ = PARAMETERS
         run.__annotations__ = {"config": model, "credentials": str | None, "return": State}
-        return flow(name=name, description=description, flow_run_name=flow_run_name, **COMMON)(run)
+        return flow(name=name, description=work.__doc__, flow_run_name=flow_run_name, **COMMON)(run)
 
     return decorate
 
@@ -181,12 +305,6 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     if issubclass(model, RunConfig):
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
-
-
-def _quieten() -> None:
-    """Have loggers of flow runs show a refusal as its sentence, and not say that a cancelled run is running."""
-    logging.getLogger("distributed").setLevel(logging.WARNING)  # of clusters that grow, shrink and end
-    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)  # once, however often it is called
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from mmpca_dist.jobs.events import Callbacks
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
+from .flows import Done, TaskChain, flow_of
 from .ingest_table import IngestConfig, ingest_table, ingested
-from .names import asset, short
-from .results import publish_result
-from .tasks import TaskChain
+from .results import asset, publish_result, short
 
 
-@flow_of(
-    IngestConfig,
-    "ingest",
-    "Turn a labelled table of any format into chunked, checksummed Zarr.",
-    lambda config: f"{short(config.source)} into {short(config.destination)}",
-)
+@flow_of(IngestConfig, lambda config: f"{short(config.source)} into {short(config.destination)}")
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Turn a labelled table of any format into chunked, checksummed Zarr."""
     makes, of = [asset(config.destination)], [asset(config.source)]
     words = f"Ingest {short(config.source)}"
     manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)

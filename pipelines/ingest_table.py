@@ -73,15 +73,11 @@ class IngestConfig(Section):
     overwrite_any: bool = setting(False, example=True, description="Replace any Zarr group at the destination")
 
     @property
-    def column(self) -> str | int | None:
-        """The label, as the number of a column where it is one."""
-        label = self.label
-        return int(label) if label is not None and NUMBER.fullmatch(label) else label
-
-    @property
     def selection(self) -> Selection:
+        """What is read; a label that is a number is that of a column."""
+        label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
         options = (self.unlabelled, self.dtype, self.missing_chunks)
-        return Selection(self.features, self.column, self.drop, self.keep, *options)
+        return Selection(self.features, label, self.drop, self.keep, *options)
 
     @property
     def replaces(self) -> Overwrite:

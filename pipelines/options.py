@@ -124,7 +124,7 @@ def checked(table: str, label: str | None) -> Check:
 
 def chosen_yaml(checked: Check) -> str:
     """Return a configuration for a table; raise InputError where no settings make it one for a run."""
-    from mmpca_dist.runs.suggested_config import suggested_yaml
+    from mmpca_dist.runs.check import suggested_yaml
 
     if checked.refused:
         raise InputError(f"{checked.uri} cannot be run as it is. {' '.join(checked.refused)}")

@@ -8,19 +8,13 @@ from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, short
-from .results import publish_run, run_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, publish_run, short
 
 
-@flow_of(
-    RefreshConfig,
-    "refresh",
-    "Extend the class moments of a finished run by new rows, exactly, and solve its methods again.",
-    lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
-)
+@flow_of(RefreshConfig, lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}")
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Extend the class moments of a finished run by new rows, exactly, and solve its methods again."""
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"
@@ -32,5 +26,6 @@ def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbac
             artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
         publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
     kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
-    result = {**run_result(folder, manifest["report"], kept), "taken": [entry["name"] for entry in taken]}
+    names = [entry["name"] for entry in taken]
+    result = {"folder": folder, "report": manifest["report"], "models": kept, "taken": names}
     return Done(in_words(config, manifest), result)

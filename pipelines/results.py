@@ -1,4 +1,4 @@
-"""What Prefect's page shows of finished work, with what to open and what to type next."""
+"""What Prefect's pages call things, and what they show of finished work, with what to open and type next."""
 
 from __future__ import annotations
 
@@ -9,19 +9,68 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prefect.assets import Asset
+from prefect.assets.core import AssetProperties
+
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-from mmpca_dist.runs.summary import components_and_legend
-from mmpca_dist.runs.summary import lines as summary
+from mmpca_dist.runs.outcomes import components_and_legend
+from mmpca_dist.runs.outcomes import lines as summary
 from mmpca_dist.stores import storage
 
 from .artifacts import Artifacts
 
+LONGEST = 60
+DRAWN = re.compile(r"[a-z]+-[a-z]+")
+"""A name that Prefect draws, such as "meek-zebra": others are the user's own."""
+RESTRICTED = re.compile(r"[^A-Za-z0-9/:._~@+=,*()-]")
+LONGEST_KEY = 500
+
+
+def short(address: str) -> str:
+    """Return the last part of an address: no folders, credentials or options.
+
+    >>> short("s3://tables/2026/train.zarr"), short("bundled:digits"), short("synthetic:gaussian?n=9")
+    ('train.zarr', 'digits', 'gaussian')
+    """
+    path = address.partition("?")[0].rstrip("/")
+    name = re.split(r"[/\\:@]", path)[-1]
+    return name[:LONGEST] or "rows"
+
+
+def slug(address: str) -> str:
+    """Return a key that begins the keys of a run's artifacts.
+
+    >>> slug("runs/My run_2")
+    'my-run-2'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", short(address).lower()).strip("-") or "run"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return up to three names, or two and how many more.
+
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c", "d"])
+    ('a, b, c', 'a, b and 2 more')
+    """
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def asset(address: str, part: str = "") -> Asset:
+    """Return the asset at an address or of a part of the run there, under one key however the address is spelled.
+
+    >>> asset("bundled:digits").key, asset("/data/my table.zarr").key
+    ('bundled://digits', 'file:///data/my_table.zarr')
+    """
+    uri = storage.normalize(address) + (f"/{part}" if part else "")
+    scheme, colon, rest = uri.partition(":")
+    if not colon or Path(uri).is_absolute():
+        scheme, rest = "file", uri
+    key = f"{scheme.lower()}://{rest.removeprefix('//')}"
+    properties = AssetProperties(name=f"{short(address)}: {part}" if part else short(address))
+    return Asset(key=RESTRICTED.sub("_", key)[:LONGEST_KEY], properties=properties)
+
+
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
-
-
-def run_result(folder: str | None, report: str | None, methods: Sequence[str]) -> dict[str, Any]:
-    """Return what other flows get of a run: its folder, its report, and the labels of its models."""
-    return {"folder": folder, "report": report, "models": list(methods)}
 
 
 def publish_run(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 from mmpca_dist.errors import InputError
 
@@ -29,7 +29,7 @@ class ServerError(RuntimeError):
     """The Prefect server does not answer, or does not start."""
 
 
-class PrefectServer:
+class PrefectServer(AbstractContextManager["PrefectServer"]):
     """The user's Prefect server, or else a temporary one, which starts in the background and ends with the context.
 
     ``announce`` is called when a temporary server is waited for, and ``on_death``, from another thread, where that ends
@@ -50,9 +50,6 @@ class PrefectServer:
             process_group=0,
             env={**os.environ, "PREFECT_UI_ENABLED": "0"},
         )
-
-    def __enter__(self) -> PrefectServer:
-        return self
 
     def check(self) -> None:
         """Raise InputError where ``PREFECT_API_URL`` is set and no server answers there."""

@@ -43,7 +43,7 @@ class Session:
         """Return the folder of a run or an evaluation; refuse what cannot run before a server is waited for."""
         from mmpca_dist.jobs.directory import folder_of
         from mmpca_dist.jobs.inputs import Inputs
-        from mmpca_dist.jobs.open_job import claimable
+        from mmpca_dist.jobs.job import claimable
 
         folder = folder_of(config, purpose).uri
         self.callback.heading = f"Reading {config.dataset.uri} into {folder}"
@@ -125,7 +125,7 @@ def message_of(state: Any) -> str:
 
     from mmpca_dist.jobs.journal import UnforeseenError
 
-    from .tasks import REFUSED
+    from .flows import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)

@@ -6,19 +6,13 @@ from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
 from .artifacts import Artifacts
-from .flows import Done, flow_of
-from .names import asset, listed, short
-from .results import publish_result
-from .tasks import TaskChain
+from .flows import Done, TaskChain, flow_of
+from .results import asset, listed, publish_result, short
 
 
-@flow_of(
-    TransformConfig,
-    "transform",
-    "Project new rows with the methods of a finished run, out of core.",
-    lambda config: f"{short(config.dataset)} with {short(config.output)}",
-)
+@flow_of(TransformConfig, lambda config: f"{short(config.dataset)} with {short(config.output)}")
 def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
+    """Project new rows with the methods of a finished run, out of core."""
     makes = [asset(config.destination, "projected")]
     of = [asset(config.dataset), asset(config.output, "model")]
     words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")

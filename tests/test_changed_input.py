@@ -17,7 +17,7 @@ from mmpca_dist.runs import extend, projection
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import from_json, to_json
+from mmpca_dist.stores.storage import from_json, to_json
 from mmpca_dist.tables.changes import Watch
 
 pytestmark = pytest.mark.usefixtures("no_report")

@@ -22,8 +22,7 @@ from mmpca_dist.ingest import column_looks
 from mmpca_dist.ingest.column_looks import ColumnLook
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check
-from mmpca_dist.runs.suggested_config import suggested_yaml
+from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check, suggested_yaml
 from mmpca_pipelines.cli import cli
 from mmpca_pipelines.console import console
 

@@ -28,7 +28,7 @@ from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
 from mmpca_dist.runs import evaluation_stages as stages
 from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.summary import lines
+from mmpca_dist.runs.outcomes import lines
 from mmpca_dist.stores import storage
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]

@@ -21,8 +21,8 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.runs.summary import components
 from mmpca_pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]
@@ -230,7 +230,7 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, m
     assert shown[0] == "bundled:digits: 1,797 rows, 64 features, 10 classes"
     assert max(map(len, shown[:-1])) <= 80  # the last line is an address
     assert shown[-1] == f"Report: {output}/report/index.html"
-    rows = {row["method"]: row for row in components(output)}
+    rows = {row["method"]: row for row in components_and_legend(output)[0]}
     assert list(rows) == list(METHODS)
     model = load_model(output, "hsic")
     relative = model.residuals_.max() / model.eigenvalues_[0]
@@ -273,8 +273,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     from prometheus_client import REGISTRY
 
     from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.flows import ended
-    from mmpca_pipelines.tasks import REFUSED
+    from mmpca_pipelines.flows import REFUSED, ended
 
     heard = []
 

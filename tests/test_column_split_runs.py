@@ -15,9 +15,8 @@ from helpers.samples import labelled
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.held_out import HeldOut
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.inputs import HeldOut
+from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.passes import folds as row_folds
 from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.predictors import fits

@@ -15,8 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import holm
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.report import evaluation_page
 from mmpca_dist.runs.compare_runs import compare_runs
 from mmpca_dist.runs.evaluation_stages import evaluate

@@ -15,12 +15,12 @@ from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
 from mmpca_dist.errors import DamageError, MmpcaError
-from mmpca_dist.runs import summary
+from mmpca_dist.runs import outcomes
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import from_json
+from mmpca_dist.stores.storage import from_json
 
 METHODS = ["pca", "m-pca2"]
 NEW = "synthetic:gaussian?n=40&d=3&seed=2"
@@ -64,9 +64,9 @@ class Finished:
 
 
 def show(found):
-    output, report = found.output, summary.report_of(found.output)
+    output, report = found.output, outcomes.report_of(found.output)
     shown = None if report is None else (report["html"], report.get("notes"))
-    return [summary.lines(output), summary.components(output), shown]
+    return [outcomes.lines(output), outcomes.components_and_legend(output)[0], shown]
 
 
 def models(found):

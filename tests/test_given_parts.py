@@ -19,7 +19,7 @@ from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
-from mmpca_dist.stores.checksums import from_json, to_json
+from mmpca_dist.stores.storage import from_json, to_json
 
 X, Y = labelled(60, 4, 2, seed=5, separation=0.5)
 PARTS = np.arange(60) % 3

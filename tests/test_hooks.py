@@ -14,11 +14,11 @@ from mmpca_dist.ingest.destination import Destination, Writing
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.storage import names_in
-from mmpca_pipelines import hooks
+from mmpca_pipelines import flows
 from mmpca_pipelines.ingest import ingest_flow
 from mmpca_pipelines.ingest_table import IngestConfig
 
-HOOKS = (hooks.on_cancellation, hooks.on_crashed)
+HOOKS = (flows.on_cancellation, flows.on_crashed)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def told(monkeypatch):
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())
     logger.addHandler(handler)
-    monkeypatch.setattr(hooks, "flow_run_logger", lambda *_: logger)
+    monkeypatch.setattr(flows, "flow_run_logger", lambda *_: logger)
     return found
 
 
@@ -98,8 +98,8 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     monkeypatch.undo()
     assert (state.name, state.message) == ("Refused", "killed")
     assert names_in(str(tmp_path)) == ["a.zarr.partial"]
-    monkeypatch.setattr(hooks, "flow_run_logger", lambda *_: logging.getLogger("hooks"))
-    hooks.on_crashed(SimpleNamespace(name="ingest"), flow_run(destination=config.destination), None)
+    monkeypatch.setattr(flows, "flow_run_logger", lambda *_: logging.getLogger("hooks"))
+    flows.on_crashed(SimpleNamespace(name="ingest"), flow_run(destination=config.destination), None)
     assert names_in(str(tmp_path)) == []
 
 
@@ -117,5 +117,5 @@ def test_a_cancelled_evaluation_keeps_what_its_retry_goes_on_from(told, tmp_path
         hook(evaluate, run, None)
         assert (folder / "scratch/score/cells/rows").exists() and (folder / "splits/00000.json").exists()
         assert f"it goes on in {folder}." in told[-1] and told[-1].endswith(f"mmpca clean {folder}")
-    hooks.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
+    flows.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
     assert not (tmp_path / "none").exists() and len(told) == 2

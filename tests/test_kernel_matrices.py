@@ -136,7 +136,7 @@ def test_the_way_beyond():
 MEASURE = """
 import sys
 import numpy as np, psutil
-from mmpca_dist.jobs.run_stage import watched_memory
+from mmpca_dist.jobs.job import watched_memory
 from helpers.kernels import overlapping
 from mmpca_dist import *
 X, y = overlapping(int(sys.argv[1]), 20, seed=0, classes=3)

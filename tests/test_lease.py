@@ -18,8 +18,8 @@ from helpers.runs import make_config
 import mmpca_dist.stores.lease as lease_module
 from mmpca_dist.errors import AccessError, OutputError
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.journal import Journal
-from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Owner, held, holder
 

@@ -18,9 +18,8 @@ from prefect.artifacts import Artifact
 from prefect.exceptions import PrefectHTTPStatusError
 
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_pipelines import outbox as outboxes
-from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
-from mmpca_pipelines.outbox import Outbox
+from mmpca_pipelines import artifacts
+from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts, Outbox
 
 LOST = "The Prefect server did not receive all of this fit"
 
@@ -44,7 +43,7 @@ class Server:
 
 @pytest.mark.e2e
 def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch, caplog):
-    monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(artifacts, "RETRY_SECONDS", 0.01)
     server, outbox = Server(httpx.ConnectError("refused"), status_error(503), httpx.ReadTimeout("")), Outbox()
     for number in range(5):
         outbox.send(server.receive, number)
@@ -76,7 +75,7 @@ def test_the_end_tries_a_server_that_is_gone_once_more_and_says_why():
 
 @pytest.mark.e2e
 def test_the_end_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(outboxes, "LAST_SECONDS", 0.1)
+    monkeypatch.setattr(artifacts, "LAST_SECONDS", 0.1)
     answer, outbox = threading.Event(), Outbox()
     outbox.send(answer.wait)
     assert outbox.close() == "no answer within 0 s"

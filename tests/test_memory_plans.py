@@ -28,8 +28,8 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.runs.score_stage import forgetting
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import measured, run_stage
+from mmpca_dist.jobs.job import open_job
+from mmpca_dist.jobs.job import measured, run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.stages import stages_of

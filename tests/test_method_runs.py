@@ -18,9 +18,9 @@ from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.runs.summary import components
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 
@@ -73,7 +73,7 @@ def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_pat
     for method in NEW:
         assert f"In place of eigenvalues: {METHODS[method].values}." in page
     assert "spectrum" in {figure["name"] for figure in results["report"]["figures"]}
-    rows = {row["method"]: row for row in components(config.output)}
+    rows = {row["method"]: row for row in components_and_legend(config.output)[0]}
     assert all(row["residual"] == "-" for row in rows.values())
     assert rows["lasso"]["share"] == "-"
 
@@ -176,7 +176,7 @@ def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path
     assert len(model.columns_) == 4 and model.columns_[0] == 3
     assert np.isinf(model.eigenvalues_[0]) and np.isnan(model.total_)
     assert any("Fisher score has 4 components where 5 were asked for" in note for note in results["report"]["notes"])
-    (row, _) = components(config.output)
+    (row, _) = components_and_legend(config.output)[0]
     assert row["share"] == "-" and row["leading eigenvalues"].startswith("-, ")
     for place in (tmp_path / "out").rglob("*.json"):
         if "records" in place.parts:

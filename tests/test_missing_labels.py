@@ -16,8 +16,8 @@ from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.outcomes import comparison
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.summary import comparison
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.labels import notes_on_missing_labels

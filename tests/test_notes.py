@@ -10,9 +10,9 @@ from helpers.runs import Recorder
 from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.runs import summary
+from mmpca_dist.runs import outcomes
 from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.summary import components_and_legend
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
 from mmpca_pipelines.cli import cli
 
@@ -135,8 +135,8 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
     _, text = components_and_legend(str(tmp_path / "out"))
-    loaded, load = [], summary.load_model
-    monkeypatch.setattr(summary, "load_model", lambda *given: loaded.append(given) or load(*given))
+    loaded, load = [], outcomes.load_model
+    monkeypatch.setattr(outcomes, "load_model", lambda *given: loaded.append(given) or load(*given))
     assert text in shown(tmp_path / "out") and len(loaded) == len(methods)
     assert all(words in text for words in there) and not any(words in text for words in absent)
 

@@ -25,7 +25,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.remote_files import Bucket

@@ -15,7 +15,7 @@ from helpers.samples import labelled
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.arrivals import arrivals
+from mmpca_dist.runs.extend import arrivals
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.readers.formats import open_column, open_rows
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmpca_dist.jobs import progress_lines
-from mmpca_dist.jobs.progress_lines import StageLines
+from mmpca_dist.jobs import events
+from mmpca_dist.jobs.events import StageLines
 
 SCRIPT = """
 import sys
@@ -29,7 +29,7 @@ evaluate({
 
 def test_what_lines_say_and_how_often(monkeypatch, limits):
     now, limits.progress_line_seconds = [100.0], 10
-    monkeypatch.setattr(progress_lines, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(events, "time", SimpleNamespace(monotonic=lambda: now[0]))
     said: list[str] = []
     told = StageLines(said.append, "score")
     for seconds, name, done, line in (

@@ -173,7 +173,7 @@ def test_a_destination_with_a_suffix_is_one_file_with_all_methods(form, finished
 KILL = """
 import os, signal, sys
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs import row_tables, transform_rows
+from mmpca_dist.runs import projection, transform_rows
 from mmpca_dist.stores import storage
 
 LIMITS.unit_bytes, when = 50_000, sys.argv[4]
@@ -181,12 +181,12 @@ def write_bytes(uri, data, write=storage.write_bytes):
     if when == "pass" and uri.endswith("part-000002.arrow"):
         os.kill(os.getpid(), signal.SIGKILL)
     write(uri, data)
-def encoded(tables, format, encode=row_tables.encoded):
+def encoded(tables, format, encode=projection.encoded):
     for number, piece in enumerate(encode(tables, format)):
         if when == "join" and format != "arrow" and number == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         yield piece
-storage.write_bytes, row_tables.encoded = write_bytes, encoded
+storage.write_bytes, projection.encoded = write_bytes, encoded
 options = dict(zip(("output", "dataset", "destination"), sys.argv[1:4]))
 transform_rows.transform(transform_rows.TransformConfig(**options))
 """

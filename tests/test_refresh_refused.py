@@ -26,7 +26,7 @@ from helpers.transforming import write_npz, write_zarr
 from mmpca_dist import load_moments
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.runs.arrivals import arrivals
+from mmpca_dist.runs.extend import arrivals
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

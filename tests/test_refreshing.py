@@ -32,8 +32,8 @@ from naive import exact_class_moments
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -136,7 +136,7 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     refreshed(base, inbox, tmp_path / "live")
     live = str(tmp_path / "live")
     assert lines(live)[0].endswith("first.npz and 2 more data sets: 330 rows, 5 features, 3 classes")
-    assert [row["method"] for row in components(live)] == FOLLOW
+    assert [row["method"] for row in components_and_legend(live)[0]] == FOLLOW
     assert Path(report_of(live)["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
     transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "new"), methods=["m-pca0"]))
@@ -265,8 +265,8 @@ def test_in_memory_storage(tmp_path):
 
 @pytest.mark.e2e
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
+    from mmpca_pipelines.flows import REFUSED as NAME
     from mmpca_pipelines.refresh import refresh_flow
-    from mmpca_pipelines.tasks import REFUSED as NAME
 
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     config = {"run": base, "new": inbox, "output": str(tmp_path / "live")}

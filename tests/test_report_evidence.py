@@ -17,7 +17,7 @@ from mmpca_dist.models.bayesian_margin.pictures import MOST_PANELS, Evidence, ev
 from mmpca_dist.report.method_results import eigenvalue_table, methods_part
 from mmpca_dist.report.run_page import ReportContents, figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
-from mmpca_dist.runs.summary import components_and_legend
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 ABC = ["ant", "bee", "cat"]

@@ -4,9 +4,9 @@ import pytest
 from helpers.runs import Recorder, make_config
 
 from mmpca_dist import load_model, run
+from mmpca_dist.jobs.notes import search_rows, summaries
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.jobs.searches import search_rows, summaries
-from mmpca_dist.runs.summary import lines
+from mmpca_dist.runs.outcomes import lines
 
 
 def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):

@@ -19,8 +19,8 @@ from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report.method_results import eigenvalue_table
 from mmpca_dist.report.run_page import report_contents
+from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.runs.summary import components
 from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -114,7 +114,7 @@ def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_r
 def test_what_was_not_measured_is_shown_as_absent(digits_run):
     """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
     output, results, _ = digits_run
-    rows = {row["method"]: row for row in components(output)}
+    rows = {row["method"]: row for row in components_and_legend(output)[0]}
     assert rows["lol"]["residual"] == "-"
     assert float(rows["pca"]["residual"]) < 1e-9
     contents = report_contents(

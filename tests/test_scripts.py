@@ -21,10 +21,10 @@ from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration import bundled
 from mmpca_dist.errors import ClusterError, ConfigError, OutputError
 from mmpca_dist.ingest import to_parquet
-from mmpca_dist.jobs.conversion import readable_rows
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import readable_rows
 from mmpca_pipelines.cli import cli
-from mmpca_pipelines.tasks import refused
+from mmpca_pipelines.flows import refused
 
 ROOT = Path(__file__).parents[1]
 X, Y = load_iris(return_X_y=True)

@@ -21,8 +21,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.runs.projection import Projector, project_rows
-from mmpca_dist.runs.row_tables import RowTable
+from mmpca_dist.runs.projection import Projector, RowTable, project_rows
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.readers.csr import SparseRows

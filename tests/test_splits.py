@@ -274,7 +274,7 @@ def test_a_strange_label_is_refused():
 
 def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:
     from mmpca_dist.configuration.sections import EvaluationConfig
-    from mmpca_dist.jobs.held_out import HeldOut
+    from mmpca_dist.jobs.inputs import HeldOut
 
     assert HeldOut(EvaluationConfig(folds=4)).notes(["ash", "yew", "oak"], [3, 4, 1]) == [
         "Class ash has 3 rows: 1 of the 4 folds hold none of it.",

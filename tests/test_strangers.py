@@ -137,7 +137,7 @@ def test_columns_of_which_not_even_the_sums_fit(tmp_path):
 
 @pytest.mark.parametrize(("label", "column"), [("-2", -2), ("7", 7), *[(x, x) for x in ("--5", "\u00b2", "5" * 5_000)]])
 def test_what_is_no_number_of_a_column_is_a_name(label, column):
-    assert IngestConfig(source="a", destination="b", label=label).column == column
+    assert IngestConfig(source="a", destination="b", label=label).selection.label == column
 
 
 @pytest.mark.parametrize("text", ["\u00b2x\u00b2", f"{'9' * 5_000}x1", "-1x-1"])

@@ -12,12 +12,12 @@ from prefect.states import Crashed
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import OutputError
 from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
-from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.report import run_page
 from mmpca_dist.runs.stages import run, stages_of
 from mmpca_dist.stores import storage
-from mmpca_pipelines import tasks
+from mmpca_pipelines import flows
 from mmpca_pipelines.__main__ import main
 
 
@@ -115,10 +115,10 @@ def test_a_run_whose_store_fails_still_gets_its_traceback(tmp_path, config, monk
 
 
 def test_a_stage_that_prefect_did_not_run_is_not_taken_for_done(tmp_path, config, monkeypatch):
-    monkeypatch.setattr(tasks, "task", lambda **_: lambda _: lambda **_: Crashed(message="no connection"))
+    monkeypatch.setattr(flows, "task", lambda **_: lambda _: lambda **_: Crashed(message="no connection"))
     loaded = load_config(config, {"output": str(tmp_path / "out")})
     with open_job(loaded, Callbacks([])) as job, pytest.raises(RuntimeError, match="the stage count: no connection"):
-        tasks.TaskChain().stage(job, stages_of(loaded)[0], "count")
+        flows.TaskChain().stage(job, stages_of(loaded)[0], "count")
 
 
 def test_refusals_pass_as_they_are(tmp_path, config):

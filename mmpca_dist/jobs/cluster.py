@@ -245,7 +245,9 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
             f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
             "distributed.comm.tls in Dask's own configuration."
         ) from error
-    with _closing(client):
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    try:
         client.subscribe_topic("scheduler", functools.partial(_tell_of_silent_workers, on_note))
         if is_address:  # where the cluster is ours, it ends with us, and its scheduler would have nobody to tell
             client.subscribe_topic("all", functools.partial(_tell_of_lost_workers, on_note))
@@ -253,6 +255,12 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
             _await_workers(client, where, 1 if is_address else compute.first_workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
         yield Cluster(client, n_threads, label=label)
+    except ClusterError:
+        log.setLevel(logging.CRITICAL + 1)  # a client logs a traceback as it is closed, where its scheduler is gone
+        raise
+    finally:
+        client.close()
+        log.setLevel(before)
 
 
 def _tell_of_silent_workers(on_note: Callable[[str], None], event: tuple[float, Any]) -> None:
@@ -272,21 +280,6 @@ def _tell_of_lost_workers(on_note: Callable[[str], None], event: tuple[float, An
     if isinstance(message, dict) and message.get("action") == "remove-worker" and not message["expected"]:
         again = len(message["processing-tasks"]) + len(message["lost-computed-tasks"])
         on_note(f"The worker {message['worker']} was lost: other workers take over its {again:,} tasks.")
-
-
-@contextmanager
-def _closing(client: Any) -> Iterator[None]:
-    """Close a client, without the traceback that it would log where its scheduler is gone."""
-    log = logging.getLogger("distributed.client")
-    before = log.level
-    try:
-        yield
-    except ClusterError:
-        log.setLevel(logging.CRITICAL + 1)
-        raise
-    finally:
-        client.close()
-        log.setLevel(before)
 
 
 def _await_workers(client: Any, where: str, expected: int, seconds: float, on_note: Callable[[str], None]) -> None:

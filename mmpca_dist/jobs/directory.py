@@ -15,7 +15,6 @@ from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT, MAPS, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import to_json
 from mmpca_dist.stores.lease import is_lease
 from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.stores.zarr_stores import reading_own
@@ -107,7 +106,7 @@ class RunDirectory:
                 "fingerprint": identity.fingerprint,
                 "versions": versions(),
             }
-            storage.create_bytes(self.path("run.json"), to_json(header))
+            storage.create_bytes(self.path("run.json"), storage.to_json(header))
             storage.remove_children(self.uri, self._partials())
         return identity.key
 
@@ -151,10 +150,6 @@ class RunDirectory:
             if self.within is not None:
                 with suppress(MmpcaError):  # somebody else may be writing there by now
                     storage.remove_children(self.within, [])
-
-    def remove_partials(self) -> int:
-        """Remove half-written files of killed processes, but not an evaluation's, and return the bytes freed."""
-        return storage.remove_partials(self.uri, but=EVALUATION)
 
     @property
     def has_checkpoints(self) -> bool:
@@ -211,7 +206,7 @@ class RunDirectory:
 
     def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
-        path, record = self.record_path(stage), to_json({"key": key, **contents})
+        path, record = self.record_path(stage), storage.to_json({"key": key, **contents})
         if not storage.create_bytes(path, record):
             storage.write_bytes(path, record)
 

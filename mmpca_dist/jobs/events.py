@@ -1,10 +1,15 @@
-"""``Callback``: the events of a job."""
+"""``Callback``: the events of a job; and lines that tell how far it is, where no bar does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from mmpca_dist.durations import duration, time_left
+from mmpca_dist.limits import LIMITS
 
 
 class Callback:
@@ -55,3 +60,70 @@ class Callbacks(Callback):
     def _tell(self, name: str, *arguments: Any) -> None:
         for callback in self._callbacks:
             getattr(callback, name)(*arguments)
+
+
+class StageLines:
+    """Says the pass of a stage, units done, time passed and time left, at most every few seconds."""
+
+    def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
+        self._say, self._stage, self._name = say, stage, ""
+        self._every = LIMITS.progress_line_seconds if every is None else every
+        self._begin = self._pass_begin = self._printed = time.monotonic()
+
+    def begin_pass(self, name: str) -> None:
+        self._name, self._pass_begin = name, time.monotonic()
+
+    def update(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._printed < self._every:
+            return
+        self._printed = now
+        parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
+        parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
+        if 0 < done < total:
+            left = time_left((now - self._pass_begin) * (total - done) / done)
+            parts.append(f"{left} of this pass" if self._name else left)
+        self._say(", ".join(parts))
+
+    def close(self) -> None:
+        pass
+
+
+class ProgressLines(Callback):
+    """Tells of the stages of a run, and how far each is, in lines on the standard error, or the output of a notebook.
+
+    ``run(config, [ProgressLines()])`` does so in scripts; in notebooks, runs, evaluations, transforms and refreshes do
+    so unless they are given other callbacks.
+    """
+
+    def __init__(self) -> None:
+        self._lines = StageLines(_say, "")
+
+    def on_stage_start(self, stage: str) -> None:
+        """Begin a stage."""
+        self._lines = StageLines(_say, stage)
+
+    def on_pass(self, stage: str, name: str) -> None:
+        """Begin a pass over the rows."""
+        self._lines.begin_pass(name)
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        """Tell how far a stage is, every few seconds."""
+        self._lines.update(done, total)
+
+    def on_note(self, message: str) -> None:
+        """Tell a note."""
+        _say(f"note: {message}")
+
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
+        """Tell that a stage is done."""
+        _say(f"{stage}: {'done before' if reused else duration(record.get('seconds', 0))}")
+
+
+def _say(line: str) -> None:
+    (sys.stdout if "ipykernel" in sys.modules else sys.stderr).write(f"{line}\n")  # notebooks show the latter in red
+
+
+def told(callbacks: Sequence[Callback] | None) -> Callbacks:
+    """Return callbacks as one; in notebooks lines of progress where none are given."""
+    return Callbacks([ProgressLines()] if callbacks is None and "ipykernel" in sys.modules else callbacks or [])

@@ -13,10 +13,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
-from mmpca_dist.jobs.run_stage import PassCounter, measured
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
@@ -62,19 +61,13 @@ def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
     return [f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else []
 
 
-def notes_on_slices(dataset: Dataset) -> list[str]:
-    """Return a note on what classes are, where they are slices of a column."""
-    if not dataset.slice_edges:
-        return []
-    edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
-    return [f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above."]
-
-
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
-    notes = notes_on_missing_labels(dataset)
-    notes += notes_on_rows_left_out(dataset) + notes_on_slices(dataset)
+    notes = notes_on_missing_labels(dataset) + notes_on_rows_left_out(dataset)
+    if dataset.slice_edges:
+        edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
+        notes.append(f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above.")
     notes += [dataset.stored.note] if dataset.stored.note else []
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
@@ -203,9 +196,7 @@ def _fit(job: Job) -> MapsRecord:
     }
 
 
-FIT_MAPS = Stage(records.MAPS, "Fit row maps", _fit)
-
-
 def map_stages(config: RunConfig) -> list[Stage]:
     """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
-    return [FIT_MAPS] if any(row_map.own_columns for row_map in config.dataset.maps) else []
+    fitted = any(row_map.own_columns for row_map in config.dataset.maps)
+    return [Stage(records.MAPS, "Fit row maps", _fit)] if fitted else []

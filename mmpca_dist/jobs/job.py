@@ -1,31 +1,41 @@
-"""``Job`` and ``Stage``: a run in progress, and a step of it."""
+"""``Job`` and ``Stage``: a run in progress, and a step of it; open a job, run its stages or reuse their results."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import psutil
 
-from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist import compile_notice
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.records import Results, StageName, StageRecord
+from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
+from mmpca_dist.jobs.directory import EVALUATION, Identity, RunDirectory
+from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.inputs import Inputs, errors_name, told_as
+from mmpca_dist.jobs.journal import Journal
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
+from mmpca_dist.jobs.records import PLAN, Results, StageName, StageRecord
 from mmpca_dist.jobs.stored_arrays import load_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.checkpoint import Checkpoint
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
+from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.statistics.widened_rows import widened
-from mmpca_dist.stores.lease import Lease
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.tables.changes import Watch
 from mmpca_dist.tables.dataset import Dataset, Span, make_spans
 from mmpca_dist.tables.mapped_rows import MappedRows
@@ -166,3 +176,205 @@ class Stage:
     name: StageName[Any]
     title: str
     function: Callable[[Job], StageRecord]
+
+
+@contextmanager
+def measured(job: Job, interval: float = 0.01) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the peak memory since: of the workers, or of this process with threads."""
+    job.memory = PeakMemory()
+    if isinstance(job.scheduler, Threads):
+        with watched_memory(interval) as peak:
+            yield lambda: peak() - job.held
+    else:
+        yield lambda: job.memory.largest
+
+
+@contextmanager
+def watched_memory(interval: float = 0.01) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the peak resident memory of this process since."""
+    process, stop = psutil.Process(), threading.Event()
+    peak = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal peak
+        while not stop.wait(interval):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield lambda: peak
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@dataclass
+class PassCounter:
+    """Counts the passes of a stage, and calls back; ``over_rows`` are those that read rows."""
+
+    job: Job
+    stage: str
+    names: list[str] = field(default_factory=list)
+    over_rows: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def __call__(self, name: str, size: int) -> None:
+        self.names.append(name)
+        if size:
+            self.over_rows.append(name)
+        self.n_bytes += size
+        self.job.callback.on_pass(self.stage, name)
+
+    def take(self) -> dict[str, Any]:
+        """Return the passes that read rows, and their bytes, since the last call."""
+        passes = {"passes": self.over_rows, "bytes": self.n_bytes}
+        self.over_rows, self.n_bytes = [], 0
+        return passes
+
+
+def run_stage(job: Job, stage: Stage) -> StageRecord:
+    """Run a stage, or take up its results where its record says that it is done."""
+    job.callback.on_stage_start(stage.name)
+    record = _whole_record(job, stage)
+    reused = record is not None
+    if reused:
+        job.reused.add(stage.name)
+    if record is None:
+        begin = time.perf_counter()
+        try:
+            record = _do(job, stage)
+        except MmpcaError:
+            with suppress(AccessError):
+                _refuse_changed_input(job)  # which is why
+            raise
+        _refuse_changed_input(job)
+        record["seconds"] = time.perf_counter() - begin
+        record["objects"] = recorded(job.run.uri, record.get("outputs", []), record.get("objects"))
+        job.check_lease()
+        job.run.finish(stage.name, job.key, record)
+        if job.resumable:
+            storage.remove(job.run.path("scratch", stage.name))
+    job.results[stage.name] = record
+    job.callback.on_stage_end(stage.name, record, reused)
+    return record
+
+
+def _refuse_changed_input(job: Job) -> None:
+    """Raise InputError where the input has changed since, and remove what is kept of it for another attempt."""
+    if job.watch is None:
+        return
+    try:
+        job.watch.refuse_change(job.inputs.addresses)
+    except InputError as error:
+        if not isinstance(error, AccessError) and not (job.lease and job.lease.is_lost):
+            storage.remove(job.run.path("scratch"))
+            storage.remove(job.run.path("splits"))
+        raise
+
+
+def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
+    """Return the record of a stage, or None where it is to be done; damaged results go, and their record with them.
+
+    Records of splits stay: the repeated stage checks each.
+    """
+    record: StageRecord | None = None
+    try:
+        record = job.run.record(stage.name)
+        if record is None or record["key"] != job.key or stage.name == PLAN:
+            return None
+        check_outputs(job.run.uri, record)
+        return record
+    except DamageError as error:
+        job.callback.on_note(f"{str(error).removesuffix(AGAIN)}The stage {stage.name!r} is done again.")
+        storage.remove(job.run.record_path(stage.name))
+        for output in [] if record is None else record.get("outputs", []):
+            if output.endswith(GROUP) or not output.endswith(".json"):
+                storage.remove(job.run.path(output.removesuffix(GROUP)))
+        return None
+
+
+def _do(job: Job, stage: Stage) -> StageRecord:
+    """Do a stage; begin again where the checkpoints of an earlier attempt are damaged."""
+    scratch = job.run.path("scratch", stage.name)
+    client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+    notice = compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
+    try:
+        with notice, job.checkpoint(stage.name):
+            return stage.function(job)
+    except DamageError as error:
+        if not job.resumable or not storage.names_in(scratch):
+            raise
+        job.callback.on_note(f"{error} What is kept of the stage {stage.name!r} is not used; it begins anew.")
+    storage.remove(scratch)
+    with job.checkpoint(stage.name):
+        return stage.function(job)
+
+
+@contextmanager
+def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", client: Any = None) -> Iterator[Job]:
+    """Open everything that a run or an evaluation needs, and claim the output folder; a Dask client does the work."""
+    with open_inputs(Inputs.of(config, purpose, callback), callback, client) as job:
+        yield job
+
+
+def claimable(inputs: Inputs) -> Identity:
+    """Return the identity of a job; raise OutputError where its folder holds something else, or lies inside that."""
+    if not inputs.run.exists:
+        inputs.run.refuse_inside(inputs.dataset.uri)
+    identity = inputs.identity()
+    inputs.run.check(identity)
+    return identity
+
+
+@contextmanager
+def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Iterator[Job]:
+    """Claim the folder of a job, and open its scheduler; raise as ``open_job`` does."""
+    if client is not None:  # no part of what the folder keeps
+        compute = compute_on(client, inputs.config.compute)
+        inputs = replace(inputs, config=inputs.config.model_copy(update={"compute": compute}))
+        refuse_private(compute, [*inputs.addresses, inputs.run.uri])
+    run, watch = inputs.run, Watch.of(inputs.addresses)
+    identity = claimable(inputs)
+    opened = inputs.dataset.uri
+    named = errors_name(told_as(inputs.asked.dataset.uri, opened), opened)
+    with named, run.tidied(), held(run.uri, callback.on_note) as lease:
+        begun_before = run.exists
+        key = run.begin(identity)
+        if begun_before:
+            storage.remove_partials(run.uri, but=EVALUATION)  # of a process that was killed as it wrote
+        try:
+            journal = Journal(run.uri, key)
+            callbacks = Callbacks([callback, journal])
+            compute, page = inputs.config.compute, run.path("report", "dask-performance.html")
+            with (
+                journal.kept(),
+                open_scheduler(compute, callbacks, run.label, client) as scheduler,
+                performance_report(compute, scheduler, page),
+            ):
+                job = Job(inputs, key, scheduler, callbacks, lease, watch)
+                # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
+                job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.resident_bytes)
+                yield job
+                if not lease.is_lost:
+                    storage.remove(run.path("scratch"))
+        except MmpcaError as error:
+            # A resumed run keeps what it had, and the folder may be another run's by now.
+            if not begun_before and not lease.is_lost:
+                _discard_refused(run, error, callback.on_note)
+            raise
+
+
+def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
+    """Delete the output of refused input, unless a stage is finished; keep all after an I/O failure."""
+    with suppress(MmpcaError):  # if that fails too, report the first error
+        may_go_on = isinstance(error, AccessError)
+        if may_go_on and (run.has_results or run.has_checkpoints):
+            on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
+        elif not may_go_on and run.has_results:
+            on_note(
+                f"The stages that are done are kept in {run.uri}. A run with other rows or settings needs another "
+                "output folder."
+            )
+        else:
+            run.discard()

@@ -14,7 +14,6 @@ import zarr
 from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.records import Objects
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.checksums import checksum, extended
 from mmpca_dist.stores.zarr_stores import block_of, chunks_of, reading_own, refuse_absent_chunks
 
 AGAIN = "Give the command that wrote it again, which does that part again, or restore it from a copy."
@@ -44,7 +43,7 @@ def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -
 
 def _sum_of(uri: str, name: str) -> list[Any]:
     data = storage.read_bytes(storage.join(uri, name))
-    return [len(data), checksum(data)]
+    return [len(data), storage.checksum(data)]
 
 
 def _below(objects: Objects, folder: str) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def _checked(uri: str, name: str, expected: Any) -> bytes:
 
     def read() -> bytes:
         data = storage.read_bytes(path)
-        if expected is not None and [len(data), checksum(data)] != expected:
+        if expected is not None and [len(data), storage.checksum(data)] != expected:
             same_size = len(data) == expected[0]
             raise ValueError("its checksum does not match" if same_size else _other_size(len(data), expected[0]))
         return data
@@ -123,7 +122,7 @@ def _check_group(uri: str, objects: Objects) -> None:
         for index in chunks_of(array):
             with reading_own(f"{path}/{array.metadata.encode_chunk_key(index)}", AGAIN):
                 block = block_of(array, index)
-                crc = extended(crc, block) if VALUES in array.attrs else 0
+                crc = storage.extended(crc, block) if VALUES in array.attrs else 0
         refuse_other_values(path, array, crc)
 
 

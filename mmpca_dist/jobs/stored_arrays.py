@@ -31,7 +31,6 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.checksums import extended
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.tables.row_maps.specification import Arrays
 
@@ -56,7 +55,7 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
                 fill_value=np.nan,
                 compressors=[zarr.codecs.Crc32cCodec()],
                 config={"write_empty_chunks": True},
-                attributes={VALUES: extended(0, values)},
+                attributes={VALUES: storage.extended(0, values)},
             )
             target[...] = values
 
@@ -70,7 +69,7 @@ def load_arrays(uri: str, objects: Objects | None = None) -> dict[str, NDArray]:
     for name, array in open_arrays(uri, objects).items():
         path = storage.join(uri, name)
         arrays[name] = read_chunks(path, array, AGAIN)
-        refuse_other_values(path, array, extended(0, arrays[name]))
+        refuse_other_values(path, array, storage.extended(0, arrays[name]))
     return arrays
 
 

@@ -21,7 +21,6 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import read_back
 from mmpca_dist.passes.serialization import encode
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.checksums import checksum
 from mmpca_dist.stores.zarr_stores import reading_own, refuse_absent_chunks
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
 
@@ -164,7 +163,7 @@ def _reader(uri: str, name: str, token: str) -> ZarrReader:
 
 
 def _metadata_sum(uri: str, name: str) -> str:
-    return checksum(storage.read_bytes(storage.join(uri, name, "zarr.json")))
+    return storage.checksum(storage.read_bytes(storage.join(uri, name, "zarr.json")))
 
 
 @contextmanager

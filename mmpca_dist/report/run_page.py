@@ -14,7 +14,7 @@ from dask.utils import format_bytes, format_time
 from mmpca_dist import models
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.notes import solver_rows
+from mmpca_dist.jobs.notes import search_rows, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
     COUNT,
@@ -30,7 +30,6 @@ from mmpca_dist.jobs.records import (
     StageName,
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
-from mmpca_dist.jobs.searches import search_rows
 from mmpca_dist.pictures.frame import Column, Command, Figure, Part, Section
 from mmpca_dist.pictures.frame import Table as ShownTable
 from mmpca_dist.planning.plan import counted_names

@@ -22,13 +22,13 @@ from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.jobs.conversion import errors_name
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.inputs import errors_name
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
-from mmpca_dist.runs.row_tables import CHECKED
+from mmpca_dist.runs.projection import CHECKED
 from mmpca_dist.settings import as_keyword, settings_named
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset, default_chunk_rows

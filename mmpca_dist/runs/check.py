@@ -1,19 +1,23 @@
-"""Check a table before a run, in one reading: what its columns are for, and what a run would refuse."""
+"""Check a table before a run, in one reading: what its columns are for, what a run would refuse, what settings suit."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from mmpca_dist.configuration.parsing import as_yaml
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.ingest.column_looks import ColumnLook
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
@@ -22,7 +26,7 @@ from mmpca_dist.ingest.row_source import LABELS, RowSource
 from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_scatter import ColumnSpread
+from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text
 from mmpca_dist.tables.readers.formats import format_of, open_rows, stem_of
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES, ColumnRows, is_list
@@ -304,3 +308,80 @@ def _use(column: ColumnLook, same: str) -> Use:
     }
     reason = next((reason for reason, holds in {**faults, **refusals}.items() if holds), "")
     return Use(column, LEFT_OUT if reason else INDICATORS if text else NUMBER, reason, any(refusals.values()))
+
+
+SIZES = (1, 2, 4, 8, 16)
+SEARCHED_ROWS, SEARCHED_COLUMNS = 100_000, 2_000
+"""Tables of so many rows and columns are searched for the nearest rows of other classes in about a minute."""
+OUTPUT = "a run with other settings needs another one"
+WIDE = 0.8
+"""With more columns than this share of the rows, fewer rows train than there are columns."""
+UNLIKE = 10
+"""Columns are standardised where one standard deviation is more than so many times another."""
+
+
+def suggested_yaml(checked: Check) -> str:
+    key, what = ("target", "numbers") if checked.predicts else ("label", f"{len(checked.classes):,} classes")
+    sizes = [size for size in SIZES if size <= checked.n_features]
+    name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]
+    left_out, groups = checked.of_use(LEFT_OUT, GROUPS), checked.of_use(GROUPS)
+    wide = not checked.predicts and checked.n_features > WIDE * checked.n_rows
+    lines = [
+        f"# Of {checked.n_rows:,} rows a run makes {checked.n_features:,} features. All settings: mmpca config.",
+        "dataset:",
+        _line("  uri", checked.uri, checked.layout),
+        _line("  features", checked.features, "a column of lists"),
+        _line(f"  {key}", checked.label, f"{what}; {checked.why}"),
+        _line("  unlabelled", "skip" if checked.n_unlabelled else None, f"{checked.n_unlabelled:,} lack a label"),
+        _line("  missing", "mean" if checked.n_gaps else None, f"means stand for {checked.n_gaps:,} gaps"),
+        "  drop:" if left_out else "",
+        *(f"    - {_scalar(use.column.name)}{_comment(use.reason)}" for use in left_out),
+        _line("methods", *_methods(checked)),
+        _line("n_components", sizes, f"of {checked.n_features:,} features; an evaluation compares them"),
+        _line("standardize", *_standardize(checked)),
+        "evaluation:" if groups or wide else "",
+        _line("  classifiers", ["fisher"] if wide else None, "lda cannot use more columns than rows"),
+        _line("  splits", "groups" if groups else None, "rows of a group are held out together"),
+        *(_line("  column", use.column.name, use.reason) for use in groups),
+        _line("output", f"runs/{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'mine'}", OUTPUT),
+    ]
+    return "\n".join(filter(None, lines)) + "\n"
+
+
+def _methods(checked: Check) -> tuple[list[str], str]:
+    if checked.predicts:
+        return ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict"
+    methods = ["pca", "m-pca0", "m-pca1a", *(["fisher"] if checked.n_features <= LIMITS.dense_columns else [])]
+    different = math.prod(use.column.n_distinct for use in checked.uses if use.n_features)
+    if checked.uses and different < checked.n_rows:
+        return methods, "one pass for all; columns of so few values do not tell all rows apart, as m-pca2 needs"
+    if checked.n_rows <= SEARCHED_ROWS and checked.n_features <= SEARCHED_COLUMNS:
+        return [*methods, "m-pca2"], "one pass for all, and a search for m-pca2"
+    return methods, "one pass for all; mmpca plan tells what a search for m-pca2 would cost"
+
+
+def _standardize(checked: Check) -> tuple[bool, str]:
+    if checked.squares is not None:
+        heavy = bool(heavy_columns(checked.squares))
+        return heavy, f"the scatter is in {'a few columns' if heavy else 'many columns'}"
+    if checked.of_use(INDICATORS) and checked.of_use(NUMBER):
+        return True, "indicators of text stand beside numbers"
+    deviations = [use.column.deviation for use in checked.of_use(NUMBER) if use.column.n_distinct > 2] or [1.0]
+    low, high = min(deviations), max(deviations)
+    return high > UNLIKE * low, f"standard deviations of columns are {low:.3g} to {high:.3g}"
+
+
+def _line(key: str, value: Any, reason: str = "") -> str:
+    return "" if value is None else f"{key}: {_scalar(value)}{_comment(reason)}"
+
+
+def _scalar(value: Any) -> str:
+    """Return a value on one line: names that YAML would fold are quoted and escaped."""
+    text = as_yaml(value)
+    return yaml.safe_dump(value, default_style='"', width=10**6).strip() if "\n" in text else text
+
+
+def _comment(text: str) -> str:
+    """Return a comment of one line, whatever is in names of columns."""
+    words = "".join(letter if letter.isprintable() else " " for letter in text).split()
+    return f"  # {' '.join(words)}" if words else ""

@@ -20,7 +20,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.summary import share_of, stored_table
+from mmpca_dist.runs.outcomes import share_of, stored_table
 from mmpca_dist.stores import storage
 
 SPLITTING = ("label", "target", "unlabelled", "unlabelled_value", "weight", "balance")

@@ -21,14 +21,11 @@ from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
-from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.jobs.notes import goes_by_scatter, note_ahead
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import CompareRecord, ScoreRecord, TuneRecord
-from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of

@@ -176,7 +176,7 @@ def clear_idle(uri: str) -> Cleaned:
             n_bytes = _n_bytes(folders)
             for folder in folders:
                 storage.remove(folder)
-            n_bytes += run.remove_partials()
+            n_bytes += storage.remove_partials(uri, but=EVALUATION)
     except OutputError:
         return Cleaned(uri, 0, f"left alone, as it is in use by {holder(uri) or 'another process'}")
     except AccessError as error:

@@ -1,22 +1,146 @@
-"""What runs, evaluations, transforms and refreshes return in Python: records, data frames, and a view in notebooks."""
+"""What is told of finished runs and evaluations: lines, tables, and what Python calls return."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import load_model, open_projected, open_run
-from mmpca_dist.jobs.records import Results
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_projected, open_run
+from mmpca_dist.jobs.notes import summaries
+from mmpca_dist.jobs.object_records import AGAIN, read_recorded
+from mmpca_dist.jobs.records import CompareRecord, ReportRecord, Results, StageName
+from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.summary import comparison, figures, lines, stored_table
 from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
+
+WRITTEN = {"components": "d", "share": ".1%", "residual": ".0e"}
+"""How numbers of the table of components are written."""
+
+
+def lines(output: str) -> list[str]:
+    """Return lines on rows, features and classes, on how numbers of components were chosen, and on each search."""
+    run = open_run(output)
+    header, count, chosen = run.header(), finished(run, records.COUNT), run.record(records.CHOOSE)
+    uri = count.get("uri", header["config"]["dataset"]["uri"])
+    outcome = f"to predict: {', '.join(count['targets'])}" if "targets" in count else f"{len(count['classes'])} classes"
+    headline = f"{uri}: {count['n_rows']:,} rows, {count['n_features']:,} features, {outcome}"
+    choice = [] if chosen is None else [f"components: chosen for each method by the {chosen['how']}"]
+    config = run.config
+    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(need.stage for need in run_needs(config, SEARCH))]
+    results = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
+    return [headline, *choice, *(search.line() for search in summaries(config, results))]
+
+
+def report_of(output: str) -> ReportRecord | None:
+    """Return the record of the run's report, if it has one: its address, and what a reader of the results must know."""
+    return open_run(output).record(records.REPORT)
+
+
+def components_and_legend(output: str) -> tuple[list[dict[str, str]], str]:
+    """Return the table of components, as texts, and what its columns mean for the methods in it."""
+    run, rows, several = open_run(output), [], []
+    for label in run.config.labels:
+        model = load_model(run.uri, label)
+        row = _figures(label, model)
+        rows.append({name: _text(row[name], WRITTEN.get(name, "")) for name in row})
+        several += [label] * (_n_models(model) > 1)
+    return rows, _legend(run.config.methods, any(row["residual"] == "-" for row in rows), several)
+
+
+def _legend(sections: Sequence[MethodSection], lacks_residuals: bool, several: list[str]) -> str:
+    labels: dict[str, list[str]] = {}
+    for section in sections:
+        labels.setdefault(section.method.shares, []).append(section.label)
+    shares = "; ".join(f"{', '.join(labels[share])}: {share}" for share in labels if share)
+    residuals = [f"{section.label}: {section.method.residuals}" for section in sections if section.method.residuals]
+    if lacks_residuals:
+        residuals.insert(0, "none where components are no eigenvectors")
+    values = [
+        f"{section.label}: {section.method.values}"
+        for section in sections
+        if section.method.values and not section.method.shares
+    ]
+    return (
+        "share: of the scatter that the method is about" + (f" ({shares})" if shares else "")
+        + ", held by the components together. residual: the largest |S v - l v|, divided by the leading eigenvalue l"
+        + (f" ({'; '.join(residuals)})." if residuals else ".")
+        + (f" In place of eigenvalues: {'; '.join(values)}." if values else "")
+        + (f" {', '.join(several)}: a model for each class, with so many components and on average that share; "
+           "the leading values are those of the first class." if several else "")
+    )  # fmt: skip
+
+
+def _figures(method: str, model: MomentReducer) -> dict[str, Any]:
+    """Return the components of a method, the share of the scatter they hold, residual, leading eigenvalues."""
+    return {
+        "method": method,
+        "components": model._n_used,
+        "share": share_of(model),
+        "residual": float(np.max(model.residuals_) / abs(model.eigenvalues_.max())),
+        "leading eigenvalues": ", ".join(_text(value, ".3g") for value in model.eigenvalues_[:3]),
+    }
+
+
+def _text(value: Any, form: str) -> str:
+    return "-" if isinstance(value, float) and not np.isfinite(value) else format(value, form)
+
+
+def share_of(model: MomentReducer) -> float:
+    """Return the share of the scatter that the components hold; NaN where the method has none."""
+    return float(model.eigenvalues_.sum() / (model.total_ * _n_models(model))) if model.total_ > 0 else np.nan
+
+
+def _n_models(model: MomentReducer) -> int:
+    """Return how many models a fitted estimator has: one, or one for each class."""
+    return len(model.components_) if model.components_.ndim == 3 else 1
+
+
+def comparison(output: str) -> CompareRecord:
+    """Return the record of a finished evaluation: its verdict in words, notes, and where its report is."""
+    return finished(RunDirectory(storage.normalize(output)), records.COMPARE)
+
+
+def error_rows(output: str) -> list[dict[str, str]]:
+    """Return the errors of a finished evaluation as a table: a row for each method and number of components.
+
+    Rows of one method that used as many components and have the same errors are shown once.
+    """
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    used: dict[tuple[str, int], int] = {}
+    for cell in stored_table(RunDirectory(storage.normalize(output)), "cells").to_pylist():
+        method, size = key = cell["method"], cell["n_components"]
+        used[key] = cell["used"]
+        components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
+        row = rows.setdefault(key, {"method": method, "components": components})
+        deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
+        row[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"
+    distinct: dict[tuple[Any, ...], dict[str, str]] = {}
+    for key, row in rows.items():
+        errors = tuple((name, text) for name, text in row.items() if name != "components")
+        distinct.setdefault((used[key], *errors), row)
+    return list(distinct.values())
+
+
+def stored_table(run: RunDirectory, name: str) -> pa.Table:
+    """Return a table of a finished evaluation: ``errors``, ``cells`` of mean errors, or ``classes``."""
+    path = f"tables/{name}.parquet"
+    # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
+    # ends, which aborts the process after all is done.
+    source = pa.BufferReader(read_recorded(run.uri, finished(run, records.COMPARE), path))
+    with reading_own(run.path(path), AGAIN), pq.ParquetFile(source) as file:
+        return file.read(use_threads=False)
 
 
 class Outcome(Results):
@@ -67,7 +191,10 @@ class FinishedRun(Reported):
     @property
     def methods(self) -> pd.DataFrame:
         """The table that ``mmpca show`` prints, with numbers: a row for each method."""
-        return pd.DataFrame(figures(self.folder)).set_index("method")
+        run = open_run(self.folder)
+        return pd.DataFrame([_figures(label, load_model(run.uri, label)) for label in run.config.labels]).set_index(
+            "method"
+        )
 
     _table = methods
 

@@ -11,34 +11,32 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.configuration.sections import ComputeConfig, Section, setting
+from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
-from mmpca_dist.jobs.conversion import errors_name, readable_rows
 from mmpca_dist.jobs.directory import Generations, RunDirectory
-from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
 from mmpca_dist.jobs.first_stages import resources_of
-from mmpca_dist.jobs.held_out import HeldOut
-from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, Stage, sizes_of
-from mmpca_dist.jobs.progress_lines import told
+from mmpca_dist.jobs.inputs import HeldOut, Inputs, errors_name, readable_rows
+from mmpca_dist.jobs.job import Job, Stage, run_stage, sizes_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
-from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.run_plan import plan_moments
-from mmpca_dist.runs.arrivals import Arrival, arrivals, data_sets_of, new_arrivals
 from mmpca_dist.runs.extend import (
+    Arrival,
+    arrivals,
     choice_record,
     count_record,
-    digest_of,
+    data_sets_of,
     is_pooled,
     maps_record,
     merge_rows,
+    new_arrivals,
     notes_on,
     refreshable_config,
 )
@@ -165,16 +163,14 @@ class _RefreshJob:
         compute = compute_on(client, self.config.compute)
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
-        with ExitStack() as named:
+        with ExitStack() as stack:
             for arrival, dataset in zip(new, datasets, strict=True):
-                named.enter_context(errors_name(arrival.uri, dataset.uri))
-            self._add(new, datasets, compute, client)
-
-    def _add(self, new: list[Arrival], datasets: list[Dataset], compute: ComputeConfig, client: Any) -> None:
-        watches = [Watch.of(dataset.addresses) for dataset in datasets]
-        for method, reason in self.left_out.items():
-            self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_scheduler(compute, self.callback, self.output.top.label, client) as scheduler:
+                stack.enter_context(errors_name(arrival.uri, dataset.uri))
+            watches = [Watch.of(dataset.addresses) for dataset in datasets]
+            for method, reason in self.left_out.items():
+                self.callback.on_note(f"{method} is left out: {reason}.")
+            opened = open_scheduler(compute, self.callback, self.output.top.label, client)
+            scheduler = stack.enter_context(opened)
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
             key = self.output.begin(self.config, self.origin, self.base.uri)
@@ -251,7 +247,9 @@ class _RefreshJob:
         before, number = self.current, self.output.taken + 1
         names = {"features": self.request.features, "label": self.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
-        run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
+        identifying = ("name", "fingerprint", "rows", *names)
+        digest = storage.digest([[entry.get(name) for name in identifying] for entry in data_sets])
+        run, run_key = self.output.begin_next(self.config, digest)
         run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
         if fits := fits_of(self.base):
             run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
@@ -274,8 +272,9 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        inputs = self._inputs_of(_MergedTable(self.count), run)
-        job = Job(inputs, run.header()["key"], Threads(1), self.callback, self.lease)
+        count, table = self.count, Table()  # for the report: all rows, without access to them
+        table.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))
+        job = Job(self._inputs_of(table, run), run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []
         stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
         job.results = Results({stage: finished(run, stage) for stage in stages})
@@ -286,10 +285,3 @@ class _RefreshJob:
         if number != self.output.published:
             self.output.publish(number, self.output.top.header()["key"])
         return True
-
-
-class _MergedTable(Table):
-    """All rows of a refreshed run, for its report, without access to them."""
-
-    def __init__(self, count: CountRecord) -> None:
-        self.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))

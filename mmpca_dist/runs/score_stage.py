@@ -22,10 +22,9 @@ from mmpca_dist.evaluation.regressions import evaluate_regressions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
-from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.job import Job, PassCounter
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
-from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import no_scatter
 from mmpca_dist.passes.schedulers import Cluster, Threads

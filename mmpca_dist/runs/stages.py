@@ -7,20 +7,34 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
+from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
+from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
-from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes, telling_note
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.progress_lines import told
-from mmpca_dist.jobs.records import ModelRecord, PassesRecord, ReduceRecord, ReportRecord, Results, SolveRecord
+from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured, open_job, run_stage
+from mmpca_dist.jobs.notes import counted, heaviest, method_notes, note_ahead, shared_notes, telling_note
+from mmpca_dist.jobs.records import (
+    ChoiceRecord,
+    MethodChoice,
+    ModelRecord,
+    PassesRecord,
+    ReduceRecord,
+    ReportRecord,
+    Results,
+    SolveRecord,
+)
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
-from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.stored_arrays import save_statistics
+from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
@@ -29,12 +43,112 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
-from mmpca_dist.runs.choice_stage import CHOOSE, choice_request
+from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT
+from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting, merging
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
+
+NUMBERS = "give n_components as numbers"
+
+
+def _choose(job: Job) -> ChoiceRecord:
+    label = REGRESSION if job.dataset.targets else job.config.evaluation.judge.label
+    with forgetting(job), measured(job) as peak:
+        record = score_stage.score_splits(_in_folds(job), "choose")
+    n_folds = record["n_splits"]
+    splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
+    cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
+    how = f"one-standard-error rule, {label}, {n_folds} folds"
+    most = job.dataset.n_columns
+    methods = {m: _choice([cell for cell in cells if cell.method == m], how, most) for m in job.config.labels}
+    return {
+        **record,
+        "memory": peak(),
+        "rule": RULE,
+        "classifier": label,
+        "folds": n_folds,
+        "overlap": cells[0].summary.overlap,
+        "methods": methods,
+        "how": how,
+        "found": [choice["words"] for choice in methods.values()],
+    }
+
+
+def _in_folds(job: Job) -> Job:
+    """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
+    job.counted()
+    inputs, section = job.inputs, job.config.evaluation
+    changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
+    if section.splits != "groups":
+        changes |= {"splits": "folds", "column": None}
+    evaluation = section.model_copy(update=changes)
+    config, held_out = inputs.config.model_copy(update={"evaluation": evaluation}), inputs.held_out
+    return replace(job, inputs=replace(inputs, config=config, held_out=replace(held_out, section=evaluation)))
+
+
+def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
+    """Return the errors of a method's candidates, in percent of the rows held out, and the chosen number.
+
+    ``most`` is the number of columns: the largest number that is tried may be less.
+    """
+    chosen = one_standard_error(cells)
+    edge = (
+        ", the largest number that was tried: more may err less" if chosen.used == COMPONENT_COUNTS[-1] < most else ""
+    )
+    return {
+        "candidates": [cell.n_components for cell in cells],
+        "used": [cell.used for cell in cells],
+        "means": [cell.summary.mean for cell in cells],
+        "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
+        "candidate": chosen.n_components,
+        "chosen": chosen.used,
+        "words": f"{chosen.method}: {counted(chosen.used, 'component')} ({how}{edge})",
+    }
+
+
+def choice_request(job: Job) -> EvaluationRequest | None:
+    """Return what the plan must know of the choice; None where numbers of components are given."""
+    if not job.inputs.chooses:
+        return None
+    splits = job.config.evaluation.splits
+    if splits in ("given", "time"):
+        raise InputError(
+            f"n_components: auto deals rows into folds, and evaluation.splits: {splits} asks for the parts of a "
+            f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
+            "column."
+        )
+    parts = _in_folds(job).drawn_splits() if splits == "groups" else _stratified(job)
+    dataset = job.dataset
+    merged = merging(dataset, parts, job.config)
+    if merged is None:
+        raise InputError(
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
+            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
+            "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
+            f"rows, or {NUMBERS}."
+        )
+    return evaluation_request(_in_folds(job).config, parts, merged=merged, n_features=dataset.n_features)
+
+
+def _stratified(job: Job) -> PartSizes:
+    """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
+    census, folds = job.counted(), job.config.evaluation.folds
+    few = census.sizes < folds
+    if few.any():
+        names = [str(label) for label in census.classes[few]]
+        least = int(np.min(census.sizes))
+        lower = f"set evaluation.folds to {least}, " if least > 1 else "leave out classes of one row, "
+        raise InputError(
+            f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
+            f"{some_names(names)}: {lower}or {NUMBERS}."
+        )
+    return PartSizes(counts=fold_sizes(census.sizes, folds)[None], held_out=tuple(range(folds)))
+
+
+CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)
 
 
 def _reduce(job: Job) -> ReduceRecord:

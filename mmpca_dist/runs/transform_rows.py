@@ -16,22 +16,16 @@ from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
-from mmpca_dist.jobs.conversion import errors_name, readable_rows, told_as
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import finished, open_rows_for, open_run, require_method
 from mmpca_dist.jobs.first_stages import planned, resources_of
-from mmpca_dist.jobs.held_out import HeldOut
-from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.inputs import HeldOut, Inputs, errors_name, readable_rows, told_as
+from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.jobs.open_job import claimable, open_inputs
-from mmpca_dist.jobs.progress_lines import told
 from mmpca_dist.jobs.records import PlanRecord
-from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_projection
-from mmpca_dist.runs.projection import PROJECT, Projector, project, projectors_of
-from mmpca_dist.runs.row_tables import FORMATS, RowTable, join_parts
+from mmpca_dist.runs.projection import FORMATS, PROJECT, Projector, RowTable, join_parts, project, projectors_of
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED

@@ -198,7 +198,9 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
             return hidden
         return (NO_BUCKET if path is None else NO_FOLDER) if writing else ABSENT
     if isinstance(error, NotADirectoryError | FileExistsError):
-        return _file_in_the_way(path)
+        ancestors = [Path(path), *Path(path).parents] if path is not None else []
+        file = next((path for path in ancestors if path.is_file()), None)
+        return f"{file or 'a part of the path'} is a file where a folder belongs. Choose another path"
     text = next((text for kind, text in REASONS_OF_TYPE.items() if isinstance(error, kind)), None)
     if text is None and isinstance(error, OSError):
         text = REASONS_OF_ERRNO.get(error.errno or 0)
@@ -248,9 +250,3 @@ def _package(error: BaseException) -> str | None:
 def _lacks_credentials(error: BaseException) -> bool:
     """Tell whether a client of an object store sought credentials in vain."""
     return _is_obstore(error) and any(server in str(error) for server in METADATA_SERVERS)
-
-
-def _file_in_the_way(path: str | None) -> str:
-    ancestors = [Path(path), *Path(path).parents] if path is not None else []
-    file = next((path for path in ancestors if path.is_file()), None)
-    return f"{file or 'a part of the path'} is a file where a folder belongs. Choose another path"

@@ -24,7 +24,6 @@ import psutil
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import to_json
 
 PREFIX = "lease-"
 LEASE = re.compile(PREFIX + r"([0-9]{6}|[1-9][0-9]{6,})\.json")
@@ -123,7 +122,7 @@ class Lease:
                 self._lost = f"{newest} has taken it over" if newest else "its lease has been removed"
                 return
             renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
-            storage.write_bytes(_uri_of(self.uri, self.number), to_json(asdict(renewed)))
+            storage.write_bytes(_uri_of(self.uri, self.number), storage.to_json(asdict(renewed)))
             self.owner, self._renewed = renewed, begun
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)
@@ -137,30 +136,25 @@ class Lease:
             except Exception:  # or the lease would end, and nobody know
                 log.warning("Cannot renew the lease", exc_info=True)
 
-    @contextmanager
-    def _renewing(self) -> Iterator[Lease]:
-        """Renew the lease as long as the context lasts, then give it up."""
-        thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            thread.join()
-            _ours.discard(self.owner.token)
-            with suppress(MmpcaError):  # what cannot be removed expires
-                storage.remove(_uri_of(self.uri, self.number))
-                storage.remove_children(self.uri, [])  # the folder, where nothing else is in it
-
 
 @contextmanager
 def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
-    """Hold the lease of a folder; raise an ``OutputError`` while another process that lives holds it.
+    """Hold the lease of a folder, and renew it; raise an ``OutputError`` while another process that lives holds it.
 
     ``on_note`` is told where it is taken over from a run that has died, or may have.
     """
-    with _claimed(uri, on_note or (lambda message: None))._renewing() as lease:
+    lease = _claimed(uri, on_note or (lambda message: None))
+    thread = threading.Thread(target=lease._keep_renewing, name="lease", daemon=True)
+    thread.start()
+    try:
         yield lease
+    finally:
+        lease._stop.set()
+        thread.join()
+        _ours.discard(lease.owner.token)
+        with suppress(MmpcaError):  # what cannot be removed expires
+            storage.remove(_uri_of(uri, lease.number))
+            storage.remove_children(uri, [])  # the folder, where nothing else is in it
 
 
 def holder(uri: str) -> Owner | None:
@@ -177,14 +171,14 @@ def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
         lease = Lease(uri, number + 1, Owner.here())
         _ours.add(lease.owner.token)
         try:
-            if not storage.create_bytes(_uri_of(uri, lease.number), to_json(asdict(lease.owner))):
+            if not storage.create_bytes(_uri_of(uri, lease.number), storage.to_json(asdict(lease.owner))):
                 _ours.discard(lease.owner.token)
                 continue  # another run was faster: see who
             if previous is not None:
                 on_note(f"Took {uri} over from {previous}, which has ended.")
-                for name in _names(uri):
-                    if _number(name) < lease.number:
-                        storage.remove(storage.join(uri, name))
+                for older in _numbers(uri):
+                    if older < lease.number:
+                        storage.remove(_uri_of(uri, older))
         except BaseException:
             _ours.discard(lease.owner.token)  # nobody renews it, so this process may take it again
             raise
@@ -225,12 +219,8 @@ def is_lease(name: str) -> bool:
     return LEASE.fullmatch(name) is not None or storage.is_partial(name, PREFIX)
 
 
-def _names(uri: str) -> list[str]:
-    return [name for name in storage.names_in(uri) if LEASE.fullmatch(name)]
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix(PREFIX).removesuffix(".json"))
+def _numbers(uri: str) -> list[int]:
+    return [int(found[1]) for name in storage.names_in(uri) if (found := LEASE.fullmatch(name))]
 
 
 def _uri_of(uri: str, number: int) -> str:
@@ -239,10 +229,10 @@ def _uri_of(uri: str, number: int) -> str:
 
 def _newest(uri: str) -> tuple[int, Owner | None]:
     """Return the number and owner of the newest lease, or 0 and None; one that vanishes meanwhile was given up."""
-    names = _names(uri)
-    if not names:
+    numbers = _numbers(uri)
+    if not numbers:
         return 0, None
-    number = max(map(_number, names))
+    number = max(numbers)
     lease_uri = _uri_of(uri, number)
     try:
         return number, Owner(**storage.read_json(lease_uri))

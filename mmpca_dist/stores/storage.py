@@ -1,4 +1,4 @@
-"""Objects at paths and URLs: read, written, listed and removed, with every failure in one sentence."""
+"""Objects at paths and URLs: read, written, listed and removed, with checksums, and every failure in one sentence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import google_crc32c
+import numpy as np
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
+from numpy.typing import NDArray
 
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError, did_you_mean
 from mmpca_dist.stores import failures
@@ -33,8 +36,53 @@ from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who imp
     join,
     normalize,
 )
-from mmpca_dist.stores.checksums import from_json, to_json
 from mmpca_dist.stores.remote_files import Bucket, BucketFileSystem, PatientFileSystem
+
+CHECKSUM = "checksum"
+"""The key under which a JSON object holds the checksum of all its other keys."""
+DIGITS = 16
+PIECE = 1 << 17
+"""Values that are copied at a time for their checksum."""
+
+
+def checksum(data: bytes) -> str:
+    """Return the CRC-32C of an object, as text."""
+    return f"{google_crc32c.value(bytes(data)):08x}"
+
+
+def extended(crc: int, values: NDArray) -> int:
+    """Extend a CRC-32C by the values of an array, in C order and little-endian."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        piece = flat[start : start + PIECE]
+        crc = google_crc32c.extend(crc, piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes())
+    return crc
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """Return the contents of a JSON file, a checksum among them."""
+    plain = json.loads(json.dumps(value))  # as it will be read: tuples are lists then, and keys text
+    return (json.dumps({**plain, CHECKSUM: _digest(plain)}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def from_json(data: bytes) -> dict[str, Any]:
+    """Read what ``to_json`` wrote; raise ValueError for what is no JSON object, or does not match its checksum."""
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    if CHECKSUM not in value:
+        raise ValueError("it has no checksum, and may be written by another program")
+    if value.pop(CHECKSUM) != _digest(value):
+        raise ValueError("its checksum does not match")
+    return value
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:DIGITS]
+
 
 T = TypeVar("T")
 RESTORE = "Restore it from a copy."

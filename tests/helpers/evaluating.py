@@ -8,8 +8,7 @@ from scipy.sparse import csr_array
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.neighbors import nearest, pair_folds
 from mmpca_dist.runs.evaluation_stages import evaluation_stages
 from mmpca_dist.runs.score_stage import SplitRecords, forgetting

@@ -10,8 +10,7 @@ import numpy as np
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.runs.stages import REPORT, stages_of
 from mmpca_dist.stores import storage
 

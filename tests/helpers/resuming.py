@@ -17,7 +17,7 @@ import mmpca_dist.runs.stages as stages_module
 from mmpca_dist.jobs.job import Stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.stores.checksums import from_json, to_json
+from mmpca_dist.stores.storage import from_json, to_json
 
 
 class Killed(BaseException):

@@ -7,7 +7,7 @@ import zarr
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.job import open_job
 from mmpca_dist.methods.base.registry import METHODS
 
 
