@@ -13,7 +13,8 @@ from mmpca_dist.models.projection_penalty.from_moments import squares_of
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
-from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Minimum, Models, Problem, minimise, most_together
+from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Models, Problem, minimise, most_together
+from mmpca_dist.optimise.model_sweeps import Minimum
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms

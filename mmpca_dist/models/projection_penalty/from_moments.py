@@ -64,8 +64,8 @@ def choice_from_folds(
         for number, size in enumerate(sizes):
             penalty = SubspacePenalty.of(reduction.components(statistics, size), epsilon)
             for i, minimum in enumerate(squares.minimum(penalty, np.asarray(alphas), has_intercept=has_intercept)):
-                w = minimum.coef if statistics.scale is None else minimum.coef / statistics.scale
-                at_mean = minimum.intercept + minimum.coef @ squares.total / squares.n_rows
+                w = minimum.parameters if statistics.scale is None else minimum.parameters / statistics.scale
+                at_mean = minimum.intercept + minimum.parameters @ squares.total / squares.n_rows
                 at_mean = at_mean + has_intercept * targets.mean - w @ (statistics.mean - held_out.mean)
                 gaps[number, i] = max(gaps[number, i], minimum.gaps.max())
                 errors[number, i] += held_out.targets.squared_errors(
@@ -91,7 +91,7 @@ def models_of_squares(
         penalty, np.array([choice.value]), has_intercept=has_intercept, rounding=rounding, is_rotated=basis is not None
     )
     return PenalizedModels.of(
-        penalty, minimum.coef, P, basis,
-        intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows, choice=choice,
+        penalty, minimum.parameters, P, basis,
+        intercept=minimum.intercept + minimum.parameters @ squares.total / squares.n_rows, choice=choice,
         objective=minimum.objective, gaps=minimum.gaps, n_passes=1, proved=bool(np.isfinite(minimum.gaps).all()),
     )  # fmt: skip
