@@ -70,10 +70,6 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
         return Needs()
 
-    def _needs_of_rows(self) -> Needs:
-        """Return the needs with what was learned from rows before they are read."""
-        return self._needs()
-
     def _remarks(self) -> list[str]:
         """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
         return []
@@ -360,7 +356,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
-        needs, solver = replace(self._needs_of_rows(), n_components=self._count(rows)), self._solver_options()
+        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(
             rows, needs, solver, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
         )
