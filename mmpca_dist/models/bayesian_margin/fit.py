@@ -14,8 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
-from mmpca_dist.models.bayesian_margin.row_update import FEWEST_ROWS
-from mmpca_dist.models.bayesian_margin.sweep import Fitted, MarginSweep
+from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, Fitted, MarginSweep
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.passes.rows import Rows

@@ -167,7 +167,7 @@ class ProjectionPenalty(TakesReduction):
             squares = squares[squares > 0]
             self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
-    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         count = self._n_used
         if isinstance(self.n_components, int | np.integer) and count < self.n_components:
             raise InputError(f"n_components={self.n_components} is more than the {count} that the reduction has.")
