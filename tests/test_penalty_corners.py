@@ -189,7 +189,7 @@ def test_what_is_not_determined_is_not_proved():
     squares = Squares(float(len(y)), X.T @ X, X.sum(axis=0), (X.T @ signs(y))[None], np.zeros(1), np.full(1, 60.0))
     free = SubspacePenalty.of(np.eye(5)[:1], 0.0)
     (minimum,) = squares.minimum(free, np.array([1e-14]), has_intercept=True)
-    assert np.isfinite(minimum.coef).all() and 0 <= minimum.gaps[0] < 1e-5
+    assert np.isfinite(minimum.parameters).all() and 0 <= minimum.gaps[0] < 1e-5
     with pytest.raises(InputError, match="not determined: set epsilon above 0"):
         squares.minimum(SubspacePenalty.of(np.array([[1.0, 0, 0, -1, 0]]), 0.0), np.array([1.0]), has_intercept=True)
 

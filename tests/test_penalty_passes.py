@@ -17,8 +17,8 @@ from mmpca_dist import ProjectionPenaltyClassifier
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise import minimise
 from mmpca_dist.optimise.interior_rows import HingeInterior
+from mmpca_dist.optimise.loss_sums import LOSSES as LOSSES_BY_NAME
 from mmpca_dist.optimise.loss_sums import SumLosses
-from mmpca_dist.optimise.losses import LOSSES as LOSSES_BY_NAME
 from mmpca_dist.optimise.penalties import SparsePenalty
 from mmpca_dist.passes.centred_rows import CentredRows
 

@@ -21,16 +21,16 @@ SHAPES = [(60, 8), (15, 25)]
 
 
 def changes_of(reducer):
-    return [(Change(p, int(c), bool(e)), int(k)) for p, c, e, k in reducer.path_]
+    return [Change(p, int(c), bool(e), int(k)) for p, c, e, k in reducer.path_]
 
 
 def active_at(changes, penalty):
     """Return the columns that are in any class's model just above a penalty."""
     inside = set()
-    for change, number in changes:
+    for change in changes:
         if change.penalty <= penalty:
             break
-        (inside.add if change.enters else inside.discard)((change.column, number))
+        (inside.add if change.enters else inside.discard)((change.column, change.path))
     return {column for column, _ in inside}
 
 
@@ -141,8 +141,8 @@ def test_a_path_may_be_followed_in_pieces_and_ends():
     gram = np.asarray([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     cross, factor = np.asarray([0.5, 0.5, 0.0]), np.asarray([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     for problem in (Regression(cross, gram=gram), Regression(cross, factor=factor, target=np.asarray([0.5, 0.0]))):
-        ((change, number),) = changes_until([lasso_path(problem, 1e-16)], 3)
-        assert (change.column, change.enters, number) == (0, True, 0) and change.penalty == pytest.approx(0.5)
+        (change,) = changes_until([lasso_path(problem, 1e-16)], 3)
+        assert (change.column, change.enters, change.path) == (0, True, 0) and change.penalty == pytest.approx(0.5)
     assert changes_until([lasso_path(Regression(np.zeros(3), gram=gram), 1e-16)], 1) == []
     assert [len(each) for each in columns_with([], 2)] == [0, 0]
 

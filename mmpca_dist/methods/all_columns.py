@@ -61,7 +61,7 @@ class AllColumns(MomentReducer):
     def _shorten(self, n_components: int) -> None:
         """Keep all columns."""
 
-    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         """Accept whatever number was asked for."""
 
 

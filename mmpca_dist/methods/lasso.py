@@ -74,7 +74,7 @@ class LassoSelection(TargetReducer, ColumnSelection):
         count = self.n_components or d
         paths = [lasso_path(problem, max(statistics.epsilon, ROUNDING)) for problem in _problems(statistics)]
         changes = changes_until(paths, count)
-        self.path_ = np.asarray([(*change, number) for change, number in changes], np.float64).reshape(-1, 4)
+        self.path_ = np.asarray(changes, np.float64).reshape(-1, 4)
         columns, penalties = columns_with(changes, count)
         errors = np.full(len(columns), statistics.epsilon)
         largest = min(d, statistics.moments.n_rows - 1)
@@ -83,10 +83,7 @@ class LassoSelection(TargetReducer, ColumnSelection):
 
     def _shorten(self, n_components: int) -> None:
         super()._shorten(n_components)
-        changes = [
-            (Change(float(penalty), int(column), bool(enters)), int(number))
-            for penalty, column, enters, number in self.path_
-        ]
+        changes = (Change(float(p), int(column), bool(enters), int(path)) for p, column, enters, path in self.path_)
         columns, self.eigenvalues_ = columns_with(changes, n_components)
         self.components_ = unit_vectors(columns, self.components_.shape[1])
 

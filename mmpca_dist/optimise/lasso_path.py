@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +31,8 @@ class Change(NamedTuple):
     penalty: float
     column: int
     enters: bool
+    path: int = 0
+    """Which of several paths under one penalty it is of."""
 
 
 @dataclass(frozen=True)
@@ -121,50 +124,41 @@ def _first_dependent(problem: Regression, changes: list[Change], floor: float) -
     return None
 
 
-Changes = list[tuple[Change, int]]
-"""Changes of several paths under one penalty, each with the number of its path."""
-
-
-def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> Changes:
+def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> list[Change]:
     """Return the changes of paths until so many columns are in any of them, or all changes if that never happens."""
     numbered = [zip(path, itertools.repeat(number)) for number, path in enumerate(paths)]
-    changes: Changes = []
-    inside = _Inside()
-    for change, number in heapq.merge(*numbered, key=lambda numbered: -numbered[0].penalty):
-        changes.append((change, number))
-        inside.follow(change, number)
-        if len(inside.columns) >= n_columns:
+    merged = heapq.merge(*numbered, key=lambda numbered: -numbered[0].penalty)
+    changes: list[Change] = []
+    for change, inside in _followed(change._replace(path=number) for change, number in merged):
+        changes.append(change)
+        if len(inside) >= n_columns:
             break
     return changes
 
 
-def columns_with(changes: Changes, n_columns: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def columns_with(changes: Iterable[Change], n_columns: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the columns at the first point with so many, or with the most, and the penalties below which they came in.
 
     In the order in which they came in; one that left and came back counts from when it came back.
     """
-    inside = _Inside()
     columns: dict[int, float] = {}
-    for change, number in changes:
-        inside.follow(change, number)
-        if len(inside.columns) > len(columns):
-            columns = inside.columns.copy()
+    for _, inside in _followed(changes):
+        if len(inside) > len(columns):
+            columns = inside.copy()
         if len(columns) == n_columns:
             break
     return np.asarray([*columns], np.intp), np.asarray([*columns.values()])
 
 
-class _Inside:
-    """The columns that are in any path, each with the penalty at which it came in."""
-
-    def __init__(self) -> None:
-        self.columns: dict[int, float] = {}
-        self._paths: dict[int, set[int]] = {}
-
-    def follow(self, change: Change, number: int) -> None:
-        paths = self._paths.setdefault(change.column, set())
-        (paths.add if change.enters else paths.discard)(number)
-        if not paths:
-            del self.columns[change.column]
-        elif change.column not in self.columns:
-            self.columns[change.column] = change.penalty
+def _followed(changes: Iterable[Change]) -> Iterator[tuple[Change, dict[int, float]]]:
+    """Yield changes, each with the columns that are in any path after it and the penalties at which they came in."""
+    inside: dict[int, float] = {}
+    paths = defaultdict[int, set[int]](set)
+    for change in changes:
+        of_column = paths[change.column]
+        (of_column.add if change.enters else of_column.discard)(change.path)
+        if not of_column:
+            del inside[change.column]
+        else:
+            inside.setdefault(change.column, change.penalty)
+        yield change, inside

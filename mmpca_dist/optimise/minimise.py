@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise.interior_point import HingeFit, HingeSweep
 from mmpca_dist.optimise.interior_rows import INTERIORS
-from mmpca_dist.optimise.loss_sums import SumLosses
-from mmpca_dist.optimise.losses import LOSSES
-from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep
-from mmpca_dist.optimise.newton import LinearFit, LinearSweep, NewtonSweep
+from mmpca_dist.optimise.loss_sums import LOSSES, SumLosses
+from mmpca_dist.optimise.model_sweeps import Minimum, ModelFit, ModelSweep
+from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
 from mmpca_dist.optimise.penalties import SparsePenalty, SubspacePenalty
 from mmpca_dist.optimise.proximal_newton import SparseSweep
-from mmpca_dist.optimise.squares import Squares, SquaresMinimum, squares_of_folds, step_of_squares
+from mmpca_dist.optimise.squares import Squares, squares_of_folds, step_of_squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.passes.sweeps import OnePass, SweepsTogether
@@ -80,40 +79,6 @@ class Problem:
         return isinstance(self.models[0].penalty, SparsePenalty)
 
 
-@dataclass(frozen=True)
-class Minimum:
-    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes: of all turns, and of the longest."""
-
-    parameters: Array
-    intercept: Array
-    objective: Array
-    gaps: Array
-    n_passes: int
-    longest: int = 0
-
-    @classmethod
-    def of(cls, fitted: ModelFit) -> Minimum:
-        """Return what passes have reached."""
-        best, passes = fitted.best, fitted.n_passes
-        return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Minimum]) -> Minimum:
-        """Return the models of several fits, one after the other."""
-        names = ("parameters", "intercept", "objective", "gaps")
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        n_passes, longest = sum(part.n_passes for part in parts), max(part.longest for part in parts)
-        return cls(**arrays, n_passes=n_passes, longest=longest)
-
-    def followed_by(self, others: Minimum, models: NDArray[np.intp]) -> Minimum:
-        """Return the models with those of further passes for some of them, where these have smaller gaps."""
-        kept = others.gaps < self.gaps[models]
-        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        for name, value in arrays.items():
-            value[models[kept]] = getattr(others, name)[kept]
-        return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
-
-
 SweepOf = Callable[[str, Models], tuple[ModelSweep[Any, Any], ModelFit]]
 """Returns the passes by a name that fit models, and where these start."""
 
@@ -159,11 +124,8 @@ def _of_squares(folds: dict[int, Squares], models: Models, n_models: int, settin
     values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
     held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
     by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
-    coef, intercept, objective, gaps = (
-        np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
-        for part in SquaresMinimum._fields
-    )
-    return Minimum(coef, intercept, objective, gaps, 1)
+    minima = Minimum.joined([minima[i] for i in range(len(values)) for minima in by_fold])
+    return replace(minima, n_passes=1)
 
 
 @dataclass(frozen=True)
@@ -254,7 +216,7 @@ class _Fits:
                 "Set epsilon above 0."
             )
         metric = self._metric(models.penalty, models.alphas) if with_hessian and loss.renewal > 1 else None
-        return LinearSweep(with_hessian=with_hessian, **settings), LinearFit.start_at(start, metric)
+        return NewtonSweep(with_hessian=with_hessian, **settings), LinearFit.start_at(start, metric)
 
     def _with_zeros(self, name: str, models: Models, fitted: HingeFit) -> HingeFit:
         """Return the models with zeros for parameters that tend to zero; their objectives take a pass."""

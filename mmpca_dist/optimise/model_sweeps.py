@@ -6,6 +6,7 @@ how far it is from the minimum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -63,6 +64,40 @@ def relative(missed: Array, objective: Array, start: Array) -> Array:
         scale = np.maximum(objective, LEAST_SCALE * start)
         gaps = np.maximum(or_infinite(missed), 0) / np.where(scale > 0, scale, 1)
     return np.where(is_known, or_infinite(gaps), np.inf)
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes: of all turns, and of the longest."""
+
+    parameters: Array
+    intercept: Array
+    objective: Array
+    gaps: Array
+    n_passes: int = 1
+    longest: int = 0
+
+    @classmethod
+    def of(cls, fitted: ModelFit) -> Minimum:
+        """Return what passes have reached."""
+        best, passes = fitted.best, fitted.n_passes
+        return cls(best[:, :-1], best[:, -1], fitted.objective, fitted.gaps, passes, longest=passes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Minimum]) -> Minimum:
+        """Return the models of several fits, one after the other."""
+        names = ("parameters", "intercept", "objective", "gaps")
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        n_passes, longest = sum(part.n_passes for part in parts), max(part.longest for part in parts)
+        return cls(**arrays, n_passes=n_passes, longest=longest)
+
+    def followed_by(self, others: Minimum, models: NDArray[np.intp]) -> Minimum:
+        """Return the models with those of further passes for some of them, where these have smaller gaps."""
+        kept = others.gaps < self.gaps[models]
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name, value in arrays.items():
+            value[models[kept]] = getattr(others, name)[kept]
+        return replace(self, **arrays, n_passes=self.n_passes + others.n_passes)  # type: ignore[arg-type]
 
 
 M = TypeVar("M", bound=ModelFit)

@@ -6,7 +6,6 @@ A step p from [w; b] solves H p = -g. With u = a - b' f of a row with the label 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.optimise.descent import Descent
-from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
-from mmpca_dist.optimise.losses import Loss
+from mmpca_dist.optimise.loss_sums import Loss, LossSums, SumLosses
 from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep, hold_intercept
-from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step
@@ -66,9 +63,10 @@ class LinearFit(ModelFit):
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonSweep(ModelSweep[LinearFit, LossSums]):
-    """Passes for m models of a smooth loss."""
+    """Passes for m models of a smooth loss, with a squared penalty."""
 
     loss: Loss
+    with_hessian: bool = True  # whether passes may sum second derivatives, which take (r + 1)^2 doubles a model
     state_bytes = 0
 
     def step(self, fitted: LinearFit) -> Step[LossSums]:
@@ -128,39 +126,19 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
             return np.full(len(sums.loss), np.inf)
         return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
 
-    @abstractmethod
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         """Return whether the next pass sums second derivatives."""
-
-    @abstractmethod
-    def _slope(self, descent: Descent) -> Array:
-        """Return the linear decrease of a whole step, shape (m,); negative."""
-
-    @abstractmethod
-    def _direction(self, descent: Descent) -> Array:
-        """Return the next direction from a state, shape (m, n + 1)."""
-
-    @abstractmethod
-    def _decrease(self, descent: Descent) -> Array:
-        """Return the decrease of the quadratic model along the next step, shape (m,)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearSweep(NewtonSweep):
-    """Passes for a squared penalty."""
-
-    penalty: SubspacePenalty
-    with_hessian: bool = True  # whether passes may sum second derivatives, which take (r + 1)^2 doubles a model
-
-    def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
         return self.with_hessian and is_due
 
     def _slope(self, descent: Descent) -> Array:
+        """Return the linear decrease of a whole step, shape (m,); negative."""
         return descent.slope
 
     def _direction(self, descent: Descent) -> Array:
+        """Return the next direction from a state, shape (m, n + 1)."""
         return descent.quasi_newton_direction()
 
     def _decrease(self, descent: Descent) -> Array:
+        """Return the decrease of the quadratic model along the next step, shape (m,)."""
         return -descent.slope / 2

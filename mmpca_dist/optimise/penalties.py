@@ -24,7 +24,7 @@ Parts = tuple[Array, ...]
 
 
 class Penalty(ABC):
-    """A penalty on m models side by side, in n parameters each, of which the coefficients w are a linear function."""
+    """A penalty on m models side by side, in n parameters each: the coefficients w, unless these follow from them."""
 
     @property
     @abstractmethod
@@ -36,9 +36,9 @@ class Penalty(ABC):
     def is_free(self) -> bool:
         """Whether some direction bears no penalty."""
 
-    @abstractmethod
     def coefficients(self, parameters: Array) -> Array:
         """Return w, shape (m, r), of parameters (m, n)."""
+        return parameters
 
     @abstractmethod
     def weights(self, parameters: Array) -> Array:
@@ -48,13 +48,13 @@ class Penalty(ABC):
     def values(self, parameters: Array) -> Array:
         """Return the penalties, shape (m,)."""
 
-    @abstractmethod
     def lifted(self, gradient: Array) -> Array:
         """Return derivatives by [w; b], shape (m, r + 1), as those by the parameters and b."""
+        return gradient
 
-    @abstractmethod
     def lifted_twice(self, hessians: Array) -> Array:
         """Return second derivatives by [w; b], shape (m, r + 1, r + 1), as those by the parameters and b."""
+        return hessians
 
     @abstractmethod
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
@@ -141,9 +141,6 @@ class SubspacePenalty(Penalty):
     def is_free(self) -> bool:
         return bool((self.rest == 0).any())
 
-    def coefficients(self, parameters: Array) -> Array:
-        return parameters
-
     def weights(self, parameters: Array) -> Array:
         return np.asarray(parameters @ self.directions.T @ self.back.T)
 
@@ -168,12 +165,6 @@ class SubspacePenalty(Penalty):
         gradient[:, :-1] += sign * 2 * alphas[:, None] * self.apply(parameters[:, :-1])
         if len(hessians):
             hessians[:, :-1, :-1] += 2 * alphas[:, None, None] * self.matrix()
-
-    def lifted(self, gradient: Array) -> Array:
-        return gradient
-
-    def lifted_twice(self, hessians: Array) -> Array:
-        return hessians
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         with np.errstate(divide="ignore", invalid="ignore"):

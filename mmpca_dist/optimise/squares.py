@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import scipy.linalg
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.optimise.loss_sums import LossSums, SumLosses
-from mmpca_dist.optimise.losses import LOSSES
-from mmpca_dist.optimise.model_sweeps import relative
+from mmpca_dist.optimise.loss_sums import LOSSES, LossSums, SumLosses
+from mmpca_dist.optimise.model_sweeps import Minimum, relative
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.label_terms import FoldTerms
@@ -52,15 +51,6 @@ class Definite:
         return np.asarray(np.diagonal(inverse) * self.scale**2)
 
 
-class SquaresMinimum(NamedTuple):
-    """Coefficients (m, r), intercepts (m,), objectives (m,), and their gaps (m,): see `relative`."""
-
-    coef: Array
-    intercept: Array
-    objective: Array
-    gaps: Array
-
-
 @dataclass(frozen=True)
 class Squares:
     """Sums over n rows x with m targets y."""
@@ -92,7 +82,7 @@ class Squares:
         has_intercept: bool,
         rounding: float = EPS,
         is_rotated: bool = False,
-    ) -> list[SquaresMinimum]:
+    ) -> list[Minimum]:
         """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
 
         ``rounding`` is the relative rounding error of products of two columns, or, of rows in rotated coordinates, of
@@ -112,7 +102,7 @@ class Squares:
     def _solved(
         self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
         roots: tuple[Array, Array],
-    ) -> SquaresMinimum:  # fmt: skip
+    ) -> Minimum:  # fmt: skip
         def left(w: Array) -> Array:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
@@ -123,7 +113,7 @@ class Squares:
         objective = np.maximum(losses, 0) + alpha * penalty.values(w)
         missed = sums._missed(R, penalty, alpha, w, left(w), *roots)
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
-        return SquaresMinimum(w, b, objective, relative(missed, objective, sums.squares))
+        return Minimum(w, b, objective, relative(missed, objective, sums.squares))
 
     def _nearby(self, R: Array, alpha: float) -> tuple[Definite, int]:
         """Return the factor of S + a R, with alpha as a, or else one near to it, and the number of steps to take.

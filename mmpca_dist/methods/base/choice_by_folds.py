@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.folds import folds_of, most_folds
-from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
+from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.serialization import storable
@@ -110,29 +110,13 @@ class FoldGrid:
     per_row: int = 0  # bytes that a sweep keeps of a row for each fit
 
     @classmethod
-    def of_classes(
-        cls,
-        working: WorkingRows,
-        n_folds: int,
-        candidates: Sequence[float] | Array,
-        positive: NDArray[np.intp],
-        unlabelled: int = -1,
-        *,
-        per_row: int = 0,
-    ) -> Self:
-        """Return the grid for models of classes, by their positions, after a pass over the labels."""
-        rows, shape = working.sweeper.rows, (len(candidates), n_folds, len(positive))
-        values, held_out = _axes(candidates, shape)
-        of_class, folds = np.broadcast_to(positive, shape).ravel(), folds_of(rows, n_folds)
-        return cls(values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, folds), shape, per_row)
-
-    @classmethod
-    def of_targets(cls, candidates: Sequence[float] | Array, n_folds: int, means: Array) -> Self:
-        """Return the grid for models of continuous targets less their means, shape (q,)."""
-        shape = (len(candidates), n_folds, len(means))
-        values, held_out = _axes(candidates, shape)
-        numbers = np.broadcast_to(np.arange(len(means)), shape).ravel()
-        return cls(values, ResidualTerms(means, numbers, held_out, n_folds), shape)
+    def of(cls, terms: FoldTerms, candidates: Sequence[float] | Array, n_folds: int, *, per_row: int = 0) -> Self:
+        """Return the grid for models with these label terms, from which no fold is held out yet."""
+        axes = np.asarray(candidates, np.float64), np.arange(n_folds), np.arange(len(terms.held_out))
+        of_fits: list[Any] = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
+        values, held_out, models = of_fits
+        terms = replace(terms.only(models), held_out=held_out)  # type: ignore[type-var]
+        return cls(values, terms, (len(axes[0]), n_folds, len(axes[2])), per_row)
 
     def numbers(self, n_groups: int) -> NDArray[np.intp]:
         """Return the numbers of the fits for groups of candidates in a row, shape (groups, candidates, folds, m)."""
@@ -167,12 +151,6 @@ def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
             f"{name}='auto' holds rows of every class out, and a class has {single}: give {name} as a number."
         )
     return n_folds
-
-
-def _axes(candidates: Sequence[float] | Array, shape: tuple[int, int, int]) -> tuple[Array, NDArray[np.intp]]:
-    """Return the candidate, and the fold that is held out, of every fit."""
-    values = np.broadcast_to(np.asarray(candidates, np.float64)[:, None, None], shape).ravel()
-    return values, np.broadcast_to(np.arange(shape[1])[None, :, None], shape).ravel()
 
 
 @dataclass(frozen=True)

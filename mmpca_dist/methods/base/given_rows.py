@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from mmpca_dist.errors import InputError, some_names
-from mmpca_dist.methods.base.transform import gaps_allowed
+from mmpca_dist.methods.base.transform import LazyTransform, gaps_allowed
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -22,16 +22,12 @@ from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.weights import as_weights, weighted
 
 
-class TakesRows:
+class TakesRows(LazyTransform):
     """What reducers do with the rows of a fit before statistics are taken."""
 
     missing: str
     covariates_: tuple[Covariate, ...] = ()
     """What the covariates of the rows were."""
-
-    def _table(self, X: Any, reset: bool = False) -> Any:
-        """Return rows as a table, with columns of text as indicators."""
-        return super()._table(X, reset)  # type: ignore[misc]
 
     def _rows(
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None

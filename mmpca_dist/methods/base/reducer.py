@@ -23,7 +23,7 @@ from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, parameters_of
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.methods.base.transform import LazyTransform, ProjectsInMemory
+from mmpca_dist.methods.base.transform import ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -37,7 +37,7 @@ BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
 
 
-class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, ABC):
+class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
@@ -69,10 +69,6 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
     def _needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
         return Needs()
-
-    def _needs_of_rows(self) -> Needs:
-        """Return the needs with what was learned from rows before they are read."""
-        return self._needs()
 
     def _remarks(self) -> list[str]:
         """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
@@ -268,7 +264,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         with single_blas_thread():
             solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
-            self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
+            self._refuse_too_few(solution, statistics)
         targets = statistics.moments.targets
         self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
         self._adjustment = statistics.adjustment
@@ -295,11 +291,15 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
         """Return the labels that are classes."""
         return labels
 
-    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
-        solution.refuse_too_few(self.n_components, type(self).__name__, n_rows, n_features, precision)
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
+        solution.refuse_too_few(self.n_components, type(self).__name__, statistics)
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
-        solution.refuse_infinite(type(self).__name__)
+        if not np.isfinite(solution.components).all():
+            raise InputError(
+                f"The components of {type(self).__name__} are not finite: numbers overflow. Standardise the columns "
+                "(standardize)."
+            )
         self.components_, self.eigenvalues_ = solution.components, solution.eigenvalues
         self.residuals_, self.relative_errors_ = solution.residuals, solution.relative_errors
         self.total_, self.limit_ = solution.total, solution.limit
@@ -360,7 +360,7 @@ class MomentReducer(TakesRows, LazyTransform, ProjectsInMemory, TellsProgress, A
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
-        needs, solver = replace(self._needs_of_rows(), n_components=self._count(rows)), self._solver_options()
+        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(
             rows, needs, solver, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
         )

@@ -55,9 +55,9 @@ class Solution:
         nothing = np.full(len(values), np.nan)
         return cls(components, values, nothing, np.zeros(len(values)), total, limit)
 
-    def refuse_too_few(self, asked: int | None, name: str, n_rows: int, n_features: int, precision: str) -> None:
+    def refuse_too_few(self, asked: int | None, name: str, statistics: Statistics) -> None:
         """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""
-        count = len(self.eigenvalues)
+        count, precision = len(self.eigenvalues), statistics.precision
         if count == 0 or (asked is not None and count < asked):
             rounded = hint = ""
             if not self.limit.endswith(f" {count}"):
@@ -65,15 +65,9 @@ class Solution:
             if rounded and precision == "single" and self.total > 0:
                 hint = " Columns of very different scale lose some: standardise them, or set precision to double."
             raise InputError(
-                f"n_components={asked} is more than the {count} components that {name} finds in {n_rows} rows of "
-                f"{n_features} features: its limit is {self.limit}{rounded}.{hint}"
-            )
-
-    def refuse_infinite(self, name: str) -> None:
-        """Raise InputError where components of the estimator ``name`` are not finite."""
-        if not np.isfinite(self.components).all():
-            raise InputError(
-                f"The components of {name} are not finite: numbers overflow. Standardise the columns (standardize)."
+                f"n_components={asked} is more than the {count} components that {name} finds in "
+                f"{statistics.moments.n_rows} rows of {statistics.n_features} features: its limit is "
+                f"{self.limit}{rounded}.{hint}"
             )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.block_passes import statistics_in_passes
@@ -125,10 +125,8 @@ def with_nearest_pairs(
 
         options = replace(solver, kind=approximation.solver)
         summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=approximation.seed)
-    if tables is not None:
-        return with_pairs(statistics, rows, search, tables, summarize)
     in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
-    with open_scratch(in_memory, rows.scratch) as scratch:
+    with open_scratch(in_memory, rows.scratch) if tables is None else nullcontext(tables) as scratch:
         return with_pairs(statistics, rows, search, scratch, summarize)
 
 
@@ -141,22 +139,15 @@ def with_sweeps(
     not fit.
     """
     rows = adjusted_rows(rows, statistics.adjustment)
-    if tables is not None:
-        return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
+    counts = {size: min(max(sizes) if need.is_nested else size, need.largest(statistics)) for size in sizes}
     n, d = rows.dataset.n_rows, rows.dataset.n_features
     state = max(need.state_bytes(len(rows.census.classes), min(size, d), min(n, d)) for size in sizes)
     in_memory = rows.scheduler.in_process and states_fit_memory(n, state)
-    with open_scratch(in_memory, rows.scratch) as scratch:
-        return with_sweeps(statistics, rows, need, sizes, scratch)
-
-
-def _fits(
-    statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch
-) -> dict[tuple[SweptNeed, int], Any]:
-    counts = {size: min(max(sizes) if need.is_nested else size, need.largest(statistics)) for size in sizes}
-    with single_blas_thread():  # its number of threads decides on last bits
+    scratch_for = open_scratch(in_memory, rows.scratch) if tables is None else nullcontext(tables)
+    with scratch_for as scratch, single_blas_thread():  # its number of threads decides on last bits
         fits = {
-            count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count)
+            count: need.fit(statistics, Sweeper(rows, scratch, f"{count}-"), count)
             for count in sorted(set(counts.values()))
         }
-    return {(need, size): fits[count] for size, count in counts.items()}
+    of_sizes = {(need, size): fits[count] for size, count in counts.items()}
+    return replace(statistics, fits={**statistics.fits, **of_sizes})

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from sklearn.base import RegressorMixin
@@ -35,6 +34,8 @@ class SweptReducer(MomentReducer):
         "max_iter": Option(ge=1, example=200, description="Passes over the rows at most")
     }
     _nested = False
+    _units: tuple[tuple[float, float], ...] = ()
+    """The mean and the standard deviation of each number to predict."""
     # scikit-learn routes what signatures name; a sample_weight there would promise that sweeps take weights.
     __metadata_request__fit: ClassVar = {"sample_weight": None, "covariates": None}
 
@@ -56,19 +57,10 @@ class SweptReducer(MomentReducer):
 
     @abstractmethod
     def _fit(self) -> SweptNeed:
-        """Return the need that the parameters make."""
-
-    def _of_these_rows(self) -> Mapping[str, Any]:
-        """Return what was learned from the rows before the sweeps: fields of the need that do not count in equality."""
-        return {}
+        """Return the need that parameters make, with what rows told; the latter does not count in equality."""
 
     def _needs(self) -> Needs:
         return Needs(swept=(self._fit(),))
-
-    def _needs_of_rows(self) -> Needs:
-        needs, own = self._needs(), self._fit()
-        swept = (replace(need, **self._of_these_rows()) if need == own else need for need in needs.swept)  # type: ignore[type-var]
-        return replace(needs, swept=tuple(swept))
 
     def _swept(self, statistics: Statistics) -> Any:
         """Return what the sweeps left; raise InputError where class moments alone are known."""
@@ -97,13 +89,8 @@ class SweptReducer(MomentReducer):
 class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
     """Base of the regressors that are fitted by sweeps; their need has the units of the targets, ``targets``."""
 
-    _units: tuple[tuple[float, float], ...] = ()
-    """The mean and the standard deviation of each target."""
     _outputs: Callable[..., Any]
     """Returns the outputs of rows, shape (n, q); lazy for rows that are read piece by piece."""
-
-    def _of_these_rows(self) -> Mapping[str, Any]:
-        return {**super()._of_these_rows(), "targets": self._units}
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=self.scratch)

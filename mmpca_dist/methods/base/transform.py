@@ -68,11 +68,9 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
         matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
-        return projected(self._filled(X), matrix, mean, dtype, self._offset)
-
-    def _filled(self, X: Any) -> Any:
-        """Return rows with the means of the columns in the place of missing values, where these may be missing."""
-        return np.where(np.isnan(X), self.mean_.astype(X.dtype), X) if fills_gaps(self, X) else X
+        if gaps_allowed(self) and not issparse(X) and X.dtype.kind == "f" and np.isnan(X).any():
+            X = np.where(np.isnan(X), self.mean_.astype(X.dtype), X)
+        return projected(X, matrix, mean, dtype, self._offset)
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
         """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean).
@@ -178,12 +176,8 @@ class LazyTransform:
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
         """Return the transformed rows of a data set: a Dask array that has a task a reading unit."""
-        reducer: Any = self
-        dtype = output_type(dataset.dtype)
-        matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
-        filled = reducer._filled if isinstance(self, ProjectsInMemory) else None
-        project = partial(_projected, filled, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
-        return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
+        fitted: Any = copy(self)  # as it is now: it may be fitted again before the rows are computed
+        return by_unit(dataset, fitted._project, np.empty((0, fitted._n_features_out), output_type(dataset.dtype)))
 
     def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
         """Return a block without rows, as blocks of X are transformed to."""
@@ -246,15 +240,6 @@ def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
 def gaps_allowed(estimator: Any) -> dict[str, Any]:
     """Return what lets scikit-learn's check of rows pass missing values, where the estimator fills them."""
     return {"ensure_all_finite": "allow-nan"} if getattr(estimator, "missing", "refuse") == "mean" else {}
-
-
-def fills_gaps(estimator: Any, X: Any) -> bool:
-    """Tell whether an estimator fills missing values of rows, which have some."""
-    return bool(gaps_allowed(estimator)) and not issparse(X) and X.dtype.kind == "f" and bool(np.isnan(X).any())
-
-
-def _projected(filled: Callable[[Any], Any] | None, X: Any, **projection: Any) -> NDArray:
-    return projected(X if filled is None else filled(X), **projection)
 
 
 def projected(

@@ -94,7 +94,8 @@ class BayesianMargin(SweptReducer):
         choice = models.choice
         self.C_, self.candidates_, self.candidate_errors_ = choice.value, choice.values, choice.errors.ravel()
 
-    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
+        n_rows, n_features = statistics.moments.n_rows, statistics.n_features
         most = min(n_features, n_rows - 1)
         if self.n_components is not None and self.n_components > most:
             raise InputError(

@@ -216,7 +216,7 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         return MarginFit(
             C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
             start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
-            unlabelled=None, epsilon=self.epsilon,
+            unlabelled=None, epsilon=self.epsilon, targets=self._units,
         )  # fmt: skip
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,8 +14,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
-from mmpca_dist.models.bayesian_margin.row_update import FEWEST_ROWS
-from mmpca_dist.models.bayesian_margin.sweep import Fitted, MarginSweep
+from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, Fitted, MarginSweep
+from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
@@ -39,6 +39,10 @@ FLOOR = 1e-6
 """The noise variance at the start is at least this share of the mean variance of a column."""
 GROUND = 1e-2
 """Loadings at the start have at least this share of the noise variance, so that a component can leave zero."""
+
+
+Start = Callable[[int], Fitted]
+"""Returns so many variants before their first sweep."""
 
 
 @storable
@@ -79,7 +83,7 @@ class MarginFit(SweptNeed):
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
         working = WorkingRows.of(statistics, sweeper, targets=self.epsilon is not None)
-        start = self._start(statistics, n_components, working)
+        start, total = self._start(statistics, n_components, working)
         rows, n_unlabelled = working.sweeper.rows, 0
         default = min(self.per_column * working.n_features, LARGEST_C)
         choice = Choice.given(n_components, default if self.C is None or self.C == "auto" else self.C)
@@ -93,10 +97,10 @@ class MarginFit(SweptNeed):
             n_unlabelled = int(rows.census.sizes[unlabelled]) if unlabelled >= 0 else 0
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
             if self.C == "auto":
-                errors = self._errors(working, start, positive, unlabelled)
+                errors = self._errors(working, start, terms)
                 choice = Choice.of_least((n_components,), tuple(errors), np.asarray([list(errors.values())]))
         sweep = self._sweep("sweep", working, terms, np.full(n_variants, choice.value))
-        fitted = working.sweeper.run(sweep, start.fitted(n_variants, self.prior))
+        fitted = working.sweeper.run(sweep, start(n_variants))
         return MarginModels(
             posterior=replace(
                 fitted.posterior,
@@ -107,7 +111,7 @@ class MarginFit(SweptNeed):
             choice=choice,
             bounds=fitted.bounds,
             converged=bool(sweep.gain(fitted) <= self.tol),
-            total=start.total,
+            total=total,
             n_unlabelled=n_unlabelled,
         )
 
@@ -154,8 +158,8 @@ class MarginFit(SweptNeed):
             )
         return (labelled[1:] if len(labelled) == 2 else labelled), missing
 
-    def _start(self, statistics: Statistics, k: int, working: WorkingRows) -> _Start:
-        """Return the loadings and noise of probabilistic PCA, or random ones.
+    def _start(self, statistics: Statistics, k: int, working: WorkingRows) -> tuple[Start, float]:
+        """Return where variants start, and the sum of the columns' variances: at probabilistic PCA, or at random.
 
         Source: Tipping & Bishop 1999, "Probabilistic principal component analysis", section 3.2, for the former, but
         that the noise is spread over the directions in which rows can vary: of n rows at most n - 1.
@@ -172,33 +176,39 @@ class MarginFit(SweptNeed):
         width = len(working.centre)
         loadings = np.random.default_rng(self.seed).standard_normal((width, k))
         if self.start == "random":
-            return _Start(loadings * np.sqrt(mean_variance), 1 / mean_variance, total, d)
-        vectors = pairs.vectors if working.basis is not None else statistics.loadings(pairs.vectors).T
-        lengths = np.sqrt(np.maximum(values - noise, GROUND * noise))
-        loadings *= np.sqrt(GROUND * noise / width)  # of components beyond what the moments tell from rounding
-        loadings[:, : len(values)] = 0
-        loadings[: len(vectors), : len(values)] = vectors * lengths
-        return _Start(loadings, 1 / noise, total, d)
+            loadings, noise = loadings * np.sqrt(mean_variance), mean_variance
+        else:
+            vectors = pairs.vectors if working.basis is not None else statistics.loadings(pairs.vectors).T
+            lengths = np.sqrt(np.maximum(values - noise, GROUND * noise))
+            loadings *= np.sqrt(GROUND * noise / width)  # of components beyond what the moments tell from rounding
+            loadings[:, : len(values)] = 0
+            loadings[: len(vectors), : len(values)] = vectors * lengths
+
+        def start(n_variants: int) -> Fitted:
+            repeated = np.repeat(loadings[None], n_variants, axis=0)
+            posterior = Posterior.start(repeated, np.full(n_variants, 1 / noise), d, self.prior)
+            return Fitted(posterior, None, np.empty((0, n_variants)))
+
+        return start, total
 
     def _first(self, n_features: int) -> tuple[float, ...]:
         """Return the values of C that are tried first where none are given: the default, and one on each side."""
         default = min(self.per_column * n_features, LARGEST_C / STEP)
         return (default, default / STEP, default * STEP)
 
-    def _errors(
-        self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int
-    ) -> dict[float, float]:
+    def _errors(self, working: WorkingRows, start: Start, terms: ClassTerms) -> dict[float, float]:
         """Return how many rows every value of C that is tried misclassifies while they are held out.
 
         Where no values are given, the search goes on beyond the smallest or the largest one as long as that errs least.
         """
-        n_folds = folds_of_classes("C", working.sweeper.rows, unlabelled)
+        n_folds = folds_of_classes("C", working.sweeper.rows, terms.unlabelled)
+        terms = replace(terms, folds=folds_of(working.sweeper.rows, n_folds))
         errors: dict[float, float] = {}
         candidates: Sequence[float] = self.candidates or self._first(working.n_features)
         for number in range(1 + MOST_STEPS):
-            grid = FoldGrid.of_classes(working, n_folds, candidates, positive, unlabelled, per_row=8)
+            grid = FoldGrid.of(terms, candidates, n_folds, per_row=8)
             sweep = self._sweep(f"choose-{number}" if number else "choose", working, grid.terms, grid.values)
-            fitted = working.sweeper.run(sweep, start.fitted(len(grid.values), self.prior))
+            fitted = working.sweeper.run(sweep, start(len(grid.values)))
             wrong = grid.errors(working, *fitted.posterior.decisions(working.n_features))
             errors |= dict(zip(candidates, wrong.tolist(), strict=True))
             further = None if self.candidates else beyond(errors, LARGEST_C)
@@ -206,19 +216,3 @@ class MarginFit(SweptNeed):
                 break
             candidates = (further,)
         return errors
-
-
-@dataclass(frozen=True)
-class _Start:
-    """Loadings (r, k), noise precision, and the sum of the columns' variances."""
-
-    loadings: Array
-    noise: float
-    total: float
-    n_features: int
-
-    def fitted(self, n_variants: int, prior: Prior) -> Fitted:
-        """Return variants before their first sweep."""
-        loadings = np.repeat(self.loadings[None], n_variants, axis=0)
-        posterior = Posterior.start(loadings, np.full(n_variants, self.noise), self.n_features, prior)
-        return Fitted(posterior, None, np.empty((0, n_variants)))

@@ -189,7 +189,9 @@ def _update_weights(q: Posterior, sums: Sums) -> Posterior:
 
 
 def _update_weight_precision(q: Posterior, sums: Sums) -> Posterior:
-    return replace(q, weight_precision=weight_factor(q, sums.setting.prior).mean)
+    prior, squares = sums.setting.prior, np.einsum("mii->m", q.weight_squares)
+    factor = Gamma(prior.weight_shape + (q.n_components + 1) / 2, prior.weight_rate + squares / 2)
+    return replace(q, weight_precision=factor.mean)
 
 
 def _update_loadings(q: Posterior, sums: Sums) -> Posterior:
@@ -209,34 +211,18 @@ def _update_location(q: Posterior, sums: Sums) -> Posterior:
 
 
 def _update_relevance(q: Posterior, sums: Sums) -> Posterior:
-    return replace(q, relevance=relevance_factor(q, sums.setting).mean)
+    d, prior = sums.setting.n_features, sums.setting.prior
+    squares = np.einsum("mii->mi", q.loading_squares(d))
+    return replace(q, relevance=Gamma(prior.relevance_shape + d / 2, prior.relevance_rate + squares / 2).mean)
 
 
 def _update_noise(q: Posterior, sums: Sums) -> Posterior:
-    return replace(q, noise=noise_factor(q, sums).mean)
+    prior = sums.setting.prior
+    shape = prior.noise_shape + sums.table.n_rows * sums.setting.n_features / 2
+    return replace(q, noise=Gamma(shape, prior.noise_rate + residual_squares(q, sums) / 2).mean)
 
 
 _UPDATES = {name: globals()[f"_update_{name}"] for name in ORDER}
-
-
-def weight_factor(q: Posterior, prior: Prior) -> Gamma:
-    """Return the factor of nu that is best for the weights."""
-    k = q.n_components + 1
-    return Gamma(prior.weight_shape + k / 2, prior.weight_rate + np.einsum("mii->m", q.weight_squares) / 2)
-
-
-def relevance_factor(q: Posterior, setting: Setting) -> Gamma:
-    """Return the factors of r that are best for the loadings."""
-    d, prior = setting.n_features, setting.prior
-    squares = np.einsum("mii->mi", q.loading_squares(d))
-    return Gamma(prior.relevance_shape + d / 2, prior.relevance_rate + squares / 2)
-
-
-def noise_factor(q: Posterior, sums: Sums) -> Gamma:
-    """Return the factor of tau that is best for the residuals."""
-    prior = sums.setting.prior
-    shape = prior.noise_shape + sums.table.n_rows * sums.setting.n_features / 2
-    return Gamma(shape, prior.noise_rate + residual_squares(q, sums) / 2)
 
 
 def residual_squares(q: Posterior, sums: Sums) -> Array:
@@ -262,7 +248,9 @@ def evidence_bound(q: Posterior, sums: Sums) -> Array:
     relevance = _with_mean(prior.relevance_shape + d / 2, q.relevance)
     noise = _with_mean(prior.noise_shape + n * d / 2, q.noise)
     weight = _with_mean(prior.weight_shape + (k + 1) / 2, q.weight_precision)
-    bound = noise.gain(prior.noise) + weight.gain(prior.weight) + relevance.gain(prior.relevance).sum(axis=1)
+    bound = noise.gain(Gamma(prior.noise_shape, prior.noise_rate))
+    bound += weight.gain(Gamma(prior.weight_shape, prior.weight_rate))
+    bound += relevance.gain(Gamma(prior.relevance_shape, prior.relevance_rate)).sum(axis=1)
     offset = q.location + sums.setting.centre
     location = np.einsum("md,md->m", offset, offset) + d * q.location_variance
     precision = prior.location_precision

@@ -45,18 +45,6 @@ class Prior:
     weight_rate: float = 1e-5
     location_precision: float = 1e-5
 
-    @property
-    def relevance(self) -> Gamma:
-        return Gamma(self.relevance_shape, self.relevance_rate)
-
-    @property
-    def noise(self) -> Gamma:
-        return Gamma(self.noise_shape, self.noise_rate)
-
-    @property
-    def weight(self) -> Gamma:
-        return Gamma(self.weight_shape, self.weight_rate)
-
 
 PRIOR = Prior()
 """The prior of the paper."""

@@ -14,10 +14,6 @@ import numpy as np
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, RowSums, Setting, transposed
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.label_terms import Terms
-from mmpca_dist.passes.units import block_rows
-
-FEWEST_ROWS = 16
-"""Rows of a block, at least."""
 
 
 @dataclass(frozen=True)
@@ -60,21 +56,12 @@ class RowUpdate:
             base=k / 2 - np.log(np.einsum("mii->mi", lower)).sum(axis=1),
         )
 
-    @property
-    def n_components(self) -> int:
-        return self.widths.shape[1]
-
-    @property
-    def block_rows(self) -> int:
-        """Rows that are worked on at once, by the latent coordinates of all variants together."""
-        return block_rows(self.widths.size, FEWEST_ROWS)
-
     def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
         """Update z, then lambda, given E[1/lambda] of the terms, shape (n, m, T).
 
         Return the sums with the factors as they are afterwards, and E[1/lambda]; 0 where there is no term.
         """
-        k, C = self.n_components, self.C[:, None]
+        k, C = self.widths.shape[1], self.C[:, None]
         levels, signs, inverse = (_by_variant(each) for each in (terms.levels, terms.signs, inverse))
         count = inverse.sum(axis=1)
         variances = 1 / (1 + self.widths[:, :, None] * count[:, None])

@@ -24,6 +24,10 @@ from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import BlockStep, Step, Sweep
+from mmpca_dist.passes.units import block_rows
+
+FEWEST_ROWS = 16
+"""Rows of a block, at least."""
 
 
 @storable
@@ -54,7 +58,7 @@ class _UpdateRows(BlockStep[_UnitSums]):
 
     @property
     def block_rows(self) -> int:
-        return self.update.block_rows
+        return block_rows(self.update.widths.size, FEWEST_ROWS)  # by the latent coordinates of all variants
 
     def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[_UnitSums, NDArray]:
         trains = np.ones(terms.signs.shape[:2]) if terms.trains is None else terms.trains

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
@@ -32,15 +33,12 @@ def contrasts(n_classes: int) -> Array:
 
 @storable
 @dataclass(frozen=True)
-class NewtonSums:
+class NewtonSums(ArraySums):
     """The losses of all rows, and their derivatives by the p parameters: a number, (p,) and (p, p)."""
 
     loss: float
     gradient: Array
     hessian: Array
-
-    def __add__(self, other: NewtonSums) -> NewtonSums:
-        return NewtonSums(self.loss + other.loss, self.gradient + other.gradient, self.hessian + other.hessian)
 
 
 @storable

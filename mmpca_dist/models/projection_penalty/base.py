@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +17,6 @@ from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbe
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
-from mmpca_dist.models.projection_penalty.from_moments import models_of_squares, squares_of
 from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
@@ -85,14 +83,12 @@ class ProjectionPenalty(TakesReduction):
 
     def _fit(self) -> PenaltyFit:
         return PenaltyFit(
-            described=self._from_parameters(), alpha=None if self.alpha == "auto" else self.alpha,
+            described=self._from_parameters(), fitted=self._fitted_reduction,
+            alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
             penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
-            max_iter=self.max_iter, sizes=self._tried_sizes,
+            max_iter=self.max_iter, sizes=self._tried_sizes, targets=self._units,
         )  # fmt: skip
-
-    def _of_these_rows(self) -> Mapping[str, Any]:
-        return {"fitted": self._fitted_reduction}
 
     @property
     def _from_moments(self) -> bool:
@@ -143,13 +139,7 @@ class ProjectionPenalty(TakesReduction):
             models: PenalizedModels = self._swept(statistics)
             return models
         size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
-        P = self._described().components(statistics, self._chosen.n_components if self._chosen else size)
-        is_centred = self.fit_intercept or statistics.scale is not None
-        squares, basis = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
-        return models_of_squares(
-            squares, P, basis, choice=self._chosen or Choice.given(len(P), float(self.alpha)),
-            epsilon=self._own_epsilon, has_intercept=self.fit_intercept, rounding=statistics.epsilon,
-        )  # fmt: skip
+        return self._fit().from_moments(statistics, self._chosen or Choice.given(size, float(self.alpha)))
 
     def _solution(self, models: PenalizedModels) -> Solution:
         choice = models.choice
@@ -160,7 +150,9 @@ class ProjectionPenalty(TakesReduction):
             self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.n_iter_, self.proved_ = models.n_passes, models.proved
-        self.weights_ = models.weights if self._appended is None else self._appended_weights(models)
+        self.weights_ = models.weights
+        if self._appended is not None:
+            self.weights_ = self._appended_gain * (models.inside + models.outside)[:, -models.weights.shape[1] :]
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
         values = np.einsum("kd,kd->k", components, components)
@@ -175,11 +167,7 @@ class ProjectionPenalty(TakesReduction):
             squares = squares[squares > 0]
             self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
-    def _appended_weights(self, models: PenalizedModels) -> NDArray[np.float64]:
-        k = models.weights.shape[1]
-        return self._appended_gain * (models.inside + models.outside)[:, -k:]
-
-    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         count = self._n_used
         if isinstance(self.n_components, int | np.integer) and count < self.n_components:
             raise InputError(f"n_components={self.n_components} is more than the {count} that the reduction has.")

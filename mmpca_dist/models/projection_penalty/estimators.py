@@ -16,7 +16,6 @@ from mmpca_dist.methods.base.parameters import Option, check_choice
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
 from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
-from mmpca_dist.models.projection_penalty.from_moments import choice_from_folds
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -209,11 +208,7 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         statistics = tall_statistics(whole, precision="double", standardize=self.standardize)
         most = self._reduction_size(dataset.n_rows, statistics.n_features)
         most = min(most, len(self._described().components(statistics, most)))
-        self._chosen = choice_from_folds(
-            parts, self._described(), [size for size in self._tried_sizes if size <= most] or [most],
-            tuple(dict.fromkeys(self.alphas)) if self.alpha == "auto" else (float(self.alpha),),
-            epsilon=self._own_epsilon, has_intercept=self.fit_intercept, standardize=self.standardize,
-        )  # fmt: skip
+        self._chosen = self._fit().choice_from_moments(parts, most, standardize=self.standardize)
         return statistics
 
     def _check_parameters(self) -> None:

@@ -9,19 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice, FoldGrid, folds_of_classes
-from mmpca_dist.models.projection_penalty.from_moments import squares_of
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
-from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Minimum, Models, Problem, minimise, most_together
+from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
+from mmpca_dist.optimise.squares import Squares
 from mmpca_dist.passes.centred_rows import Array
+from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.fold_moments import training_moments
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.scatters import regression_of
+from mmpca_dist.statistics.working_rows import WorkingRows, coordinates_of
 
 ARRAYS = 20
 """Arrays of outputs that coexist while a block of rows is worked on."""
@@ -64,12 +68,16 @@ class PenaltyFit(SweptNeed):
         if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
             squares, _ = squares_of(statistics, is_centred=not working.is_uncentred, has_intercept=self.fit_intercept)
             squares.refuse_undetermined(penalty)
-        terms, n_models = self._terms(working)
+        terms = self._terms(working)
+        n_models = len(terms.held_out)
         models = Models(penalty, terms, np.full(n_models, choice.value))
         (minimum,) = minimise(self._problem("sweep", [models], terms, n_models), working)
+        intercept = minimum.intercept  # the outputs for the mean of the rows
+        if working.is_uncentred:
+            intercept = intercept + penalty.coefficients(minimum.parameters) @ working.centre
         return PenalizedModels.of(
             penalty, minimum.parameters, P, working.basis,
-            intercept=self._centred_intercept(minimum, penalty, working), choice=choice,
+            intercept=intercept, choice=choice,
             objective=minimum.objective, gaps=minimum.gaps, n_passes=minimum.n_passes,
             proved=(self._is_least_squares or not penalty.is_free) and bool(np.isfinite(minimum.gaps).all()),
         )  # fmt: skip
@@ -81,10 +89,10 @@ class PenaltyFit(SweptNeed):
         """Return the number of components and alpha with the least errors in rows held out, unless both are given."""
         if self.alpha is not None and not self.sizes:
             return Choice.given(sizes[0], self.alpha)
-        alphas = self.candidates if self.alpha is None else (self.alpha,)
         n_folds = self._n_folds(rows)
         reductions, is_nested = self.reduction.by_fold(statistics, rows, n_folds, sizes)
-        grid = self._grid(working, n_folds, np.tile(alphas, len(reductions)))
+        alphas = self._alphas
+        grid = FoldGrid.of(self._terms(working, n_folds), np.tile(alphas, len(reductions)), n_folds)
         models = [
             Models(self._penalty(working, P), grid.terms.only(place), grid.values[place], place)
             for folds, numbers in zip(reductions.values(), grid.numbers(len(reductions)), strict=True)
@@ -102,48 +110,86 @@ class PenaltyFit(SweptNeed):
         largest = gaps.reshape(*errors.shape, -1).max(axis=2)
         return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested, largest_first=True)
 
+    def from_moments(self, statistics: Statistics, choice: Choice) -> PenalizedModels:
+        """Return the models of squared losses and a squared penalty, which moments determine."""
+        P = self.reduction.components(statistics, choice.n_components)
+        is_centred = self.fit_intercept or statistics.scale is not None
+        squares, basis = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
+        penalty = SubspacePenalty.of(P if basis is None else P @ basis, self.epsilon)
+        (minimum,) = squares.minimum(
+            penalty, np.array([choice.value]), has_intercept=self.fit_intercept, rounding=statistics.epsilon,
+            is_rotated=basis is not None,
+        )  # fmt: skip
+        return PenalizedModels.of(
+            penalty, minimum.parameters, P, basis,
+            intercept=minimum.intercept + minimum.parameters @ squares.total / squares.n_rows, choice=choice,
+            objective=minimum.objective, gaps=minimum.gaps, n_passes=1, proved=bool(np.isfinite(minimum.gaps).all()),
+        )  # fmt: skip
+
+    def choice_from_moments(self, folds: Sequence[ClassMoments], most: int, *, standardize: bool) -> Choice:
+        """Return the choice, of ``most`` components at most, by squared errors in each fold of models for the others.
+
+        Moments of the folds, whose rows have numbers to predict, suffice.
+        """
+        sizes, alphas = [size for size in self.sizes if size <= most] or [most], self._alphas
+        errors, gaps = np.zeros((len(sizes), len(alphas))), np.zeros((len(sizes), len(alphas)))
+        for held_out, training in zip(folds, training_moments(folds), strict=True):
+            statistics = tall_statistics(training, precision="double", standardize=standardize)
+            held_out, targets = statistics.adjusted(held_out), statistics.moments.targets
+            assert held_out.targets is not None and targets is not None  # noqa: S101  (rows have numbers to predict)
+            is_centred = self.fit_intercept or standardize
+            squares, _ = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
+            for number, size in enumerate(sizes):
+                penalty = SubspacePenalty.of(self.reduction.components(statistics, size), self.epsilon)
+                minima = squares.minimum(penalty, np.asarray(alphas), has_intercept=self.fit_intercept)
+                for i, minimum in enumerate(minima):
+                    coef = minimum.parameters
+                    w = coef if statistics.scale is None else coef / statistics.scale
+                    at_mean = minimum.intercept + coef @ squares.total / squares.n_rows
+                    at_mean = at_mean + self.fit_intercept * targets.mean - w @ (statistics.mean - held_out.mean)
+                    gaps[number, i] = max(gaps[number, i], minimum.gaps.max())
+                    errors[number, i] += held_out.targets.squared_errors(
+                        w, at_mean, held_out.scatters[0], held_out.total
+                    ).sum()
+        is_nested = not self.reduction.is_fitted_to_all
+        return Choice.of_least(sizes, alphas, errors, gaps, is_nested=is_nested, largest_first=True)
+
     def _problem(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> Problem:
         return Problem(name, self.loss, models, once, n_models, self.fit_intercept, self.tol, self.max_iter)
 
-    def _centred_intercept(self, minimum: Minimum, penalty: Penalty, working: WorkingRows) -> Array:
-        """Return the outputs for the mean of the rows."""
-        if not working.is_uncentred:
-            return minimum.intercept
-        return minimum.intercept + penalty.coefficients(minimum.parameters) @ working.centre
+    @property
+    def _alphas(self) -> tuple[float, ...]:
+        return self.candidates if self.alpha is None else (self.alpha,)
 
-    def _terms(self, working: WorkingRows) -> tuple[FoldTerms, int]:
-        """Return the label terms of the models, without folds, and their number."""
-        if self.targets:
-            q = len(self.targets)
-            return ResidualTerms(self._target_means(), np.arange(q), np.full(q, -1), 1), q
-        positive = positive_classes(working.sweeper.rows.census.classes)
-        classes, none = working.sweeper.rows.census.classes, np.full(len(positive), -1)
-        return ClassTerms(classes, positive, -1, none), len(positive)
-
-    def _target_means(self) -> Array:
-        """Return what is subtracted from targets; nothing where there is no intercept to take it up."""
-        return np.array([mean if self.fit_intercept else 0.0 for mean, _ in self.targets])
+    def _terms(self, working: WorkingRows, n_folds: int = 1) -> FoldTerms:
+        """Return the label terms of the models, of rows in so many folds, none of which is held out yet."""
+        if self.targets:  # less their means, where there is an intercept to take these up
+            means = np.array([mean if self.fit_intercept else 0.0 for mean, _ in self.targets])
+            return ResidualTerms(means, np.arange(len(means)), np.full(len(means), -1), n_folds)
+        rows = working.sweeper.rows
+        classes = rows.census.classes
+        positive = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))  # of two the second
+        folds = folds_of(rows, n_folds) if n_folds > 1 else None
+        return ClassTerms(classes, positive, -1, np.full(len(positive), -1), folds)
 
     def _penalty(self, working: WorkingRows, P: Array) -> Penalty:
-        return penalty_of(self.penalty, working.coordinates(P), self.epsilon, appended=self.reduction.appended)
+        """Return the penalty for a reduction P (K, d), which may pick appended columns, the last ones."""
+        P = working.coordinates(P)
+        if self.penalty == "l1":
+            return SparsePenalty(P, self.epsilon, len(P) if self.reduction.appended else 0)
+        return SubspacePenalty.of(P, self.epsilon)
 
     def _n_folds(self, rows: Rows) -> int:
         if self.targets:
             return min(MOST_FOLDS, rows.dataset.n_rows)
         return folds_of_classes("alpha" if self.alpha is None else "n_components", rows)
 
-    def _grid(self, working: WorkingRows, n_folds: int, alphas: Array) -> FoldGrid:
-        """Return fits for every value of alpha, as many as there are, and every fold that is held out."""
-        if self.targets:
-            return FoldGrid.of_targets(alphas, n_folds, self._target_means())
-        return FoldGrid.of_classes(working, n_folds, alphas, positive_classes(working.sweeper.rows.census.classes))
-
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         models = len(self.targets) or (1 if n_classes == 2 else n_classes)
         last = self._round(models, n_features)
         if self.alpha is not None and not self.sizes:
             return [last]
-        candidates = (len(self.candidates) if self.alpha is None else 1) * max(len(self.sizes), 1)
+        candidates = len(self._alphas) * max(len(self.sizes), 1)
         first = self._round(models, n_features, MOST_FOLDS, candidates)
         return [*self.reduction.rounds(n_classes, n_features), first, last]
 
@@ -182,13 +228,26 @@ def _by_fold(reductions: Sequence[Array], numbers: NDArray[np.intp]) -> Iterator
     yield from zip(reductions, (fold.ravel() for fold in folds), strict=True)
 
 
-def positive_classes(classes: NDArray) -> NDArray[np.intp]:
-    """Return the positions of the classes that models tell from the rest: of two the second."""
-    return np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+def squares_of(statistics: Statistics, *, is_centred: bool, has_intercept: bool) -> tuple[Squares, Array | None]:
+    """Return the sums for the labels -1 and +1 of every class against the rest, and the basis of their coordinates.
 
-
-def penalty_of(kind: str, P: Array, epsilon: float, *, appended: bool) -> Penalty:
-    """Return the penalty for a reduction P (K, r), which may pick ``appended`` columns, the last of the r."""
-    if kind == "l1":
-        return SparsePenalty(P, epsilon, len(P) if appended else 0)
-    return SubspacePenalty.of(P, epsilon)
+    With numbers to predict, those for each of these, less its mean where the models have an intercept.
+    """
+    moments = statistics.moments
+    n, regression, targets = moments.total, regression_of(moments), moments.targets
+    counts = moments.counts[moments.counts > 0]
+    of_labels = 1 if targets is not None or len(counts) == 2 else 2  # an indicator is half of -1 and +1
+    centre, basis, _ = coordinates_of(statistics)
+    scatter, cross = n * regression.scatter, n * of_labels * regression.cross.T
+    if targets is None:
+        moves = 2 * (counts[1:] if len(counts) == 2 else counts) - n
+        squares = np.full(len(cross), n)
+    else:
+        moves = n * (np.zeros(len(cross)) if has_intercept else targets.mean)
+        squares = np.diagonal(targets.squares) + moves**2 / n
+    spare = len(centre) - len(scatter)  # coordinates of the mean, along which centred rows do not vary
+    scatter, cross = np.pad(scatter, (0, spare)), np.pad(cross, ((0, 0), (0, spare)))
+    mean = np.zeros_like(centre)
+    if not is_centred:
+        mean, scatter, cross = centre, scatter + n * np.outer(centre, centre), cross + np.outer(moves, centre)
+    return Squares(n, scatter, n * mean, cross, moves, squares), basis

@@ -28,6 +28,7 @@ class ReductionOf(ABC):
     """Where the rows of P come from; hashable."""
 
     appended: bool = False
+    is_fitted_to_all: bool = False
 
     @property
     def needs(self) -> Needs:
@@ -48,7 +49,7 @@ class ReductionOf(ABC):
         ``statistics`` are those of all rows. A list of a single P is for all folds: that of a reduction which is not
         fitted to rows, or, not nested, which has seen those that are held out. Numbers with the same P are left out.
         """
-        return distinct({size: [self.components(statistics, size)] for size in sizes}), True
+        return distinct({size: [self.components(statistics, size)] for size in sizes}), not self.is_fitted_to_all
 
     def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
         """Return the passes that `by_fold` takes."""
@@ -69,8 +70,6 @@ class GivenReduction(ReductionOf):
     of_raw_columns: bool = False  # whether it is for columns in their own units, whatever rows are divided by
     appended: bool = False  # whether it picks the last columns, which are features behind the columns of the rows
     is_fitted_to_all: bool = False  # whether it was fitted to all rows that the models are fitted to
-    without_folds: tuple[GivenReduction, ...] = ()
-    """The reductions without each of the folds of rows, where they were fitted, too."""
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
@@ -98,22 +97,9 @@ class GivenReduction(ReductionOf):
         return max(self.n_components, 1)
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
-        return self.matrix(statistics.n_features, statistics.scale, n_components)
-
-    def by_fold(self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]) -> ByFold:
-        each = self.without_folds or (self,)
-        folds = {size: [reduction.components(statistics, size) for reduction in each] for size in sizes}
-        return distinct(folds), not self.is_fitted_to_all
-
-    def matrix(
-        self, n_features: int, scale: NDArray[np.float64] | None, n_components: int | None
-    ) -> NDArray[np.float64]:
-        """Return P, or its first rows, for rows of so many features that are divided by a scale (d,), or by none.
-
-        Raises InputError where it has other columns.
-        """
-        if self.n_features != n_features:
-            raise InputError(f"The reduction has {self.n_features} columns, but the rows have {n_features} features.")
+        d, scale = statistics.n_features, statistics.scale
+        if self.n_features != d:
+            raise InputError(f"The reduction has {self.n_features} columns, but the rows have {d} features.")
         P = np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)[:n_components]
         return P * scale if self.of_raw_columns and scale is not None else P
 

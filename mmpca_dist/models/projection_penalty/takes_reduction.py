@@ -51,7 +51,7 @@ class TakesReduction(SweptReducer):
     def _from_parameters(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters tell."""
         if isinstance(self.reduction, str | dict):
-            return MethodReduction.of(method_named(self.reduction, **self._shared()))
+            return MethodReduction.of(method_named(self.reduction, precision=self.precision, scratch=self.scratch))
         if isinstance(self.reduction, MomentReducer) and not is_fitted(self.reduction):
             if self.reduction.standardize and not self.standardize:
                 raise InputError(
@@ -68,9 +68,6 @@ class TakesReduction(SweptReducer):
         """Whether the reduction is of use where there are numbers to predict."""
         reduction = self._from_parameters()
         return not isinstance(reduction, MethodReduction) or reduction.reducer(None)._serves_targets
-
-    def _shared(self) -> dict[str, Any]:
-        return {"precision": self.precision, "scratch": self.scratch}
 
     def _reduction_size(self, n: int, d: int) -> int:
         reduction = self._described()

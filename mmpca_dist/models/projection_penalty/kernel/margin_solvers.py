@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -140,7 +140,13 @@ def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
     Variables are beta over min(C, 1), and s = U^T beta / sqrt(ridge) where there is a ridge: so no entry grows as it
     tends to 0.
     """
-    clarabel = _clarabel()
+    try:
+        import clarabel
+    except ImportError as error:
+        raise InputError(
+            "epsilon=0 and solver='clarabel' need Clarabel, which is not installed: pip install 'mmpca-dist[qp]'. Or "
+            f"choose epsilon above 0, such as 1e-5 ({error})."
+        ) from error
     n, r = problem.features.shape
     unit, roots = min(problem.C, 1.0), np.sqrt(problem.ridge)
     size = 1 / np.maximum(roots, 1.0)
@@ -165,17 +171,6 @@ def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
     if not (np.isfinite(beta).all() and np.isfinite(multipliers).all()):
         beta, multipliers = np.zeros(n), np.zeros(1 + r)
     return Point(beta, multipliers[1:] * size, float(multipliers[0])), max(int(solution.iterations), 1)
-
-
-def _clarabel() -> Any:
-    try:
-        import clarabel
-    except ImportError as error:
-        raise InputError(
-            "epsilon=0 and solver='clarabel' need Clarabel, which is not installed: pip install 'mmpca-dist[qp]'. Or "
-            f"choose epsilon above 0, such as 1e-5 ({error})."
-        ) from error
-    return clarabel
 
 
 def refined(problem: MarginProblem, start: Point, tol: float) -> Solved:
