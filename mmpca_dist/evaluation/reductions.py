@@ -170,7 +170,7 @@ def _fitted(
                 items.append(
                     Reduction(
                         method.label, size, columns, moments, reducer._n_used, _own_rule(reducer),
-                        not reducer._unconverged(), bool(reducer._edges()), reducer._cautions(), sizes,
+                        not reducer._unconverged(), bool(reducer._edges()), list(reducer._cautions), sizes,
                     )
                 )  # fmt: skip
                 means.append((columns, mean, offset))

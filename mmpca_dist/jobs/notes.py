@@ -189,7 +189,7 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
         )
     return notes + [
         f"{title}: {remark}"
-        for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges(), *reducer._cautions()]
+        for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges(), *reducer._cautions]
     ]
 
 

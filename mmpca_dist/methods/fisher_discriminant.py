@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -64,7 +63,6 @@ class FisherDiscriminant(BlockReducer):
         "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
     }
     _by_classes = True
-    _shrinkage_cautions: Sequence[str] = ()
 
     def __init__(
         self, n_components: int | None = None, *, shrinkage: float = 1e-3,
@@ -84,7 +82,7 @@ class FisherDiscriminant(BlockReducer):
         between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
-        self._shrinkage_cautions = self._cautions_of(statistics, float(pairs.values[0]))
+        self._cautions = self._cautions_of(statistics, float(pairs.values[0]))
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), class_limit(len(present)), certificate)
 
     def _cautions_of(self, statistics: Statistics, criterion: float) -> list[str]:
@@ -102,9 +100,6 @@ class FisherDiscriminant(BlockReducer):
             f"shrinkage adds more to {drowned.sum()} of {len(within)} columns than their own variance within the "
             "classes, so that what these tell is lost. Set standardize to true, or lower shrinkage."
         ]
-
-    def _cautions(self) -> list[str]:
-        return list(self._shrinkage_cautions)
 
 
 METHOD = Method(

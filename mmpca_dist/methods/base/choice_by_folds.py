@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
@@ -117,10 +116,6 @@ class FoldGrid:
         values, held_out, models = of_fits
         terms = replace(terms.only(models), held_out=held_out)  # type: ignore[type-var]
         return cls(values, terms, (len(axes[0]), n_folds, len(axes[2])), per_row)
-
-    def numbers(self, n_groups: int) -> NDArray[np.intp]:
-        """Return the numbers of the fits for groups of candidates in a row, shape (groups, candidates, folds, m)."""
-        return np.arange(len(self.values)).reshape(n_groups, -1, *self.shape[1:])
 
     def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
         """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.

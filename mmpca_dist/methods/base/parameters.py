@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import numbers
@@ -51,10 +50,11 @@ class Option:
             check_number(parameter.name, value, self.bounds, "int" in kinds and "float" not in kinds, self.words)
 
 
-@functools.cache
-def parameters_of(estimator: type) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class of estimators, which its signature tells slowly."""
-    return inspect.signature(estimator).parameters
+def check_options(estimator: Any) -> None:
+    """Refuse parameters of an estimator that are out of the bounds in its ``_options``."""
+    for name, parameter in inspect.signature(type(estimator)).parameters.items():
+        if name in estimator._options:
+            estimator._options[name].check(getattr(estimator, name), parameter)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

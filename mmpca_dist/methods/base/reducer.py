@@ -20,7 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.mergeable import Mergeable
-from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, parameters_of
+from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, check_options
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.transform import ProjectsInMemory
@@ -53,6 +53,8 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
+    _cautions: Sequence[str] = ()
+    """What makes the components poor and what to do about it, as sentences; `fit` warns of it."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
     _declared: Any = None
@@ -80,10 +82,6 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
 
     def _edges(self) -> list[str]:
         """Return where a choice among values ended on an edge of them, as sentences."""
-        return []
-
-    def _cautions(self) -> list[str]:
-        """Return what makes the components poor and what to do about it, as sentences; `fit` warns of it."""
         return []
 
     @abstractmethod
@@ -133,7 +131,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
             self._kept = self._declared = None
             rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
             self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
-        cautions = [*self._edges(), *self._cautions()]
+        cautions = [*self._edges(), *self._cautions]
         for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, cautions)):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
@@ -388,9 +386,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
         check_choice("precision", self.precision, ("single", "double"))
         check_choice("missing", self.missing, ("refuse", "mean"))
-        for name, parameter in parameters_of(type(self)).items():
-            if name in self._options:
-                self._options[name].check(getattr(self, name), parameter)
+        check_options(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

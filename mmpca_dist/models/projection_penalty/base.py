@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
-from mmpca_dist.limits import LIMITS
+from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.choice_by_folds import Choice, edge_remark
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
@@ -73,11 +73,18 @@ class ProjectionPenalty(TakesReduction):
     )  # fmt: skip
 
     def __init__(
-        self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
-        alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
-        fit_intercept: bool, tol: float, max_iter: int, scratch: str | None, **shared: Any,
+        self, reduction: Any = "pls", *,
+        n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
+        alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
+        max_iter: int = 500, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        missing: str = "refuse",
     ) -> None:  # fmt: skip
-        super().__init__(n_components, tol=tol, max_iter=max_iter, scratch=scratch, **shared)  # type: ignore[arg-type]
+        super().__init__(
+            n_components, tol=tol, max_iter=max_iter, scratch=scratch,  # type: ignore[arg-type]
+            standardize=standardize, center=center, precision=precision, solver=solver, missing=missing,
+        )  # fmt: skip
         self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
         self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
 
@@ -87,7 +94,8 @@ class ProjectionPenalty(TakesReduction):
             alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
             penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
-            max_iter=self.max_iter, sizes=self._tried_sizes, targets=self._units,
+            max_iter=self.max_iter, targets=self._units,
+            sizes=tuple(sorted(set(self.sizes))) if self.n_components == "auto" else (),
         )  # fmt: skip
 
     @property
@@ -99,11 +107,6 @@ class ProjectionPenalty(TakesReduction):
     def _chooses(self) -> bool:
         """Whether alpha or the number of components is chosen."""
         return self.alpha == "auto" or self.n_components == "auto"
-
-    @property
-    def _tried_sizes(self) -> tuple[int, ...]:
-        """Numbers of components that are tried, in order; none where it is given."""
-        return tuple(sorted(set(self.sizes))) if self.n_components == "auto" else ()
 
     @property
     def _fit_loss(self) -> str:

@@ -173,21 +173,6 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
     0.52
     """
 
-    def __init__(
-        self, reduction: Any = "pls", *,
-        n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
-        alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
-        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tol: float = 1e-5,
-        max_iter: int = 500, scratch: str | None = None,
-        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        missing: str = "refuse",
-    ) -> None:  # fmt: skip
-        super().__init__(
-            reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
-            penalty=penalty, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, scratch=scratch,
-            standardize=standardize, center=center, precision=precision, solver=solver, missing=missing,
-        )  # fmt: skip
-
     @property
     def _from_moments(self) -> bool:
         return self.penalty == "l2"

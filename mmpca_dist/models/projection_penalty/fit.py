@@ -93,10 +93,11 @@ class PenaltyFit(SweptNeed):
         reductions, is_nested = self.reduction.by_fold(statistics, rows, n_folds, sizes)
         alphas = self._alphas
         grid = FoldGrid.of(self._terms(working, n_folds), np.tile(alphas, len(reductions)), n_folds)
+        numbers = np.arange(len(grid.values)).reshape(len(reductions), -1, *grid.shape[1:])
         models = [
             Models(self._penalty(working, P), grid.terms.only(place), grid.values[place], place)
-            for folds, numbers in zip(reductions.values(), grid.numbers(len(reductions)), strict=True)
-            for P, place in _by_fold(folds, numbers)
+            for folds, of_size in zip(reductions.values(), numbers, strict=True)
+            for P, place in _by_fold(folds, of_size)
         ]
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
         problem = self._problem("choose", models, once, grid.shape[2])

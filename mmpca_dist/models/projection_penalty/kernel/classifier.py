@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import check_choice, check_number
+from mmpca_dist.methods.base.parameters import Option, check_choice
 from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.models.projection_penalty.kernel.margin_solvers import MarginProblem, Solved, solve
@@ -101,6 +101,9 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     0.89
     """
 
+    _options: ClassVar = KernelEstimator._options | {
+        "alpha": Option(gt=0), "tol": Option(gt=0), "epsilon": Option(ge=0), "max_iter": Option(ge=-1)
+    }  # fmt: skip
     _instead = "Put NystroemFeatures before ProjectionPenaltyClassifier"
 
     def __init__(
@@ -129,24 +132,24 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         size = float(np.trace(centred)) / len(centred)
         size = size if size > 0 else 1.0
         centred /= size
-        reduced = _orthogonal(Z)
-        ridge = size * self.epsilon / reduced.lengths**2
+        mean, basis, lengths, loadings = _orthogonal(Z)
+        ridge = size * self.epsilon / lengths**2
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else (1,)
         machines = []
         for code in positive:
             signs = np.where(codes == code, 1.0, -1.0)
-            problem = MarginProblem(centred, reduced.basis, ridge, signs, size / (2 * self.alpha))
+            problem = MarginProblem(centred, basis, ridge, signs, size / (2 * self.alpha))
             solved = solve(problem, self._own_solver, self.tol, self.max_iter)
             if solved.gap > self.tol:
                 self._warn_of_gap(code, solved)
             machines.append(solved)
         self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
-        self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
+        self.weights_ = np.stack([loadings @ machine.point.u for machine in machines])
         self.objective_ = np.asarray([machine.objective for machine in machines])
         self.gaps_ = np.asarray([machine.gap for machine in machines])
         self.n_iter_ = max(machine.n_iter for machine in machines)
         self._level = self._shift_level()
-        means = self._centerer.K_fit_rows_ @ self.dual_coef_.T + reduced.mean @ self.weights_.T + self._level
+        means = self._centerer.K_fit_rows_ @ self.dual_coef_.T + mean @ self.weights_.T + self._level
         self.intercept_ = np.asarray([machine.point.b for machine in machines]) - means
 
     def _shift_level(self) -> Array:
@@ -157,10 +160,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         return self.dual_coef_ @ ((self.X_fit_ - shift) @ shift)
 
     def _check_options(self) -> None:
-        for name in ("alpha", "tol"):
-            check_number(name, getattr(self, name), {"gt": 0}, integral=False)
-        check_number("epsilon", self.epsilon, {"ge": 0}, integral=False)
-        check_number("max_iter", self.max_iter, {"ge": -1}, integral=True)
+        super()._check_options()
         check_choice("solver", self.solver, SOLVERS)
         if self.solver == "libsvm" and self.epsilon == 0:
             raise InputError(
@@ -237,20 +237,14 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         return outside + inside + self.intercept_
 
 
-class _Reduced(NamedTuple):
-    """Centred features Z - mean = basis diag(lengths) rotation^T, without directions of rounding."""
+def _orthogonal(Z: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the mean, basis and lengths of Z - mean = basis diag(lengths) rotation^T, without directions of rounding.
 
-    mean: Array
-    basis: Array
-    lengths: Array
-    loadings: Array
-    """Turns weights of the basis into weights of Z, shape (K, r)."""
-
-
-def _orthogonal(Z: Array) -> _Reduced:
+    Behind these, what turns weights of the basis into weights of Z, shape (K, r).
+    """
     mean = Z.mean(axis=0)
     basis, lengths, rotation = np.linalg.svd(Z - mean, full_matrices=False)
     room = max(Z.shape) * np.finfo(np.float64).eps
     # The second bound is what subtracting the mean may leave of columns that are constant.
     kept = (lengths > room * lengths.max(initial=0.0)) & (lengths > room * np.abs(Z).max(initial=0.0))
-    return _Reduced(mean, basis[:, kept], lengths[kept], rotation[kept].T / lengths[kept])
+    return mean, basis[:, kept], lengths[kept], rotation[kept].T / lengths[kept]

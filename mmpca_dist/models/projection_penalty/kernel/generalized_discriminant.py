@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
-from mmpca_dist.methods.base.parameters import check_number
+from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelName, KernelReducer
 
 TIE = 1e-8
@@ -61,6 +63,7 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     (1797, 9)
     """
 
+    _options: ClassVar = KernelReducer._options | {"shrinkage": Option(ge=0, le=1)}
     _instead = "Put NystroemFeatures before FisherDiscriminant"
 
     def __init__(
@@ -75,7 +78,6 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
         return 9 if self.shrinkage else 6
 
     def _directions(self, coordinates: Array, combinations: Array, codes: NDArray[np.intp]) -> Array:
-        check_number("shrinkage", self.shrinkage, {"ge": 0, "le": 1}, integral=False)
         Z, n_classes = coordinates, len(self.classes_)
         limit = min(n_classes - 1, Z.shape[1])
         count = self._refuse_more_than(

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.methods.base.parameters import check_number
+from mmpca_dist.methods.base.parameters import Option, check_number, check_options
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.memory_limits import allowed_bytes
@@ -65,7 +65,7 @@ class Kernel:
         X, Y = self._moved(X), self._moved(Y)
         with single_blas_thread():
             if callable(self.function):
-                return self._called(self.function, X, Y)
+                return self._called(X, Y)
             values = pairwise_kernels(X, Y, metric=self.function, **self.parameters)
             return np.asarray(values.toarray() if issparse(values) else values, np.float64)
 
@@ -75,19 +75,20 @@ class Kernel:
             return X
         return (X.toarray() if issparse(X) else X) - self.shift
 
-    @staticmethod
-    def _called(function: Callable[[Any, Any], Any], X: Any, Y: Any) -> Array:
-        values = np.asarray(function(X, Y))
-        if values.shape != (X.shape[0], Y.shape[0]) or values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+    def _called(self, X: Any, Y: Any) -> Array:
+        values, shape = np.asarray(self.function(X, Y)), (X.shape[0], Y.shape[0])  # type: ignore[operator]
+        if values.shape != shape or values.dtype.kind not in "fiub" or not np.isfinite(values).all():
             raise InputError(
-                f"The kernel function returned {values.dtype} values of shape {values.shape} for {X.shape[0]} and "
-                f"{Y.shape[0]} rows: it must return finite numbers of shape ({X.shape[0]}, {Y.shape[0]})."
+                f"The kernel function returned {values.dtype} values of shape {values.shape} for {shape[0]} and "
+                f"{shape[1]} rows: it must return finite numbers of shape {shape}."
             )
         return values.astype(np.float64)
 
 
 class KernelEstimator(BaseEstimator):
     """Base of the estimators of this package: the parameters of the kernel, and the check of rows."""
+
+    _options: ClassVar = {"degree": Option(ge=1), "coef0": Option(ge=0)}
 
     def __init__(self, *, kernel: KernelName, gamma: Gamma, degree: int, coef0: float) -> None:
         self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
@@ -118,32 +119,22 @@ class KernelEstimator(BaseEstimator):
             Where rounding errors of the kernel count.
         """
         self._check_options()
-        self.X_fit_, self.classes_, codes = self._labelled_rows(X, y)
+        labels = labels_of(y, X)
+        labels = labels if labels is None else label_array(labels, "y")
+        rows, labels = check_rows(self, _in_memory(X), labels, reset=True, ensure_min_samples=2)
+        self._check_size(*rows.shape)
+        check_classification_targets(labels)
+        classes, codes = np.unique(normalize_labels(labels, "y"), return_inverse=True)
+        if len(classes) < 2:
+            raise InputError(f"y has one class, {classes[0]!r}: {type(self).__name__} needs rows of at least two.")
+        self.X_fit_, self.classes_ = rows.astype(np.float64, copy=False), classes
+        self._kernel = self._make_kernel(self.X_fit_)
         self._fit_rows(X, y, codes)
         return self
 
     def _fit_rows(self, X: Any, y: Any, codes: NDArray[np.intp]) -> None:
         """Fit to rows with codes of classes, whose kernel is kept."""
         raise NotImplementedError
-
-    def _check_options(self) -> None:
-        """Refuse parameters out of their bounds."""
-        raise NotImplementedError
-
-    def _labelled_rows(self, X: Any, y: Any) -> tuple[Any, NDArray, NDArray[np.intp]]:
-        """Return rows (n, d), the classes (C,), and the class of each row (n,); keep the kernel."""
-        self._check_kernel()
-        y = labels_of(y, X)
-        y = y if y is None else label_array(y, "y")
-        rows, y = check_rows(self, _in_memory(X), y, reset=True, ensure_min_samples=2)
-        self._check_size(*rows.shape)
-        check_classification_targets(y)
-        classes, codes = np.unique(normalize_labels(y, "y"), return_inverse=True)
-        if len(classes) < 2:
-            raise InputError(f"y has one class, {classes[0]!r}: {type(self).__name__} needs rows of at least two.")
-        rows = rows.astype(np.float64, copy=False)
-        self._kernel = self._make_kernel(rows)
-        return rows, classes, codes
 
     def _centred_kernel(self, rows: Any) -> tuple[Array, float]:
         """Return the kernel matrix (n, n) of centred images, and the rounding errors of its eigenvalues."""
@@ -188,7 +179,9 @@ class KernelEstimator(BaseEstimator):
         """Return how many n x n matrices of doubles a fit holds at once; all are measured."""
         raise NotImplementedError
 
-    def _check_kernel(self) -> None:
+    def _check_options(self) -> None:
+        """Refuse parameters out of their bounds."""
+        check_options(self)
         if not callable(self.kernel) and (not isinstance(self.kernel, str) or self.kernel not in KERNELS):
             raise InputError(
                 f"kernel={self.kernel!r} must be one of {some_names(list(KERNELS))}, or a function of two matrices of "
@@ -196,8 +189,6 @@ class KernelEstimator(BaseEstimator):
             )
         if not (isinstance(self.gamma, str) and self.gamma in ("scale", "auto")):
             check_number("gamma", self.gamma, {"gt": 0}, integral=False)
-        check_number("degree", self.degree, {"ge": 1}, integral=True)
-        check_number("coef0", self.coef0, {"ge": 0}, integral=False)
 
     def _make_kernel(self, X: Any) -> Kernel:
         if callable(self.kernel):
@@ -230,6 +221,8 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
     A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
     """
 
+    _options: ClassVar = KernelEstimator._options | {"n_components": Option(ge=1), "tol": Option(ge=0, lt=1)}
+
     def __init__(self, n_components: int | None, *, tol: float, **of_the_kernel: Any) -> None:
         super().__init__(**of_the_kernel)
         self.n_components, self.tol = n_components, tol
@@ -242,9 +235,6 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         with single_blas_thread():
             images = principal_images(*self._centred_kernel(self.X_fit_), self.tol)
             self.dual_coef_ = self._directions(*images, codes)
-
-    def _check_options(self) -> None:
-        check_number("tol", self.tol, {"ge": 0, "lt": 1}, integral=False)
 
     def transform(self, X: Any) -> Array:
         """Project the images of rows, less the mean image of the rows of ``fit``, onto the directions.
@@ -265,7 +255,6 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         """Return how many components to keep of ``count``."""
         if self.n_components is None:
             return count
-        check_number("n_components", self.n_components, {"ge": 1}, integral=True)
         if self.n_components > count:
             raise InputError(
                 f"n_components={self.n_components} is more than the {count} components that there are: {reason}."

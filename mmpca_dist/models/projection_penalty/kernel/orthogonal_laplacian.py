@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
-from mmpca_dist.methods.base.parameters import check_number
+from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelName, KernelReducer
 
 TIE = 1e-9
@@ -65,6 +67,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
     (2, 13)
     """
 
+    _options: ClassVar = KernelReducer._options | {"variance_share": Option(gt=0, le=1)}
     _instead = "Put NystroemFeatures before a reduction without a kernel, such as FisherDiscriminant"
 
     def __init__(
@@ -92,10 +95,6 @@ class OrthogonalLaplacianProjection(KernelReducer):
             rows = self.X_fit_ if self._kernel.shift is None else self.X_fit_ - self._kernel.shift
             self.components_ = np.asarray((rows.T @ dual.T).T)
         return dual
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
 
 
 def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
