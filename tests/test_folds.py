@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import given_splits, time_splits
-from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
+from mmpca_dist.evaluation.merged_folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows

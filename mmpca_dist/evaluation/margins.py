@@ -19,10 +19,10 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Fitted, Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.costs import scored_rows
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.predictors.specification import scored_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.tables.labels import encode

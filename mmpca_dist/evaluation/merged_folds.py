@@ -1,9 +1,9 @@
-"""Evaluate folds out of core: one pass for moments, one for errors."""
+"""Evaluate folds out of core: one pass for the moments of every part, one for errors."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.heads import Head, Rules, make_head, score_heads
 from mmpca_dist.evaluation.margins import rules_of_columns
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
@@ -21,19 +20,131 @@ from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
 from mmpca_dist.evaluation.scores import naming, split_record
-from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.methods.base.statistics_for import with_nearest_pairs
 from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.passes.census import Census, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import open_scratch
-from mmpca_dist.predictors.classifiers import fit_from_moments, is_from_moments
+from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.fold_moments import (
+    earlier_moments,
+    moments_of_parts,
+    training_moments,
+    weights_of_parts,
+    with_counted_scatter,
+)
 from mmpca_dist.statistics.medians import by_pairing, median_sets
+from mmpca_dist.statistics.moments import ClassMoments, use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.proxies import Relabelled
 from mmpca_dist.tables.selected_rows import SelectedRows
+
+
+class CellLabels(Relabelled):
+    """The rows of a data set under the labels part C + class: one for every part of a split and each of C classes.
+
+    Classes are numbered in the order of ``splits.classes``.
+    """
+
+    def __init__(self, rows: Dataset, splits: Splits) -> None:
+        super().__init__(rows)
+        self._splits = splits
+
+    def read_labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        labels = self._rows.read_labels(start, stop)
+        parts = self._splits.codes(start, stop, labels)[0]
+        classes = encode(labels, self._splits.classes, self.uri)
+        return parts.astype(np.int64) * len(self._splits.classes) + classes
+
+
+def scatters_of_parts(
+    sizes: PartSizes, n_features: int, weightings: Collection[ClassWeighting], specs: Iterable[ClassifierSection]
+) -> int:
+    """Return how many scatters the moments of the parts of a split keep: one of every class and part, or sums.
+
+    Sums are kept where scatters of all classes are too large, and no classifier needs those of each class. For m-pca0 a
+    row is then in products of several sums: that must save twice as much memory as it adds products.
+    """
+    cells, n_parts = sizes.counts[0].size, sizes.n_parts
+    counted = len(sizes.held_out) if ClassWeighting.OTHERS in weightings else 0
+    sums = n_parts + counted
+    if any(spec.classifier.each_scatter for spec in specs) or cells <= 2 * sums * (1 + counted):
+        return cells
+    return sums if use_pooled(cells, n_features) else cells
+
+
+@dataclass(frozen=True)
+class SplitMoments:
+    """What one pass over the rows leaves of a split."""
+
+    splits: Splits  # one, of P parts, H of which are held out in turn
+    parts: list[ClassMoments]
+    counted: NDArray[np.float64] | None
+    """Shape (H, d, d): with pooled moments, for m-pca0, sums of class scatters as of `weights_of_parts`."""
+    medians: NDArray[np.float64] | None
+    """Shape (H, T, d): of T sets of classes, of the rows that train while each of the H parts is held out."""
+
+    def training(self) -> Iterator[tuple[ClassMoments, NDArray[np.float64] | None]]:
+        """Yield the moments and medians of what trains while each of the H parts is held out."""
+        merged = (
+            enumerate(earlier_moments(self.parts), 1)
+            if self.splits.forward
+            else enumerate(training_moments(self.parts))
+        )
+        for part, moments in merged:
+            if part not in self.splits.held_out:
+                continue
+            index = self.splits.held_out.index(part)
+            if self.counted is not None:
+                trained = [self.parts[p] for p in np.flatnonzero(self.splits.trains(part))]
+                moments = with_counted_scatter(moments, trained, self.counted[index])
+            yield moments, None if self.medians is None else self.medians[index]
+
+
+def moments_by_fold(
+    rows: Rows,
+    splits: Splits,
+    *,
+    precision: str,
+    medians_of: NDArray[np.bool_] | None = None,
+    pooled: bool = False,
+    weightings: Collection[ClassWeighting] = (),
+) -> SplitMoments:
+    """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
+
+    The moments of the P parts of ``splits``, which is one split, are C P d^2 doubles, and so is what a task leaves; or
+    fewer, where scatters are ``pooled`` over the classes into what these ``weightings`` need (`scatters_of_parts`). For
+    fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T, C), are
+    sets of classes whose coordinate-wise medians to compute. Raises InputError for rows that are not finite.
+    """
+    view = CellLabels(rows.dataset, splits)
+    counts = splits.counts[0]
+    n_classes, n_parts = counts.shape
+    units: tuple[Any, ...] = ()
+    sets = weights = None
+    trains = np.stack([splits.trains(part) for part in splits.held_out])
+    if medians_of is not None:
+        # Brackets are of rows from a few units.
+        units = count_labels(view, rows.spans, replace(rows, progress=None)).units
+        sets = np.concatenate([np.kron(train[None], medians_of) for train in trains]).astype(bool)
+    if pooled:
+        weights = weights_of_parts(trains, splits.totals[0], by_counts=ClassWeighting.OTHERS in weightings)
+    cells = Census(np.arange(n_classes * n_parts), counts.T.ravel(), units)
+    merged, medians = take_moments(
+        replace(rows, dataset=view, census=cells), precision=precision, weights=weights, medians_of=sets
+    )
+    if medians is not None:
+        medians = medians.reshape(len(trains), -1, rows.dataset.n_features)
+    counted = merged.scatters[n_parts:] if pooled and len(merged.scatters) > n_parts else None
+    return SplitMoments(splits, moments_of_parts(merged, splits.classes, n_parts), counted, medians)
 
 
 def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRequest) -> Iterator[dict[str, Any]]:

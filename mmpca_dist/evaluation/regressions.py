@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.folds import moments_by_fold
+from mmpca_dist.evaluation.merged_folds import moments_by_fold
 from mmpca_dist.evaluation.reductions import Reduction, fit_reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import naming, split_record

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmpca_dist.eigen.options import choose_solver
-from mmpca_dist.evaluation.folds import scatters_of_parts
 from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
+from mmpca_dist.evaluation.merged_folds import scatters_of_parts
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
@@ -28,8 +28,8 @@ from mmpca_dist.planning.run_plan import (
     wide_rank,
 )
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
-from mmpca_dist.predictors.costs import liblinear_bytes, linear_bytes, scoring_bytes
 from mmpca_dist.predictors.fits import fits_of
+from mmpca_dist.predictors.specification import liblinear_bytes, linear_bytes, scoring_bytes
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS

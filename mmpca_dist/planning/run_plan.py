@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,19 +17,25 @@ from mmpca_dist.eigen.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.checkpoint import most_kept
+from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
-from mmpca_dist.planning.sweep_plan import plan_sweeps
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows
+from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
 SLACK = 1.15
 """Factor for freed memory that allocators keep."""
+BLOCK_ROWS = 2048
+"""Rows that a task converts at once, at most."""
+POSTERIORS = 6
+"""Arrays of the size of the vectors that coexist while a fit is updated."""
 
 
 def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
@@ -85,14 +92,14 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
         node = stored = summary_bytes(n_classes, d, scatters)
     gathered = wide_bytes(rows, request) if wide and not choice.in_passes else 0
-    sweeps = plan_sweeps(rows, request.needs, n_classes, gathered, in_passes=choice.in_passes)
-    memory = max(memory, sweeps.memory)
+    sweeps, more_sweeps, sweeping, states = _sweeps(rows, request.needs, n_classes, gathered, choice.in_passes)
+    memory = max(memory, sweeping)
     node += LIMITS.kept_bytes if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
     searches = search_costs_of(rows, request, choice)
     for search in searches:
         passes += search_passes(rows, search)
-    passes += sweeps.passes
+    passes += sweeps
     widths = [rank] * request.n_projected
     if widths:
         passes.append(rows.project(widths, request.formats, request.kept))
@@ -105,8 +112,8 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         output=rows.projected_bytes(widths, request.formats, request.kept) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
-        kept=max(kept, sweeps.states),
-        more_sweeps=sweeps.more,
+        kept=max(kept, states),
+        more_sweeps=more_sweeps,
     )
 
 
@@ -259,3 +266,87 @@ def search_passes(rows: RowPasses, search: SearchCosts) -> list[PassPlan]:
     """Return the passes that lay out rows for a search."""
     written = 0 if search.in_memory else search.scratch
     return [rows.sample(), rows.plan("cells", 0, written=written)]
+
+
+def sweep_in_memory(n_rows: int, state_bytes: int, resources: Resources) -> bool:
+    """Tell whether the states of rows may stay in this process; depends on the settings alone."""
+    limit = resources.memory_limit * resources.workers
+    return resources.in_process and states_fit_memory(n_rows, state_bytes, limit)
+
+
+def _sweeps(
+    rows: RowPasses, needs: Needs, n_classes: int, gathered: int, in_passes: bool
+) -> tuple[list[PassPlan], int, int, int]:
+    """Return passes of all fits by sweeps, how many more there may be, bytes of a process, and states at the output.
+
+    ``gathered`` is what a process takes that has few rows of many columns in memory; 0 where sweeps read the rows.
+    ``in_passes`` is whether a solver in passes serves, which reads sparse rows as they are.
+    """
+    dataset, resources = rows.dataset, rows.resources
+    n, d = dataset.n_rows, dataset.n_features
+    passes: list[PassPlan] = []
+    keeps_sparse = dataset.sparse and in_passes
+    more, memory, states = 0, 0, 0
+    for need in needs.swept:
+        rounds = need.rounds(n_classes, min(needs.n_components or 1, d, n), min(n, d))
+        in_memory = sweep_in_memory(n, max(each.state_bytes for each in rounds), resources)
+        for each in rounds:
+            written = 0 if in_memory else n * each.state_bytes
+            values = n * min(n, d) if gathered else dataset.nnz
+            operations = 2.0 * values * each.columns + n * each.row_operations + each.update_operations
+            if gathered:
+                passes.append(rows.plan("rows", each.expected * operations))
+            else:
+                sweep = rows.plan("sweep", operations, written=written)
+                passes += [sweep] * each.expected
+                more += each.most - each.expected
+            memory = max(memory, gathered + _sweeping(rows, each, in_memory, bool(gathered), keeps_sparse))
+            states = max(states, 2 * written)
+        if need.takes_rows and dataset.n_bytes <= LIMITS.direct_bytes:
+            memory += 2 * dataset.n_bytes
+    return passes, more, memory, states
+
+
+def _sweeping(rows: RowPasses, each: SweepRound, in_memory: bool, gathered: bool, keeps_sparse: bool) -> int:
+    """Return the bytes of a process during sweeps: units with their states, blocks, sums, posterior, and states."""
+    dataset, resources = rows.dataset, rows.resources
+    n, d = dataset.n_rows, dataset.n_features
+    spans = sweep_spans(dataset, each.state_bytes)
+    unit_rows, unit = largest_unit(dataset, spans)
+    unit = 4 * dataset.share_bytes(unit_rows) if keeps_sparse else unit
+    width = min(n, d) + 1 if gathered else d
+    vectors = 8 * width * each.columns
+    sums = vectors + each.sum_bytes
+    converted = 0 if keeps_sparse else 8 * BLOCK_ROWS * width
+    task = (0 if gathered else unit) + 2 * unit_rows * each.state_bytes + converted + each.block_bytes + 3 * sums
+    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
+    states = 2 * n * each.state_bytes if in_memory else 0
+    posterior = POSTERIORS * sums + (3 * 8 * d * each.columns if gathered else 0)
+    return resources.process_threads * task + min(waiting, len(spans)) * sums + states + posterior
+
+
+def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Resources) -> Plan:
+    """Return the plan of a job that fits the row maps of its data set before all else; others stay as they are."""
+    if not isinstance(dataset, MappedRows) or not dataset.needs_fit:
+        return plan
+    passes: list[PassPlan] = []
+    source = before = dataset.source
+    memory, counts = 0, set[tuple[int, int]]()
+    for number, row_map in enumerate(dataset.maps):
+        count, seed = row_map.sample_rows(before.row_bytes), row_map.sample_seed
+        reading = 0
+        if count and (count, seed) not in counts:
+            counts.add((count, seed))
+            sizes = [
+                stop - start
+                for start, stop, _ in by_chunk(sample_plan(dataset.n_rows, count, seed), source.chunk_edges)
+            ]
+            passes.append(RowPasses(source, spans, resources).plan("row maps", 0, n_rows=sum(sizes)))
+            read = source.sparse_bytes if source.sparse else source.reading_bytes
+            reading = resources.process_threads * read(max(sizes))
+        # The sample as it is stored, drawn and joined, and its mapped rows in double precision.
+        sample = count * (2 * source.row_bytes + 8 * source.n_features + 16 * before.n_features)
+        memory = max(memory, sample + max(reading, row_map.fitting_bytes(before.n_features)))
+        before = MappedRows(source, dataset.maps[: number + 1])
+    held = int((plan.base + memory) * SLACK)
+    return replace(plan, passes=[*passes, *plan.passes], memory=max(plan.memory, held))

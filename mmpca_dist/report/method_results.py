@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.method_section import MethodSection
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.notes import certificates_of, counted
-from mmpca_dist.jobs.records import SOLVE
+from mmpca_dist.jobs.records import SOLVE, Results
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.pictures.drawing import plain
 from mmpca_dist.pictures.frame import Cell, Column, Part, Table
-from mmpca_dist.report.finished_run import FinishedRun
 from mmpca_dist.report.pages import DASH
+from mmpca_dist.tables.dataset import Table as Rows
 
 TABLE_ROWS = 10
 """Components listed for each method; models whose components are listed."""
@@ -38,6 +42,25 @@ ABOUT_ROUNDING = (
     " Where that is more than a hundredth, the component is marked as close to rounding: do not interpret it, or, if "
     "it was computed in single precision, compute with precision: double."
 )
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run whose stages before the report are done, as the sections of its report see it."""
+
+    run: RunDirectory
+    config: RunConfig
+    table: Rows
+    results: Results
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows its data set has."""
+        return self.table.n_rows
+
+    def model(self, label: str) -> MomentReducer:
+        """Return the fitted estimator of a method."""
+        return load_model(self.run.uri, label)
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ from mmpca_dist.pictures.frame import Table as ShownTable
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
-from mmpca_dist.report.finished_run import FinishedRun
-from mmpca_dist.report.method_results import MethodResult, eigenvalue_parts, methods_part
+from mmpca_dist.report.method_results import FinishedRun, MethodResult, eigenvalue_parts, methods_part
 from mmpca_dist.report.pages import about_config, config_in, page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
 from mmpca_dist.tables.dataset import Table

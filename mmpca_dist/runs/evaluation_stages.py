@@ -32,7 +32,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.passes.row_map_fits import spread_sample
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
-from mmpca_dist.planning.row_map_plan import with_row_maps
+from mmpca_dist.planning.run_plan import with_row_maps
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import score_stage

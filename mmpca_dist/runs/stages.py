@@ -40,9 +40,7 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
-from mmpca_dist.planning.row_map_plan import with_row_maps
-from mmpca_dist.planning.run_plan import search_in_memory
-from mmpca_dist.planning.sweep_plan import sweep_in_memory
+from mmpca_dist.planning.run_plan import search_in_memory, sweep_in_memory, with_row_maps
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT

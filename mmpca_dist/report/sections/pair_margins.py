@@ -13,8 +13,7 @@ from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, Section
-from mmpca_dist.report.finished_run import FinishedRun
-from mmpca_dist.report.method_results import MethodResult, note_of_first
+from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_first
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 AFTER = FEW_COLOURS[1]

@@ -21,8 +21,7 @@ from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import MOST_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, Section
-from mmpca_dist.report.finished_run import FinishedRun
-from mmpca_dist.report.method_results import MethodResult, note_of_models
+from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode

@@ -17,8 +17,7 @@ from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
 from mmpca_dist.pictures.frame import Figure, Section
 from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
-from mmpca_dist.report.finished_run import FinishedRun
-from mmpca_dist.report.method_results import MethodResult, note_of_models
+from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_models
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
