@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cloudpickle
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -20,7 +21,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import mmpca_dist
-from mmpca_dist import KernelProjectionPenaltyClassifier, MarginPCA, ProjectionPenaltyClassifier, class_moments
+from mmpca_dist import (
+    KernelProjectionPenaltyClassifier,
+    MarginPCA,
+    ProjectionPenaltyClassifier,
+    class_moments,
+    open_dataset,
+)
 from mmpca_dist.errors import InputError
 
 ESTIMATORS = [name for name in mmpca_dist.__all__ if hasattr(getattr(mmpca_dist, name), "get_params")]
@@ -156,6 +163,16 @@ def test_after_the_standard_scaler_of_dask_ml():
     chain = make_pipeline(DaskScaler(), MarginPCA(2, center=True, precision="double")).fit(rows, labels)
     direct = MarginPCA(2, standardize=True, precision="double").fit(X, y)
     np.testing.assert_allclose(chain.transform(rows).compute(), direct.transform(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["array", "data set"])
+def test_a_lazy_transform_takes_no_moments_along(kind):
+    """They are C d^2 doubles, which would go to the workers with each of the tasks."""
+    X, y = (da.random.random((400, 64), chunks=(50, 64)), np.arange(400) % 10)
+    rows, labels = (X, y) if kind == "array" else (open_dataset("bundled:digits"), None)
+    reducer = MarginPCA(2).fit(rows, labels)
+    assert len(cloudpickle.dumps(reducer)) > 10 * 64**2 * 8, "what partial_fit extends"
+    assert len(cloudpickle.dumps(reducer.transform(rows).__dask_graph__())) < 2 * 64**2 * 8
 
 
 def test_inverse_transform_of_a_dask_array_stays_lazy():

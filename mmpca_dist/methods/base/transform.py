@@ -176,7 +176,7 @@ class LazyTransform:
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
         """Return the transformed rows of a data set: a Dask array that has a task a reading unit."""
-        fitted: Any = copy(self)  # as it is now: it may be fitted again before the rows are computed
+        fitted = _without_moments(self)
         return by_unit(dataset, fitted._project, np.empty((0, fitted._n_features_out), output_type(dataset.dtype)))
 
     def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
@@ -201,8 +201,15 @@ def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
     dtype, k = output_type(X.dtype), reducer._n_features_out
     meta = reducer._meta(X, dtype)
-    fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
+    fitted = _without_moments(reducer)
     return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
+
+
+def _without_moments(fitted: Any) -> Any:
+    """Return an estimator as it is now, and may not be any more when rows are computed, without what no row needs."""
+    fitted = copy(fitted)
+    fitted._kept = None
+    return fitted
 
 
 def by_unit(dataset: Dataset, function: Callable[[Any], Any], meta: Any) -> da.Array:
