@@ -22,7 +22,7 @@ from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.units import read_units
-from mmpca_dist.tables.dataset import Dataset, Span, spans_of, unit_edges
+from mmpca_dist.tables.dataset import Dataset, Span, reading_edges, spans_of
 
 F = TypeVar("F")
 """What is fitted: storable."""
@@ -218,7 +218,7 @@ def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -
 
 def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
     """Return the spans of sweeps: their reading units hold states in addition to the rows."""
-    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes + state_bytes))
+    return spans_of(reading_edges(dataset, state_bytes))
 
 
 @dataclass(frozen=True)

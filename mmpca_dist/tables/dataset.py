@@ -76,6 +76,7 @@ class Table:
     read_overhead: float = passed_on("facts.read_overhead")
     resident_bytes: int = passed_on("facts.resident_bytes")
     row_operations: int = passed_on("facts.row_operations")
+    rows_read: float = passed_on("facts.rows_read")
     heavy_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
     named_columns: bool = False
@@ -357,6 +358,11 @@ def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
     return np.asarray(_fill_units(edges, limit, [first + n_rows * i // n_units for i in range(1, n_units + 1)]))
 
 
+def reading_edges(dataset: Dataset, more: int = 0) -> NDArray[np.int64]:
+    """Return the edges of reading units, which hold ``more`` bytes for each row besides what is read for it."""
+    return unit_edges(dataset.chunk_edges, int(dataset.row_bytes * dataset.rows_read) + more)
+
+
 def value_units(column: Dataset) -> Iterator[tuple[int, int]]:
     """Yield the first row, and the row after the last, of the units in which a value of each row is read."""
     yield from itertools.pairwise(unit_edges(column.chunk_edges, 8).tolist())
@@ -380,7 +386,7 @@ def make_spans(dataset: Dataset) -> list[Span]:
     """Cut a data set into spans, which depend on its chunk grid alone, never on the workers."""
     if dataset.n_rows == 0:
         raise InputError(f"{dataset.uri} has no rows.")
-    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes))
+    return spans_of(reading_edges(dataset))
 
 
 def spans_of(edges: NDArray[np.int64]) -> list[Span]:

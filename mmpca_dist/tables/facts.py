@@ -33,6 +33,8 @@ class Facts:
     """Bytes of the data that each process holds while the data set is in use."""
     row_operations: int = 0
     """Multiply-adds that row maps take for a row as it is read."""
+    rows_read: float = 1.0
+    """Rows that are read for each, on average: more than one where others are left out."""
 
 
 class _PassedOn:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.sparse import issparse, vstack
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.dataset import Dataset, reading_edges
 from mmpca_dist.tables.facts import passed_on
 from mmpca_dist.tables.proxies import DatasetProxy
 
@@ -21,12 +23,16 @@ Keep = Callable[[int, int], NDArray[np.bool_]]
 
 
 def _taken(name: str) -> Any:
-    """Return a method that reads the stretch of the source which holds some rows, and takes these from it."""
+    """Return a method that reads the stretches of the source which hold some rows, and takes these from them."""
 
     def read(self: SelectedRows, start: int, stop: int) -> Any:
-        begin, end, places = self._within(start, stop)
-        values = getattr(self._rows, name)(begin, end)
-        return None if values is None else values[places]
+        taken = []
+        for begin, end, places in self._stretches(start, stop):
+            values = getattr(self._rows, name)(begin, end)
+            if values is None:
+                return None
+            taken.append(values[places])
+        return vstack(taken, format="csr") if issparse(taken[0]) else np.concatenate(taken)
 
     return read
 
@@ -34,34 +40,44 @@ def _taken(name: str) -> Any:
 class SelectedRows(DatasetProxy):
     """The rows of a data set that ``keep`` tells, in their order; they are numbered anew.
 
-    Chunks stay as they are, less what is left out, so that each is read once.
+    Chunks stay as they are, less what is left out. Those without any of the rows are not read, and others a reading
+    unit of the source at a time, however few rows are taken of it.
     """
 
     def __init__(self, rows: Dataset, keep: Keep, reason: str = "all have weight zero") -> None:
-        edges = rows.chunk_edges.tolist()
-        sizes = np.asarray([np.count_nonzero(keep(start, stop)) for start, stop in itertools.pairwise(edges)])
+        edges = rows.chunk_edges
+        sizes = np.asarray([np.count_nonzero(keep(*chunk)) for chunk in itertools.pairwise(edges.tolist())])
         filled = np.flatnonzero(sizes)
         if not len(filled):
             raise InputError(f"No row of {rows.uri} is left: {reason}.")
-        super().__init__(rows, n_rows=int(sizes.sum()))
+        n_rows = int(sizes.sum())
+        super().__init__(rows, n_rows=n_rows, rows_read=rows.rows_read * rows.n_rows / n_rows)
         self._keep = keep
         self.chunk_edges = np.append(0, np.cumsum(sizes[filled]))
-        self._starts, self._stops = np.asarray(edges)[filled], np.asarray(edges)[filled + 1]
-        self._most = float(np.max((self._stops - self._starts) / sizes[filled]))
+        self._starts, self._stops = edges[filled], edges[filled + 1]
+        units = reading_edges(rows)
+        is_next = np.diff(np.searchsorted(units, self._starts, side="right")) > 0
+        self._cuts = 1 + np.flatnonzero(is_next | (self._starts[1:] > self._stops[:-1]))
+        self._most = int(np.diff(units).max())
 
     fingerprint = passed_on("_rows.fingerprint")
 
-    def _within(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
-        """Return the stretch of the source that holds these rows, and their places in it."""
-        edges = self.chunk_edges
-        first, last = np.searchsorted(edges, start, side="right") - 1, np.searchsorted(edges, stop) - 1
-        begin, end = int(self._starts[first]), int(self._stops[last])
-        skipped = start - int(edges[first])
-        return begin, end, np.flatnonzero(self._keep(begin, end))[skipped : skipped + stop - start]
+    def _stretches(self, start: int, stop: int) -> Iterator[tuple[int, int, NDArray[np.intp]]]:
+        """Yield the stretches of the source that are read for some rows, and the places of these in each."""
+        first = int(np.searchsorted(self.chunk_edges, start, side="right")) - 1
+        last = max(int(np.searchsorted(self.chunk_edges, stop)), first + 1)
+        cuts = self._cuts[(self._cuts > first) & (self._cuts < last)].tolist()
+        for chunk, after in itertools.pairwise([first, *cuts, last]):
+            begin, end, before = int(self._starts[chunk]), int(self._stops[after - 1]), int(self.chunk_edges[chunk])
+            yield begin, end, np.flatnonzero(self._keep(begin, end))[max(start - before, 0) : stop - before]
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        begin, end, places = self._within(start, stop)
-        return np.take(self._rows.read_rows(begin, end), places, axis=0, out=out, mode="clip")
+        out, done = np.empty((stop - start, self.n_features), self.dtype) if out is None else out, 0
+        for begin, end, places in self._stretches(start, stop):
+            rows = self._rows.read_rows(begin, end)
+            np.take(rows, places, axis=0, out=out[done : done + len(places)], mode="clip")
+            done += len(places)
+        return out
 
     read_labels = _taken("read_labels")
     is_labelled = _taken("is_labelled")
@@ -76,18 +92,18 @@ class SelectedRows(DatasetProxy):
         return SelectedRows(self._rows.beside(column), self._keep)
 
     def read_column(self, start: int, stop: int) -> Any:
-        begin, end, places = self._within(start, stop)
-        return self._rows.read_column(begin, end).take(places)
+        columns = ([self._rows.read_column(begin, end).take(at)] for begin, end, at in self._stretches(start, stop))
+        return pa.concat_tables(pa.table(column, [""]) for column in columns).column(0)
 
     def describe_chunk(self, row: int) -> str:
-        begin, _, places = self._within(row, row + 1)
+        ((begin, _, places),) = self._stretches(row, row + 1)
         return self._rows.describe_chunk(begin + int(places[0]))
 
     def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(int(np.ceil(n_rows * self._most))) + n_rows * self.row_bytes
+        return self._rows.reading_bytes(self._most) + n_rows * self.row_bytes
 
     def sparse_bytes(self, n_rows: int) -> int:
-        return 2 * self._rows.sparse_bytes(int(np.ceil(n_rows * self._most)))
+        return self._rows.sparse_bytes(self._most) + 2 * self._rows.sparse_bytes(n_rows)
 
 
 class LabelsWithout(DatasetProxy):

@@ -22,7 +22,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.passes.units import read_unit
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.dataset import Dataset, unit_edges
+from mmpca_dist.tables.dataset import Dataset, reading_edges
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, naming
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.frames import encoded, is_mixed
@@ -214,7 +214,7 @@ def _without_moments(fitted: Any) -> Any:
 
 def by_unit(dataset: Dataset, function: Callable[[Any], Any], meta: Any) -> da.Array:
     """Return a Dask array of what a function makes of each reading unit; ``meta`` is a block of it without rows."""
-    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
+    edges = reading_edges(dataset)
     units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
     return units.map_blocks(
         partial(_apply_to_unit, dataset=dataset, edges=edges, function=function),

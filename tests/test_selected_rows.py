@@ -1,0 +1,86 @@
+"""Some of the rows of a table are those that a mask takes; to read few of many holds no more than a reading unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+
+from mmpca_dist import class_moments, open_dataset
+from mmpca_dist.tables.dataset import make_spans, reading_edges
+from mmpca_dist.tables.proxies import DatasetProxy
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.selected_rows import SelectedRows
+
+N, D = 480, 6
+MASKS = {
+    "many": np.arange(N) % 5 > 0,
+    "few": np.isin(np.arange(N), [3, 100, 101, 350, 479]),
+    "ends": (np.arange(N) < 30) | (np.arange(N) >= 470),
+    "one": np.arange(N) == 77,
+}
+
+
+class Chunked(DatasetProxy):
+    """Rows in chunks of 20; notes which of them are read."""
+
+    def __init__(self, rows, reads):
+        super().__init__(rows)
+        self.chunk_edges, self.reads = np.arange(0, N + 1, 20), reads
+
+    def fingerprint(self):
+        return ""
+
+    def read_rows(self, start, stop, out=None):
+        self.reads.append((start, stop))
+        return self._rows.read_rows(start, stop, out)
+
+    def read_sparse(self, start, stop):
+        self.reads.append((start, stop))
+        return self._rows.read_sparse(start, stop)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_rows_are_those_of_the_mask_and_no_more_than_a_unit_is_read_at_once(name, sparse, limits):
+    limits.unit_bytes = 60 * D * 8
+    mask, X = MASKS[name], np.random.default_rng(0).standard_normal((N, D))
+    reads, names = [], (np.arange(N) % 3).astype(str)
+    source = rows_in_memory(scipy.sparse.csr_array(X) if sparse else X, names, "X")
+    rows = SelectedRows(Chunked(source, reads), lambda start, stop: mask[start:stop])
+    n, places = int(mask.sum()), np.flatnonzero(mask)
+    for start, stop in {(0, n), (0, 1), (n - 1, n), (n // 3, 2 * n // 3 + 1)}:
+        taken = places[start:stop]
+        values = rows.read_sparse(start, stop).toarray() if sparse else rows.read_rows(start, stop)
+        np.testing.assert_array_equal(values, X[taken])
+        assert rows.read_labels(start, stop).tolist() == names[taken].tolist()
+        assert rows.source_rows(start, stop).tolist() == taken.tolist()
+        assert rows.read_column(start, stop).to_pylist() == names[taken].tolist()
+        assert rows.read_weights(start, stop) is None
+    assert max(stop - start for start, stop in reads) <= 60
+    assert all(mask[start:stop].reshape(-1, 20).any(axis=1).all() for start, stop in reads), (
+        "chunks without any of them"
+    )
+    assert rows.reading_bytes(n) <= source.reading_bytes(60) + n * D * 8
+    per_row = N / n
+    assert max(span.stop - span.start for span in make_spans(rows)) * per_row <= 60 + 20 * per_row or n == 1
+
+
+def test_a_table_of_rare_labels_is_read_in_as_many_units_as_if_all_were_known(limits, tmp_path):
+    limits.unit_bytes = 1 << 14
+    X = np.random.default_rng(1).standard_normal((40_000, 8)).astype(np.float32)
+    labels = np.full(len(X), None, dtype=object)
+    labels[::199], labels[50::199] = "a", "b"
+    table = pa.table({**{f"x{i}": column for i, column in enumerate(X.T)}, "label": pa.array(labels, pa.string())})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=500)
+    rows = open_dataset(tmp_path / "t.parquet", unlabelled="skip")
+    assert len(reading_edges(rows)) - 1 == pytest.approx(X.nbytes / limits.unit_bytes, rel=0.1)
+    known = np.flatnonzero(np.not_equal(labels, None))
+    found, expected = (
+        class_moments(*of, precision="double") for of in ((rows,), (X[known], labels[known].astype(str)))
+    )
+    assert found.counts.tolist() == expected.counts.tolist()
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-10)
+    np.testing.assert_allclose(found.scatters, expected.scatters, rtol=1e-10, atol=1e-8)
