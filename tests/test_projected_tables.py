@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.runs import Recorder
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
@@ -256,3 +257,17 @@ def test_columns_that_an_ingest_kept_go_on(tmp_path):
         np.testing.assert_array_equal(found["age"], np.arange(60))
         np.testing.assert_array_equal(found["row"], np.arange(60))
     assert all(b > a for a, b in pairwise(found["row"]))
+
+
+@pytest.mark.parametrize(("n_beside", "keep", "kept"), [(50, "all", 50), (51, "all", 0), (51, ["x60"], 1)])
+def test_columns_that_are_not_chosen_go_on_only_if_few_or_named(n_beside, keep, kept, tmp_path):
+    names = [f"x{i}" for i in range(99 - n_beside, 101)]
+    rows = np.random.default_rng(2).standard_normal((30, len(names)))
+    frame = pd.DataFrame(rows, columns=names).assign(label=np.arange(30) % 2)
+    frame.to_parquet(tmp_path / "t.parquet")
+    told_of, config = Recorder(), {"methods": ["pca"], "n_components": 1, "output": str(tmp_path / "out")}
+    dataset, project = {"uri": str(tmp_path / "t.parquet"), "columns": names[:2]}, {"format": ["parquet"], "keep": keep}
+    run({"dataset": dataset, "project": project, **config}, [told_of])
+    assert len(pq.read_schema(tmp_path / "out/projected/pca.parquet/part-000000.parquet").names) == 3 + kept
+    told = f"None of the {n_beside} columns that are neither features nor labels goes with the projected rows"
+    assert any(told in note for note in told_of.notes) == (kept == 0)

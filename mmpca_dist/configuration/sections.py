@@ -84,7 +84,7 @@ class ProjectConfig(Section):
         values="all, or names of columns, or [] for none",
         example=["id", "patient"],
         description="Columns that go with the projected rows, such as identifiers, groups and dates; all are those of "
-        "the table that are neither features nor labels",
+        "the table that are neither features nor labels, or none if these are more than 50",
     )
 
 

@@ -26,6 +26,8 @@ KEPT = (
     types.is_timestamp, types.is_null,
 )  # fmt: skip
 """Types that all formats can hold."""
+MOST_KEPT = 50
+"""More columns go with projected rows only if they are named: others are features that a run does not take."""
 VALUE_BYTES = 64
 """What a plan takes for a value, text included."""
 
@@ -68,7 +70,7 @@ class KeptColumns:
 
     @classmethod
     def of(cls, rows: Dataset, keep: str | Sequence[str]) -> KeptColumns:
-        """Open the columns that ``keep`` names, or ``all`` that stand beside features and labels.
+        """Open the columns that ``keep`` names, or ``all`` that stand beside features and labels: see `kept_columns`.
 
         Raises InputError for a name that is no column, and for a column of lists or structs.
         """
@@ -94,9 +96,14 @@ class KeptColumns:
 
 
 def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Dataset]:
-    """Return the columns that ``keep`` names, or ``all`` that stand beside features and labels; metadata are read."""
+    """Return the columns that ``keep`` names, or ``all`` that stand beside features and labels; metadata are read.
+
+    Where there are more of the latter than `MOST_KEPT`, there are none.
+    """
     stored = rows.stored
     names = list(stored.beside_names if keep == "all" else keep)
+    if keep == "all" and len(names) > MOST_KEPT:
+        names = []
     if stored.label is not None and stored.has_labels and not rows.has_labels and stored.label not in names:
         names.append(stored.label)  # as some rows have none
     columns = {name: open_beside(rows, name, SETTING) for name in names}
