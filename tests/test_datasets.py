@@ -23,7 +23,9 @@ from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.tables.readers.beside import open_beside
 from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.readers.memory import ArrayDataset
 from mmpca_dist.tables.readers.zarr_dense import PlainChunks
 
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (3, 4), (41, 57), (19, 60)]
@@ -170,6 +172,17 @@ def test_numpy_files(tmp_path):
         for start, stop in RANGES:
             np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
             np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+
+
+@pytest.mark.parametrize("values", [np.arange(3000) / 7, np.arange(3000) % 9, np.asarray(["ant", "bee"] * 1500)])
+def test_a_column_that_is_a_file_is_read_by_ranges(values, tmp_path):
+    """What is sent to workers holds its address, not its values."""
+    np.save(tmp_path / "column.npy", values)
+    rows = ArrayDataset(np.broadcast_to(np.zeros(2), (3000, 2)), np.arange(3000) % 2)
+    column = open_beside(rows, str(tmp_path / "column.npy"), "dataset.weight")
+    assert len(pickle.dumps(column)) < 1500
+    np.testing.assert_array_equal(column.read_values(7, 60), values[7:60])
+    assert column.read_column(2990, 3000).to_pylist() == values[2990:].tolist()
 
 
 def test_bundled_data_has_names():

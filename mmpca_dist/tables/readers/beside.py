@@ -16,7 +16,7 @@ from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.memory import ArrayDataset
-from mmpca_dist.tables.readers.npy import read_column
+from mmpca_dist.tables.readers.npy import NpyColumn
 
 FILE = ".npy"
 """How the name of a column ends that is a file of its own."""
@@ -46,8 +46,7 @@ def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     """
     stored = dataset.stored
     if name.endswith(FILE):
-        file = storage.normalize(name)
-        column: Dataset = column_in_memory(read_column(file), file)
+        column: Dataset = NpyColumn(storage.normalize(name))
     elif stored.uri.startswith(storage.NAMED):
         raise InputError(
             f"{setting} is {name!r}, and {stored.uri} has no columns but its features. Name a .npy file with a value "

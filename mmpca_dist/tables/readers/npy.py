@@ -133,17 +133,21 @@ class NpyDataset(StoredLabels):
         return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
 
 
+class NpyColumn(NpyDataset):
+    """A ``.npy`` file with a value for each row, in the place of labels of rows that take no memory."""
+
+    def __init__(self, uri: str) -> None:
+        self.label, self._token = uri, uuid.uuid4().hex
+        n_rows, dtype = _n_values(uri, self._token), _header(uri, self._token).dtype
+        check_label_type(dtype, min(n_rows, default_chunk_rows(dtype.itemsize)), uri)
+        self.facts = Facts(uri, n_rows, 1, np.dtype(np.float64), kind="local" if storage.is_local(uri) else "remote")
+
+
 def _n_values(uri: str, token: str) -> int:
     shape = _header(uri, token).shape
     if not shape or shape[1:] not in ((), (1,)):
         raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
     return shape[0]
-
-
-def read_column(uri: str) -> NDArray:
-    """Read the whole file of a column, which must have one value a row."""
-    token = uuid.uuid4().hex
-    return np.array(_read(uri, token, 0, _n_values(uri, token))).reshape(-1)
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
