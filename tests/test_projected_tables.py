@@ -269,5 +269,5 @@ def test_columns_that_are_not_chosen_go_on_only_if_few_or_named(n_beside, keep, 
     dataset, project = {"uri": str(tmp_path / "t.parquet"), "columns": names[:2]}, {"format": ["parquet"], "keep": keep}
     run({"dataset": dataset, "project": project, **config}, [told_of])
     assert len(pq.read_schema(tmp_path / "out/projected/pca.parquet/part-000000.parquet").names) == 3 + kept
-    told = f"None of the {n_beside} columns that are neither features nor labels goes with the projected rows"
+    told = f"{n_beside} columns are neither features nor labels. Projected rows do not keep so many"
     assert any(told in note for note in told_of.notes) == (kept == 0)

@@ -33,7 +33,7 @@ from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.tables.readers.beside import MOST_KEPT, KeptColumns
+from mmpca_dist.tables.readers.beside import KeptColumns, too_many
 from mmpca_dist.tables.readers.zarr_groups import ROWS
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
@@ -351,11 +351,10 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
     tables = tables_of(job, projectors)
     if not tables:
         return {"bytes": 0, "written": 0, "memory": 0, "outputs": []}
-    beside = len(job.dataset.stored.beside_names)
-    if job.config.project.keep == "all" and beside > MOST_KEPT:
+    if beside := too_many(job.dataset, job.config.project.keep):
         job.callback.on_note(
-            f"None of the {beside:,} columns that are neither features nor labels goes with the projected rows: name "
-            f"those to keep in project.keep, where they are more than {MOST_KEPT}."
+            f"{beside:,} columns are neither features nor labels. Projected rows do not keep so many by themselves: "
+            "name those to keep in project.keep."
         )
     with measured(job) as peak:
         rows, fills = job.dataset.narrow, projectors[0].fills

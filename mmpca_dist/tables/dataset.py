@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -20,8 +20,7 @@ from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.facts import Facts, as_arrow, passed_on
 
-MIN_UNITS = 8
-GRAIN_BYTES = 1 << 20
+MIN_UNITS, GRAIN_BYTES = 8, 1 << 20
 """Rows in memory and sparse rows can be cut anywhere; their chunks are of this size."""
 MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
@@ -302,10 +301,8 @@ def readable(what: str) -> Iterator[None]:
 
 def overlaps(edges: Sequence[int] | NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield the number of each chunk that holds some of rows ``start`` to ``stop``, and the first and last of these."""
-    for number in range(bisect(edges, start) - 1, len(edges) - 1):
+    for number in range(bisect(edges, start) - 1, min(bisect_left(edges, stop), len(edges) - 1)):
         first, last = max(start, int(edges[number])), min(stop, int(edges[number + 1]))
-        if first >= stop:
-            return
         if first < last:
             yield number, first, last
 
@@ -329,17 +326,14 @@ def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
 def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
     """Return the message for a value that is not finite."""
     name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
-    remedy = "Rows must be finite: fill or drop such values."
+    found, remedy = f"Found {value} in row {dataset.source_row(row)}", "Rows must be finite: fill or drop such values."
     widening = dataset.widening
     if widening is not None and column >= widening.y.start:
         target = widening.targets[column - widening.y.start]
-        return f"Found {value} in row {dataset.source_row(row)} of the target ({target!r}). Fill it, or drop such rows."
+        return f"{found} of the target ({target!r}). Fill it, or drop such rows."
     if widening is not None and np.isnan(value):
         remedy = "This column had no gaps in the rows before: fill it, or fit to all rows anew."
-    return (
-        f"Found {value} in row {dataset.source_row(row)}, column {column}{name}, in {dataset.describe_chunk(row)}. "
-        f"{remedy}"
-    )
+    return f"{found}, column {column}{name}, in {dataset.describe_chunk(row)}. {remedy}"
 
 
 def default_chunk_rows(row_bytes: int) -> int:
@@ -359,7 +353,7 @@ def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
 
 
 def reading_edges(dataset: Dataset, more: int = 0) -> NDArray[np.int64]:
-    """Return the edges of reading units, which hold ``more`` bytes for each row besides what is read for it."""
+    """Return the row edges of reading units, with ``more`` bytes for each row than those that are read for it."""
     return unit_edges(dataset.chunk_edges, int(dataset.row_bytes * dataset.rows_read) + more)
 
 

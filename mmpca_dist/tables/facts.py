@@ -34,7 +34,7 @@ class Facts:
     row_operations: int = 0
     """Multiply-adds that row maps take for a row as it is read."""
     rows_read: float = 1.0
-    """Rows that are read for each, on average: more than one where others are left out."""
+    """Rows that are read for each row that is taken, on average; more than one where some are left out."""
 
 
 class _PassedOn:

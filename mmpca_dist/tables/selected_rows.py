@@ -40,8 +40,8 @@ def _taken(name: str) -> Any:
 class SelectedRows(DatasetProxy):
     """The rows of a data set that ``keep`` tells, in their order; they are numbered anew.
 
-    Chunks stay as they are, less what is left out. Those without any of the rows are not read, and others a reading
-    unit of the source at a time, however few rows are taken of it.
+    Chunks stay as they are, less what is left out; a chunk of which no row is taken is not read. At most a reading unit
+    of the source is read at once, however few rows are taken of it.
     """
 
     def __init__(self, rows: Dataset, keep: Keep, reason: str = "all have weight zero") -> None:

@@ -206,7 +206,7 @@ def _of_array(reducer: Any, X: da.Array) -> da.Array:
 
 
 def _without_moments(fitted: Any) -> Any:
-    """Return an estimator as it is now, and may not be any more when rows are computed, without what no row needs."""
+    """Return a copy for lazy tasks: a later fit does not change it, and moments, which no row needs, stay here."""
     fitted = copy(fitted)
     fitted._kept = None
     return fitted

@@ -27,7 +27,7 @@ KEPT = (
 )  # fmt: skip
 """Types that all formats can hold."""
 MOST_KEPT = 50
-"""More columns go with projected rows only if they are named: others are features that a run does not take."""
+"""More columns go with projected rows only if they are named: most are features then that a run does not take."""
 VALUE_BYTES = 64
 """What a plan takes for a value, text included."""
 
@@ -94,15 +94,19 @@ class KeptColumns:
         return any(column.read_column(start, stop).null_count for start, stop in value_units(column))
 
 
+def too_many(rows: Dataset, keep: str | Sequence[str]) -> int:
+    """Return how many columns stand beside features and labels; 0 unless they are too many to go with rows unnamed."""
+    count = len(rows.stored.beside_names)
+    return count if keep == "all" and count > MOST_KEPT else 0
+
+
 def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Dataset]:
     """Return the columns that ``keep`` names, or ``all`` that stand beside features and labels; metadata are read.
 
-    Where there are more of the latter than `MOST_KEPT`, there are none.
+    None of the latter where they are `too_many`.
     """
     stored = rows.stored
-    names = list(stored.beside_names if keep == "all" else keep)
-    if keep == "all" and len(names) > MOST_KEPT:
-        names = []
+    names = [] if too_many(rows, keep) else list(stored.beside_names if keep == "all" else keep)
     if stored.label is not None and stored.has_labels and not rows.has_labels and stored.label not in names:
         names.append(stored.label)  # as some rows have none
     columns = {name: open_beside(rows, name, SETTING) for name in names}
