@@ -157,7 +157,8 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     assert {"moments", "mean", "scale", "pairs", "directions", "from rows"} <= set(fitted)
     assert merging or "fits" in fitted
     same = {kind for kind in fitted if fitted[kind] == others[kind]}
-    assert same <= {"medians", "precision", "adjustment", "class_weight"}  # no medians, gaps and weights of classes
+    # There are no medians, gaps and weights of classes.
+    assert same <= {"medians", "precision", "adjustment", "subtracted", "class_weight"}
 
 
 @pytest.mark.e2e

@@ -287,4 +287,5 @@ class _Passes:
             precision=self.precision,
             basis=basis,
             approximation=approximation,
+            subtracted=float(np.sum(self.operator.subtracted / (1.0 if scale is None else scale**2))),
         )

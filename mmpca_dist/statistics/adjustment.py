@@ -21,8 +21,12 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
 
+EPS = float(np.finfo(np.float64).eps)
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
+LOST = 64
+"""A column is lost where no more is left of its squares than so many rounding errors of what was subtracted; up to 26
+were seen of columns of which nothing is left."""
 
 
 @storable
@@ -125,7 +129,7 @@ class Adjustment:
         _refuse_determined(self.widening, np.diag(own), between)
         roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
         values, vectors = np.linalg.eigh(own / roots / roots[:, None])
-        kept = values > max(10 * q * float(np.finfo(np.float64).eps), CUTOFF)
+        kept = values > max(10 * q * EPS, CUTOFF)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         return replace(self, slopes=inverse / roots / roots[:, None] @ cross)
 
@@ -156,6 +160,31 @@ class Adjustment:
             return X
         return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
 
+    def subtracted(self, beside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the squares of what is subtracted from each column, or more, shape (d,).
+
+        ``beside``, shape (g + q,) or longer, has the squares of what stands beside the columns. The squares of adjusted
+        columns are off by rounding errors of these, however small they are.
+        """
+        lengths, g = np.sqrt(np.maximum(beside, 0)), len(self.deltas)
+        sizes = lengths[g : g + len(self.slopes)] @ np.abs(self.slopes)
+        sizes[self.widening.gaps] += lengths[:g] * np.abs(self.deltas)
+        return np.asarray(sizes**2)
+
+    def lost(self, squares: NDArray[np.float64], beside: NDArray[np.float64], unit: float = EPS) -> NDArray[np.bool_]:
+        """Tell which adjusted columns, with these ``squares``, are constant but for rounding errors, shape (d,).
+
+        ``beside`` is as in ``subtracted``, and ``unit`` the relative rounding error of products.
+        """
+        return np.asarray(squares <= LOST * unit * self.subtracted(beside))
+
+    def fitted_rows(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the adjusted rows that a fit is to, shape (n, d), constant in columns that are `lost`."""
+        v = self.rows(u)
+        lost = self.lost(v.var(axis=0), u[:, self.widening.n_columns :].var(axis=0))
+        v[:, lost] = v[0, lost]
+        return v
+
     def widened(self, vectors: NDArray) -> NDArray:
         """Return A V, shape (d + q + t, b), for vectors V (d, b) and rows without gaps."""
         both = np.zeros((self.widening.width, vectors.shape[1]), vectors.dtype)
@@ -167,8 +196,8 @@ class Adjustment:
         """Return what covariates Z (n, q) explain of rows that are projected by ``matrix`` (d, K)."""
         return (Z - self.centre) @ (self.slopes @ matrix)
 
-    def moments(self, widened: ClassMoments) -> ClassMoments:
-        """Return the moments of adjusted rows."""
+    def moments(self, widened: ClassMoments, unit: float = EPS) -> ClassMoments:
+        """Return the moments of adjusted rows, constant in columns that are `lost`."""
         widening, targets = self.widening, None
         d, gaps, filled = widening.n_columns, widening.gaps, widening.filled
         scatters = np.empty((len(widened.scatters), d, d))
@@ -182,7 +211,12 @@ class Adjustment:
                 mean, squares = widened.means[0, widening.y], G[widening.y, widening.y]
                 targets = TargetSums(widening.targets, mean, np.ascontiguousarray(both[widening.y].T), squares)
         means = self.rows(widened.means)
-        return replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
+        adjusted = replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
+        lost = self.lost(adjusted.column_squares(), widened.column_squares()[d:], unit)
+        means[:, lost], scatters[:, lost], scatters[:, :, lost] = adjusted.mean[lost], 0, 0
+        if targets is not None:
+            targets.cross[lost] = 0
+        return adjusted
 
 
 def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) -> None:

@@ -53,6 +53,7 @@ class _WorkingStatistics(ABC):
     # fits by sweeps, by need and number of components as asked for
     fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
     adjustment: Adjustment | None = None  # how widened rows come to the columns; None of rows that are not widened
+    subtracted: float = 0.0  # squares of what it subtracts, in working units: their rounding errors are in the scatters
 
     @abstractmethod
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
@@ -104,8 +105,11 @@ class _WorkingStatistics(ABC):
         """
         counts, deviations = self.moments.counts, self.moments.deviations
         between = float(counts @ np.sum(deviations**2, axis=1))
-        variance = (self.within_trace() + between) / self.moments.total
-        return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
+        squares = self.within_trace() + between
+        if not squares > 0:
+            return self.unit
+        of_products = self.unit * (1 + self.subtracted / squares)
+        return max(of_products, self.means_error / np.sqrt(squares / self.moments.total))
 
     def column_deviations(self) -> NDArray[np.float64]:
         """Return class means less the mean of all rows, (C, d), in the columns' units; rounding errors are set to 0."""
@@ -130,13 +134,13 @@ class ColumnStatistics(_WorkingStatistics):
     def unweighted(self) -> Self:
         if self.class_weight is None:
             return self
-        raw = self.kept if self.adjustment is None else self.adjustment.moments(self.kept)
+        raw = self.adjusted(self.kept)
         moments = raw if self.scale is None else raw.scaled(1 / self.scale)
         return replace(self, moments=moments, raw=raw, class_weight=None)
 
     def adjusted(self, others: ClassMoments) -> ClassMoments:
         """Return the moments of other rows that are widened alike, as these are adjusted."""
-        return others if self.adjustment is None else self.adjustment.moments(others)
+        return others if self.adjustment is None else self.adjustment.moments(others, self.unit)
 
     @property
     def fixed(self) -> str | None:
@@ -248,19 +252,20 @@ def tall_statistics(
     kept, precision = moments, implied(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
-    adjustment = adjustment_of(moments)
+    adjustment, subtracted = adjustment_of(moments), np.zeros(1)
     if adjustment is not None:
-        moments = adjustment.moments(moments)
+        subtracted = adjustment.subtracted(moments.column_squares()[adjustment.widening.n_columns :])
+        moments = adjustment.moments(moments, float(np.finfo(work_type(precision)).eps))
+        subtracted[moments.column_squares() == 0] = 0
     raw, mean, medians, scale = moments, moments.mean, medians or {}, None
-    ones, offsets = np.ones(len(raw.counts)), raw.deviations
-    refuse_vanished(offsets, raw.trace(ones) / raw.total, precision)
+    refuse_vanished(raw.deviations, raw.trace(np.ones(len(raw.counts))) / raw.total, precision)
     if standardize:
-        variances = np.diagonal(raw.scatter(ones)) + raw.counts @ offsets**2
-        scale = standard_deviations(variances / raw.total, mean)
+        scale = standard_deviations(raw.column_squares() / raw.total, mean)
         moments, medians = raw.scaled(1 / scale), {pairing: rows / scale for pairing, rows in medians.items()}
     return ColumnStatistics(
         moments=moments, medians=medians, mean=mean, scale=scale, precision=precision, raw=raw, kept=kept,
         class_weight=class_weight, adjustment=adjustment,
+        subtracted=float(np.sum(subtracted if scale is None else subtracted / scale**2)),
     )  # fmt: skip
 
 

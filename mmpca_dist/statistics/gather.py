@@ -163,7 +163,7 @@ def gather_statistics(
         if dataset.widening is not None:
             sums = CrossSums.of(X, codes, len(census.classes), row_weights, dataset.widening.filled)
             adjustment, Y = Adjustment.of_sums(dataset.widening, sums), X[:, dataset.widening.y]
-            X = adjustment.rows(X)
+            X = adjustment.fitted_rows(X)
         rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))
         weights = weights_of(census, rank, weightings)
         statistics = wide_statistics(

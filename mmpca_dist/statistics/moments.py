@@ -65,13 +65,9 @@ class ClassMoments:
         """Return the moments of no rows."""
         n_classes, n_scatters = len(classes), len(classes) if weights is None else len(weights)
         return cls(
-            np.asarray(classes),
-            np.zeros(n_classes),
-            np.zeros(n_classes, np.int64),
-            np.zeros((n_classes, n_features)),
-            np.zeros((n_scatters, n_features, n_features)),
-            None if weights is None else np.asarray(weights, dtype=np.float64),
-        )
+            np.asarray(classes), np.zeros(n_classes), np.zeros(n_classes, np.int64), np.zeros((n_classes, n_features)),
+            np.zeros((n_scatters, n_features, n_features)), None if weights is None else np.asarray(weights, float),
+        )  # fmt: skip
 
     @property
     def n_rows(self) -> int:
@@ -114,6 +110,11 @@ class ClassMoments:
     def trace(self, class_weights: NDArray) -> float:
         """Return the trace of ``scatter(class_weights)``."""
         return float(self._mix(class_weights) @ np.einsum("kii->k", self.scatters))
+
+    def column_squares(self) -> NDArray[np.float64]:
+        """Return the sum of squared deviations of each column from its mean, over all classes, shape (d,)."""
+        within = self._mix(np.ones(len(self.counts))) @ np.einsum("kii->ki", self.scatters)
+        return np.asarray(within + self.counts @ self.deviations**2)
 
     def _mix(self, class_weights: NDArray) -> NDArray[np.float64]:
         """Return the coefficients of the stored scatters in a weighted sum of the class scatters."""

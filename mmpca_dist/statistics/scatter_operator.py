@@ -270,14 +270,21 @@ class ScatterOperator:
     # of their columns without what covariates explain
     adjustment: Adjustment | None = None
     passes: int = field(default=0, init=False)  # over the rows, so far
-    offsets: NDArray[np.float64] = field(init=False)  # (C, d): class means less ``centres``, from the first pass on
-    squares: NDArray[np.float64] = field(init=False)  # (C, d): diagonals of the class scatters, from the first pass on
+    # From the first pass on:
+    offsets: NDArray[np.float64] = field(init=False)  # (C, d): class means less ``centres``
+    squares: NDArray[np.float64] = field(init=False)  # (C, d): diagonals of the class scatters
+    lost: NDArray[np.bool_] = field(init=False)  # (d,): of what covariates leave nothing of
+    subtracted: NDArray[np.float64] = field(init=False)  # (d,): squares of what they take from the other columns
 
     @property
     def means(self) -> NDArray[np.float64]:
         """Class means of the rows in their own units, shape (C, d)."""
         means = self.centres + self.offsets
-        return means if self.adjustment is None else self.adjustment.rows(means)
+        if self.adjustment is None:
+            return means
+        means = self.adjustment.rows(means)
+        means[:, self.lost] = means[0, self.lost]
+        return means
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -317,13 +324,7 @@ class ScatterOperator:
         counts = counts / unit
         self.passes += 1
         if first:
-            assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-            offsets = sums.totals / np.where(counts > 0, counts, 1)[:, None]
-            self.offsets, squares = offsets / powers, sums.squares
-            if slopes is not None:
-                offsets = offsets[:, :d] - offsets[:, self._beside] @ slopes
-                squares = squares[:, :d]
-            self.squares = np.maximum(squares - counts[:, None] * offsets**2, 0) * unit / powers**2
+            self._keep_moments(sums, counts, unit, powers)
         offsets, images = self.offsets * powers, []
         for image, block in zip(sums.images, scaled, strict=True):
             shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
@@ -346,6 +347,25 @@ class ScatterOperator:
                 pass
             images.append(image)
         return images
+
+    def _keep_moments(self, sums: Sums, counts: NDArray[np.float64], unit: float, powers: NDArray | float) -> None:
+        """Keep what the first pass finds of means and squares, with the weights of classes over ``unit``."""
+        assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+        d, adjustment = self.rows.dataset.n_columns, self.adjustment
+        offsets = sums.totals / np.where(counts > 0, counts, 1)[:, None]
+        self.offsets = offsets / powers
+        if adjustment is not None:
+            offsets[:, :d] -= offsets[:, self._beside] @ adjustment.slopes
+        squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
+        self.squares, self.subtracted, self.lost = squares[:, :d], np.zeros(d), np.zeros(d, bool)
+        if adjustment is not None:
+            means = self.centres + self.offsets
+            means[:, :d] = adjustment.rows(means)
+            deviations = means - counts @ means / counts.sum()
+            spread = squares.sum(axis=0) + unit * counts @ deviations**2
+            self.lost = adjustment.lost(spread[:d], spread[d:])
+            self.squares[:, self.lost] = 0
+            self.subtracted = np.where(self.lost, 0, adjustment.subtracted(spread[d:]))
 
     @property
     def _beside(self) -> slice:

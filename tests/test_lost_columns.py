@@ -1,0 +1,126 @@
+"""Columns of which adjusting leaves nothing are constant: rounding errors are no variance that methods could find."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from helpers.evaluating import scored
+from helpers.moment_reducers import REDUCERS
+from helpers.samples import labelled, largest_angle
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+
+from mmpca_dist import FisherScore, MarginPCA
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.widened_rows import widened
+from mmpca_dist.tables.readers.memory import rows_in_memory
+
+LOST = [2, 4]
+MAKERS = {**REDUCERS, "fisher-score": lambda: FisherScore(3)}
+
+
+def rows(n, d, seed):
+    """Return rows of which two columns follow from the covariates, and labels."""
+    X, y = labelled(n, d, 3, seed=seed)
+    y[:9] = [0, 1, 2] * 3
+    rng = np.random.default_rng(seed)
+    age, site = rng.normal(40, 9, n), rng.choice(["a", "b"], n)
+    X[:, 2], X[:, 4] = rng.normal(0, 3) * (age - age.mean()), rng.normal(0, 3) * (site == "b")
+    X[:, 0] += 0.1 * age
+    return X, y, pd.DataFrame({"age": age, "site": site})
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "n", "d", "method"),
+    [
+        *((*shape, method) for shape in (("dense", 90, 7), ("dense", 30, 45)) for method in MAKERS),
+        *(("passes", 90, 7, method) for method in MAKERS if method not in ("pls", "ridge")),  # these need scatters
+    ],
+)
+def test_columns_that_covariates_determine_are_as_constant_ones(kind, n, d, standardize, method):
+    for seed in range(5):
+        X, y, covariates = rows(n, d, seed)
+        constant = X.copy()
+        constant[:, LOST] = 1
+        settings = {"standardize": standardize}
+        if kind == "passes":
+            settings |= {"solver": "krylov"} | ({"passes": 8} if "passes" in MAKERS[method]().get_params() else {})
+        found, expected = (
+            MAKERS[method]()
+            .set_params(**settings)
+            .fit(each if kind == "dense" else scipy.sparse.csr_array(each), y, covariates=covariates)
+            for each in (X, constant)
+        )
+        assert len(found.components_) == len(expected.components_)
+        assert np.abs(found.components_[:, LOST]).max() < 1e-9
+        assert largest_angle(found.components_, expected.components_.T) < 1e-5
+        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
+        if standardize:
+            assert found.scale_[LOST].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("value", [0.0, 0.1, 5.3])
+@pytest.mark.parametrize("n", [60, 3000])
+def test_columns_that_are_constant_but_for_gaps(n, value, precision):
+    """Other rows, such as those of another fold, told what gaps are filled with."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = labelled(n, 6, 3, seed=seed)
+        X[:, LOST] = value
+        X[rng.random((n, 6)) < rng.choice([0.02, 0.1, 0.5])] = np.nan
+        dataset = widened(rows_in_memory(X, y, "X"), np.ones(6), rng.normal(value, 1, 6))
+        model = MarginPCA.from_moments(moments_of(dataset, precision=precision), "pca", 4, standardize=True)
+        filled = SimpleImputer().fit_transform(X)
+        filled[:, LOST] = value  # its means of many equal values have rounding errors
+        expected = MarginPCA(4, "pca", standardize=True).fit(filled, y)
+        assert model.scale_[LOST].tolist() == [1, 1]
+        assert largest_angle(model.components_, expected.components_.T) < (1e-5 if precision == "double" else 1e-2)
+
+
+@pytest.mark.parametrize("kind", ["dense", "passes"])
+def test_components_of_rounding_errors_are_none(kind):
+    """Two directions are left of what is 1e12 times as large: its products are off by more than a third would have."""
+    rng = np.random.default_rng(0)
+    _, y, covariates = rows(300, 7, 1)
+    Z = covariates[["age"]].to_numpy() - 40
+    X = 1e4 * Z @ rng.normal(0, 1, (1, 7)) + rng.normal(0, 1e-1, (300, 2)) @ rng.normal(0, 1, (2, 7))
+    given = X if kind == "dense" else scipy.sparse.csr_array(X)
+    with pytest.raises(InputError, match="n_components=5 is more than the 2 components"):
+        MarginPCA(5, "pca").fit(given, y, covariates=covariates[["age"]])
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("standardize", [False, True])
+def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_trains(standardize, tmp_path):
+    """A rare level: one row has it, and in the fold of this row nothing is known of it."""
+    rng = np.random.default_rng(1)
+    n = 200
+    X = rng.normal(0, 1, (n, 4))
+    t = X @ [1.0, 2.0, 0.0, 0.0] + rng.normal(0, 1, n)
+    rare = np.zeros(n)
+    rare[17] = 1
+    rare[rng.random(n) < 0.1] = np.nan
+    table = pd.DataFrame(X, columns=list("abcd")).assign(rare=rare, t=t)
+    table.to_parquet(tmp_path / "t.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        records, splits, _ = scored(parse_config({
+            "dataset": {"uri": str(tmp_path / "t.parquet"), "target": "t", "missing": "mean"}, "methods": ["pca"],
+            "n_components": 2, "standardize": standardize, "evaluation": {}, "output": str(tmp_path / "out"),
+        }, "the test"))  # fmt: skip
+    parts = splits.codes(0, n, np.zeros(n, int))[0]
+    features = table.drop(columns="t").to_numpy()
+    for part, record in enumerate(records):
+        train = parts != part
+        imputer = SimpleImputer().fit(features[train])
+        model = LinearRegression().fit(imputer.transform(features[train]), t[train])
+        expected = r2_score(t[~train], model.predict(imputer.transform(features[~train])))
+        (line,) = (line for line in record["errors"] if line["method"] == "all-columns")
+        assert line["r2"] == pytest.approx(expected, abs=1e-9)
