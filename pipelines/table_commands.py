@@ -43,7 +43,7 @@ def check(table: str, label: str | None, output: str | None, overwrite: bool, as
         print_text(console, f"Wrote {output}. Next: mmpca run {shlex.quote(output)}")
 
 
-@click.command(short_help="Turn a table of any format into Zarr.")
+@click.command(short_help="Turn a table into Zarr, or CSV with text into Parquet.")
 @click.argument("source")
 @click.argument("destination")
 @click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")

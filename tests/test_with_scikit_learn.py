@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mmpca_dist import (
+    PLS,
     FisherDiscriminant,
     GeneralizedDiscriminantAnalysis,
     LogisticDiscriminant,
@@ -106,6 +107,8 @@ def test_other_columns_than_those_of_the_fit():
         MarginPCA(2).fit(X.set_axis(["a", 1, "b", 2], axis=1), Y)
     with pytest.raises(InputError, match=r"^MarginPCA: Unknown label type: continuous"):
         MarginPCA(2).fit(X, X["a"])
+    with pytest.raises(InputError, match=r"^PLS: y holds numbers, not classes: target='continuous' predicts them."):
+        PLS(2).fit(X, X["a"])
 
 
 def test_the_explained_variance_is_that_of_pca_and_of_pca_alone():

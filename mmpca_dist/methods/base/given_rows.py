@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.methods.base.transform import LazyTransform, gaps_allowed
@@ -77,5 +77,7 @@ class TakesRows(LazyTransform):
         y = y if y is None else label_array(y, "y")
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **gaps_allowed(self))
         with naming(self, X):
+            if hasattr(self, "target") and type_of_target(y).startswith("continuous"):
+                raise InputError("y holds numbers, not classes: target='continuous' predicts them.")
             check_classification_targets(y)
         return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
