@@ -53,7 +53,7 @@ def statistics_in_passes(
     solver : SolverOptions
         Its kind is one of `BLOCK_SOLVERS`.
     adjustment : Adjustment, optional
-        The map of widened rows, which are sparse: it is applied to vectors.
+        The map of widened rows: it is applied to vectors where they are sparse; dense ones are read with it.
 
     Notes
     -----
@@ -66,7 +66,12 @@ def statistics_in_passes(
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
     centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
     sums = _sums_type(dataset, sample, precision, standardize or rows.census.totals is not None)
-    operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment)
+    taken = None if adjustment is None else adjustment.taken
+    if not dataset.sparse:
+        adjustment = None  # rows are adjusted as they are read
+    operator = ScatterOperator(
+        rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment, taken=taken
+    )
     sample = sample if adjustment is None else adjustment.rows(sample)
     sets = median_sets(len(counts), *needs.medians)
     medians = by_pairing(None if sets is None else take_medians(adjusted_rows(rows, adjustment), sets), needs.medians)
@@ -287,5 +292,5 @@ class _Passes:
             precision=self.precision,
             basis=basis,
             approximation=approximation,
-            subtracted=float(np.sum(self.operator.subtracted / (1.0 if scale is None else scale**2))),
+            subtracted=self.operator.subtracted,
         )

@@ -123,6 +123,7 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "mean": statistics.mean,
         "scale": statistics.scale,
         "basis": statistics.basis,
+        "subtracted": np.asarray([statistics.subtracted]),
         **_adjustment_arrays(statistics.adjustment),
         **{f"target_{name}": getattr(moments.targets, name, None) for name in TARGETS},
         **({} if columns is None else {f"column_{name}": array for name, array in vars(columns).items()}),
@@ -154,7 +155,9 @@ def _widening(arrays: dict[str, NDArray[np.float64]], width: int | None = None) 
 
 def _adjustment(widening: Widening, arrays: dict[str, NDArray[np.float64]]) -> Adjustment:
     deltas, slopes, centre = (arrays.get(name, np.zeros(0)) for name in ADJUSTMENT)
-    return Adjustment(widening, deltas, slopes.reshape(-1, widening.n_columns), centre)
+    return Adjustment(
+        widening, deltas, slopes.reshape(-1, widening.n_columns), centre, taken=np.zeros(widening.n_columns)
+    )
 
 
 def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDArray | None]:
@@ -229,6 +232,7 @@ def _in_basis(
         "mean": arrays["mean"],
         "scale": arrays.get("scale"),
         "basis": arrays["basis"],
+        "subtracted": float(arrays["subtracted"][0]),
         "adjustment": None if widening is None else _adjustment(widening, arrays),
         "columns": ColumnSums(arrays["column_means"], arrays["column_squares"]) if "column_means" in arrays else None,
     }

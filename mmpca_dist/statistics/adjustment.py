@@ -12,11 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csc_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import BLOCK_ROWS, blocks
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
@@ -25,7 +26,7 @@ EPS = float(np.finfo(np.float64).eps)
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
 LOST = 64
-"""A column is lost where no more is left of its squares than so many rounding errors of what was subtracted; up to 26
+"""A column is lost where no more is left of its variance than so many rounding errors of what was subtracted; up to 26
 were seen of columns of which nothing is left."""
 
 
@@ -36,24 +37,26 @@ class CrossSums(ArraySums):
 
     counts: NDArray[np.float64]
     totals: NDArray[np.float64]
-    """Of u, shape (C, d + g + q + t)."""
+    """Of u, columns with gaps less their fixed value, shape (C, d + g + q + t)."""
     products: NDArray[np.float64]
     """Of [z | y] and u, shape (q + t, d + g + q + t)."""
 
     @classmethod
-    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, filled: int) -> Self:
-        """Add up rows, dense or CSR, shape (n, d + g + q + t), of which ``filled`` columns are no covariates."""
+    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, widening: Widening) -> Self:
+        """Add up rows, dense or CSR, shape (n, d + g + q + t)."""
         weights = np.ones(len(codes)) if weights is None else weights
-        members = csr_array((weights, (codes, np.arange(len(codes)))), (n_classes, len(codes)))
-        z = u[:, filled:]
+        members = csc_array((weights, codes, np.arange(len(codes) + 1)), (n_classes, len(codes)))
+        z = u[:, widening.filled :]
         z = z.toarray() if issparse(z) else z
         products = (u.T @ (weights[:, None] * z)).T
         totals = members @ u
-        return cls(
-            np.bincount(codes, weights, n_classes).astype(np.float64),
-            np.asarray(totals.toarray() if issparse(totals) else totals, np.float64),
-            np.asarray(products, np.float64),
-        )
+        totals = np.asarray(totals.toarray() if issparse(totals) else totals, np.float64)
+        if len(widening.gaps):
+            totals[:, widening.gaps] = 0
+            for rows in blocks(len(u), BLOCK_ROWS):
+                near = np.take(u[rows], widening.gaps, axis=1) - widening.fills
+                totals[:, widening.gaps] += members[:, rows] @ near
+        return cls(np.bincount(codes, weights, n_classes).astype(np.float64), totals, np.asarray(products, np.float64))
 
 
 @storable
@@ -70,21 +73,25 @@ class Adjustment:
     deltas: NDArray[np.float64]  # (g,): mean of the values of a column less its fixed value
     slopes: NDArray[np.float64]  # (q, d): B
     centre: NDArray[np.float64]  # (q,): mean of z
+    # (d,): variance of what is subtracted from a column, or more: that of adjusted rows has rounding errors of this
+    taken: NDArray[np.float64]
 
     @classmethod
-    def of_mean(cls, widening: Widening, mean: NDArray[np.float64]) -> Self:
+    def of_mean(cls, widening: Widening, mean: NDArray[np.float64], near: NDArray[np.float64]) -> Self:
         """Return the map of rows with this mean, shape (d + g + q + t,), that removes no covariates.
 
-        Raises InputError for a column without any value.
+        ``near``, shape (g,), has the means of columns with gaps less their fixed values. Raises InputError for a column
+        without any value.
         """
-        shares, filled = mean[widening.n_columns : widening.filled], mean[widening.gaps]
+        shares = mean[widening.n_columns : widening.filled]
         if (shares >= 1).any():
             empty = int(np.argmax(shares >= 1))
             name = "" if widening.names is None else f" ({widening.names[empty]!r})"
             raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
-        q = len(widening.covariates)
-        deltas = (filled - widening.fills) / (1 - shares)
-        return cls(widening, deltas, np.zeros((q, widening.n_columns)), mean[widening.z])
+        deltas, taken = near / (1 - shares), np.zeros(widening.n_columns)
+        taken[widening.gaps] = deltas**2 * shares * (1 - shares)
+        slopes = np.zeros((len(widening.covariates), widening.n_columns))
+        return cls(widening, deltas, slopes, mean[widening.z], taken)
 
     @classmethod
     def of(cls, moments: ClassMoments) -> Self:
@@ -94,28 +101,31 @@ class Adjustment:
         """
         widening = moments.widening
         assert widening is not None  # noqa: S101  (they are of widened rows)
-        without, q = cls.of_mean(widening, moments.mean), len(widening.covariates)
-        if not q:
+        mean = moments.mean
+        without = cls.of_mean(widening, mean, mean[widening.gaps] - widening.fills)
+        if not widening.covariates:
             return without
         within = moments.scatter(np.ones(len(moments.counts)))[widening.filled :]
-        return without._with_slopes(within, moments.counts @ moments.deviations[:, widening.z] ** 2)
+        return without._with_slopes(within, moments.counts @ moments.deviations[:, widening.z] ** 2, moments.total)
 
     @classmethod
     def of_sums(cls, widening: Widening, sums: CrossSums) -> Self:
         """Return the map that sums over the rows tell; raise as ``of``."""
-        counts, q = sums.counts, len(widening.covariates)
-        mean = sums.totals.sum(axis=0) / counts.sum()
-        without = cls.of_mean(widening, mean)
-        if not q:
+        counts, total = sums.counts, sums.counts.sum()
+        mean = sums.totals.sum(axis=0) / total
+        without = cls.of_mean(widening, mean, mean[widening.gaps])
+        if not widening.covariates:
             return without
         means = sums.totals / np.where(counts > 0, counts, 1)[:, None]
+        means[:, widening.gaps] += widening.fills
         within = sums.products - (means[:, widening.filled :] * counts[:, None]).T @ means
-        return without._with_slopes(within, counts @ (means[:, widening.z] - mean[widening.z]) ** 2)
+        return without._with_slopes(within, counts @ (means[:, widening.z] - mean[widening.z]) ** 2, total)
 
-    def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64]) -> Self:
+    def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64], total: float) -> Self:
         """Return the map with slopes from the scatter within classes of [z | y] and u, (q + t, d + g + q + t).
 
-        ``between`` is what the classes explain of the squares of z, shape (q,); the targets explain more.
+        ``between`` is what the classes explain of the squares of z, shape (q,); the targets explain more. ``total`` is
+        the sum of the weights of the rows.
         """
         q, widening = len(between), self.widening
         of_z, of_y = within[:q], within[q:]
@@ -131,13 +141,16 @@ class Adjustment:
         values, vectors = np.linalg.eigh(own / roots / roots[:, None])
         kept = values > max(10 * q * EPS, CUTOFF)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        return replace(self, slopes=inverse / roots / roots[:, None] @ cross)
+        slopes = inverse / roots / roots[:, None] @ cross
+        lengths = np.sqrt(np.maximum(np.diag(own) + between, 0) / total)
+        return replace(self, slopes=slopes, taken=(np.sqrt(self.taken) + lengths @ np.abs(slopes)) ** 2)
 
     @classmethod
     def of_slopes(cls, slopes: NDArray[np.float64], centre: NDArray[np.float64]) -> Self:
         """Return the map that removes covariates from rows without gaps."""
         none, names = np.zeros(0), tuple(map(str, range(len(slopes))))
-        return cls(Widening(slopes.shape[1], none.astype(np.intp), none, names), none, slopes, centre)
+        widening = Widening(slopes.shape[1], none.astype(np.intp), none, names)
+        return cls(widening, none, slopes, centre, np.zeros(slopes.shape[1]))
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -160,28 +173,10 @@ class Adjustment:
             return X
         return X - ((Z - self.centre) @ self.slopes).astype(X.dtype)
 
-    def subtracted(self, beside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the squares of what is subtracted from each column, or more, shape (d,).
-
-        ``beside``, shape (g + q,) or longer, has the squares of what stands beside the columns. The squares of adjusted
-        columns are off by rounding errors of these, however small they are.
-        """
-        lengths, g = np.sqrt(np.maximum(beside, 0)), len(self.deltas)
-        sizes = lengths[g : g + len(self.slopes)] @ np.abs(self.slopes)
-        sizes[self.widening.gaps] += lengths[:g] * np.abs(self.deltas)
-        return np.asarray(sizes**2)
-
-    def lost(self, squares: NDArray[np.float64], beside: NDArray[np.float64], unit: float = EPS) -> NDArray[np.bool_]:
-        """Tell which adjusted columns, with these ``squares``, are constant but for rounding errors, shape (d,).
-
-        ``beside`` is as in ``subtracted``, and ``unit`` the relative rounding error of products.
-        """
-        return np.asarray(squares <= LOST * unit * self.subtracted(beside))
-
     def fitted_rows(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the adjusted rows that a fit is to, shape (n, d), constant in columns that are `lost`."""
+        """Return the adjusted rows that a fit is to, shape (n, d), constant in `lost_columns`."""
         v = self.rows(u)
-        lost = self.lost(v.var(axis=0), u[:, self.widening.n_columns :].var(axis=0))
+        lost = lost_columns(v.var(axis=0), self.taken)
         v[:, lost] = v[0, lost]
         return v
 
@@ -197,7 +192,7 @@ class Adjustment:
         return (Z - self.centre) @ (self.slopes @ matrix)
 
     def moments(self, widened: ClassMoments, unit: float = EPS) -> ClassMoments:
-        """Return the moments of adjusted rows, constant in columns that are `lost`."""
+        """Return the moments of adjusted rows, constant in `lost_columns`."""
         widening, targets = self.widening, None
         d, gaps, filled = widening.n_columns, widening.gaps, widening.filled
         scatters = np.empty((len(widened.scatters), d, d))
@@ -212,11 +207,19 @@ class Adjustment:
                 targets = TargetSums(widening.targets, mean, np.ascontiguousarray(both[widening.y].T), squares)
         means = self.rows(widened.means)
         adjusted = replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
-        lost = self.lost(adjusted.column_squares(), widened.column_squares()[d:], unit)
+        lost = lost_columns(adjusted.column_squares() / adjusted.total, self.taken, unit)
         means[:, lost], scatters[:, lost], scatters[:, :, lost] = adjusted.mean[lost], 0, 0
         if targets is not None:
             targets.cross[lost] = 0
         return adjusted
+
+
+def lost_columns(variances: NDArray[np.float64], taken: NDArray[np.float64], unit: float = EPS) -> NDArray[np.bool_]:
+    """Tell which adjusted columns, of these variances, are constant but for rounding errors, shape (d,).
+
+    ``taken`` is as of an `Adjustment`, and ``unit`` the relative rounding error of products.
+    """
+    return np.asarray(variances <= LOST * unit * taken)
 
 
 def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) -> None:

@@ -254,9 +254,8 @@ def tall_statistics(
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment, subtracted = adjustment_of(moments), np.zeros(1)
     if adjustment is not None:
-        subtracted = adjustment.subtracted(moments.column_squares()[adjustment.widening.n_columns :])
         moments = adjustment.moments(moments, float(np.finfo(work_type(precision)).eps))
-        subtracted[moments.column_squares() == 0] = 0
+        subtracted = np.where(moments.column_squares() > 0, adjustment.taken * moments.total, 0)
     raw, mean, medians, scale = moments, moments.mean, medians or {}, None
     refuse_vanished(raw.deviations, raw.trace(np.ones(len(raw.counts))) / raw.total, precision)
     if standardize:

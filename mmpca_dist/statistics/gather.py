@@ -161,7 +161,7 @@ def gather_statistics(
         X, labels, row_weights = _rows_in_memory(rows)
         adjustment, codes = None, encode(labels, census.classes, dataset.uri)
         if dataset.widening is not None:
-            sums = CrossSums.of(X, codes, len(census.classes), row_weights, dataset.widening.filled)
+            sums = CrossSums.of(X, codes, len(census.classes), row_weights, dataset.widening)
             adjustment, Y = Adjustment.of_sums(dataset.widening, sums), X[:, dataset.widening.y]
             X = adjustment.fitted_rows(X)
         rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))

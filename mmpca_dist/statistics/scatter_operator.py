@@ -30,7 +30,7 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
-from mmpca_dist.statistics.adjustment import Adjustment
+from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset, Span
 
@@ -269,20 +269,19 @@ class ScatterOperator:
     # removes the covariates of sparse rows: ``centres`` and ``offsets`` are those of widened rows, all else is that
     # of their columns without what covariates explain
     adjustment: Adjustment | None = None
+    taken: NDArray[np.float64] | None = None  # (d,): as of the adjustment, also of one that rows are read with
     passes: int = field(default=0, init=False)  # over the rows, so far
     # From the first pass on:
     offsets: NDArray[np.float64] = field(init=False)  # (C, d): class means less ``centres``
     squares: NDArray[np.float64] = field(init=False)  # (C, d): diagonals of the class scatters
-    lost: NDArray[np.bool_] = field(init=False)  # (d,): of what covariates leave nothing of
-    subtracted: NDArray[np.float64] = field(init=False)  # (d,): squares of what they take from the other columns
+    lost: NDArray[np.bool_] = field(init=False)  # (d,): columns that are constant but for errors of adjusting
 
     @property
     def means(self) -> NDArray[np.float64]:
         """Class means of the rows in their own units, shape (C, d)."""
         means = self.centres + self.offsets
-        if self.adjustment is None:
-            return means
-        means = self.adjustment.rows(means)
+        if self.adjustment is not None:
+            means = self.adjustment.rows(means)
         means[:, self.lost] = means[0, self.lost]
         return means
 
@@ -357,15 +356,19 @@ class ScatterOperator:
         if adjustment is not None:
             offsets[:, :d] -= offsets[:, self._beside] @ adjustment.slopes
         squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
-        self.squares, self.subtracted, self.lost = squares[:, :d], np.zeros(d), np.zeros(d, bool)
-        if adjustment is not None:
-            means = self.centres + self.offsets
-            means[:, :d] = adjustment.rows(means)
-            deviations = means - counts @ means / counts.sum()
-            spread = squares.sum(axis=0) + unit * counts @ deviations**2
-            self.lost = adjustment.lost(spread[:d], spread[d:])
+        self.squares, self.lost = squares[:, :d], np.zeros(d, bool)
+        if self.taken is not None:
+            spread = self.squares.sum(axis=0) + unit * counts @ (self.means - self.mean) ** 2
+            self.lost = lost_columns(spread / (unit * counts.sum()), self.taken)
             self.squares[:, self.lost] = 0
-            self.subtracted = np.where(self.lost, 0, adjustment.subtracted(spread[d:]))
+
+    @property
+    def subtracted(self) -> float:
+        """Squares of what the adjustment takes from vectors, in working units."""
+        if self.adjustment is None:
+            return 0.0
+        taken = np.where(self.lost, 0, self.adjustment.taken * self.rows.census.counts.sum())
+        return float(np.sum(taken if self.scale is None else taken / self.scale**2))
 
     @property
     def _beside(self) -> slice:

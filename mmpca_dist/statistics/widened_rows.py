@@ -208,7 +208,7 @@ class _SumProducts:
             stop = start + X.shape[0]
             codes = read_codes(self.dataset, self.classes, start, stop)
             weights = self.dataset.read_weights(start, stop)
-            parts.append(CrossSums.of(X, codes, len(self.classes), weights, self.dataset.widening.filled))
+            parts.append(CrossSums.of(X, codes, len(self.classes), weights, self.dataset.widening))
         return functools.reduce(operator.add, parts)
 
 

@@ -90,7 +90,7 @@ def class_statistics(
         statistics = statistics_in_passes(
             # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
             rows if rows.dataset.sparse else adjusted_rows(rows, adjustment), needs, options, precision=precision,
-            standardize=standardize, adjustment=adjustment if rows.dataset.sparse else None,
+            standardize=standardize, adjustment=adjustment,
         )  # fmt: skip
         return replace(statistics, adjustment=adjustment)
     return gather_statistics(
