@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse
 from helpers.evaluating import scored
 from helpers.moment_reducers import REDUCERS
+from helpers.runs import Recorder
 from helpers.samples import labelled, largest_angle
 from helpers.table_files import write_zarr
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -132,7 +133,9 @@ def test_runs_that_pool_their_scatters_are_right_and_not_refreshed(class_weight,
     limits.pooled_bytes = 1
     w = compute_sample_weight({"c": 1, "d": 1, **class_weight} if class_weight != "balanced" else "balanced", y)
     settings = {"class_weight": class_weight, "standardize": True, "methods": methods}
-    run(config_of(tmp_path / "out", tmp_path / "all.npz", **settings))
+    recorder = Recorder()
+    run(config_of(tmp_path / "out", tmp_path / "all.npz", **settings), [recorder])
+    assert not any("standard errors" in note for note in recorder.notes), "all rows of classes that count are searched"
     for method in methods:
         found = load_model(str(tmp_path / "out"), method)
         expected = (

@@ -156,6 +156,12 @@ def test_dependent_covariates_and_what_is_refused():
         MarginPCA(2).fit(X, y, covariates=determined)
     with pytest.raises(InputError, match="covariate 'dose' is the same in all rows of each class"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(dose=1e3 * y))
+    for constant in ("a", 5.0):
+        with pytest.raises(InputError, match="covariate 'plate' is the same in all rows of each class"):
+            MarginPCA(2).fit(X, y, covariates=covariates.assign(plate=constant))
+    patients = [f"p{i * 61 // 120}" for i in range(120)]
+    with pytest.raises(InputError, match="covariate 'patient' has 61 categories in 120 rows, as an identifier has"):
+        MarginPCA(2).fit(X, y, covariates=covariates.assign(patient=patients))
     with pytest.raises(InputError, match="Row 3 has the covariate nan in age"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(age=covariates["age"].mask(np.arange(120) == 3)))
     with pytest.raises(InputError, match="has 119 values; there must be one for each of 120 rows"):
@@ -271,6 +277,23 @@ def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
                 reducer.fit(V[train], y[train])
                 model = LinearDiscriminantAnalysis().fit(reducer.transform(V[train]), y[train])
                 assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(V[~train])) != y[~train])
+
+
+@pytest.mark.usefixtures("no_report")
+def test_what_a_held_out_category_adds_does_not_depend_on_names(tmp_path):
+    X, y, covariates = rows(160, 7)
+    found = []
+    for names in ("abc", "cab"):
+        batch = covariates["batch"].map(dict(zip("abc", names, strict=True)))
+        path = tmp_path / f"{names}.parquet"
+        pd.DataFrame(X, columns=list("stuvwxy")).assign(label=y, batch=batch, fold=covariates["batch"]).to_parquet(path)
+        records, _, _ = scored(parse_config({
+            "dataset": {"uri": str(path), "covariates": ["batch"], "drop": ["fold"]}, "methods": ["pca", "fisher"],
+            "n_components": 2, "evaluation": {"splits": "groups", "column": "fold", "folds": 3},
+            "output": str(tmp_path / f"out-{names}"),
+        }, "the test"))  # fmt: skip
+        found.append([line["errors"] for record in records for line in record["errors"]])
+    assert found[0] == found[1]
 
 
 def test_settings_that_do_not_go_together(tmp_path):

@@ -114,18 +114,62 @@ def test_components_of_rounding_errors_are_none(kind):
         MarginPCA(5, "pca").fit(given, y, covariates=covariates[["age"]])
 
 
+def test_a_rest_that_nearly_collinear_covariates_leave_is_no_rounding_error():
+    rng = np.random.default_rng(0)
+    z, e = rng.normal(0, 1, (2, 500))
+    X, y = labelled(500, 4, 3, seed=0)
+    rest = rng.normal(0, 2e-3, 500)
+    X[:, 0] = e + rest
+    found = MarginPCA(2, "pca", standardize=True).fit(X, y, covariates=np.column_stack([z, z + 1e-4 * e]))
+    assert found.scale_[0] == pytest.approx(rest.std(), rel=0.1)
+
+
+@pytest.mark.parametrize("value", [7.3, 0.1, 1000 / 7])
+@pytest.mark.parametrize("pooled", [False, True])
+def test_constant_columns_stay_so_whatever_the_number_of_classes(pooled, value, limits):
+    limits.pooled_bytes = 100 if pooled else 1 << 40
+    rng = np.random.default_rng(0)
+    n = 2 * 1000 + 100
+    y, z = np.arange(n) % 1000, rng.normal(0, 1, n)
+    X = rng.normal(0, 1, (n, 5))
+    X[:, 2], X[:, 3] = value, 2 * z
+    found = MarginPCA(2, "pca", standardize=True).fit(X, y, covariates=z)
+    assert found.scale_[[2, 3]].tolist() == [1, 1]
+    assert np.abs(found.components_[:, [2, 3]]).max() < 1e-9
+    assert MarginPCA(2, "pca", standardize=True).fit(X, y).scale_[2] == 1
+
+
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("beside", [{"missing": "mean"}, {"covariates": ["age", "site"]}])
+def test_pooled_scatters_of_weighted_classes_are_adjusted(beside, limits, tmp_path):
+    X, y, covariates = rows(160, 7, 1)
+    if "missing" in beside:
+        X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    table = pd.DataFrame(X, columns=list("abcdefg")).assign(label=y, **covariates)
+    table.to_parquet(tmp_path / "t.parquet")
+    errors = []
+    for pooled in (1 << 40, 100):
+        limits.pooled_bytes = pooled
+        records, _, _ = scored(parse_config({
+            "dataset": {"uri": str(tmp_path / "t.parquet"), "drop": ["age", "site"], **beside}, "methods": ["pca"],
+            "n_components": 2, "class_weight": "balanced", "evaluation": {}, "output": str(tmp_path / str(pooled)),
+        }, "the test"))  # fmt: skip
+        errors.append([line["errors"] for record in records for line in record["errors"]])
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("kind", ["rare", "constant"])
 @pytest.mark.parametrize("standardize", [False, True])
-def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_trains(standardize, tmp_path):
-    """A rare level: one row has it, and in the fold of this row nothing is known of it."""
+def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_trains(standardize, kind, tmp_path):
+    """Such as a rare level: one row has it, and in the fold of this row nothing is known of it."""
     rng = np.random.default_rng(1)
     n = 200
     X = rng.normal(0, 1, (n, 4))
     t = X @ [1.0, 2.0, 0.0, 0.0] + rng.normal(0, 1, n)
-    rare = np.zeros(n)
-    rare[17] = 1
-    rare[rng.random(n) < 0.1] = np.nan
-    table = pd.DataFrame(X, columns=list("abcd")).assign(rare=rare, t=t)
+    column = np.full(n, 5.3) if kind == "constant" else (np.arange(n) == 17).astype(float)
+    column[rng.random(n) < 0.1] = np.nan
+    table = pd.DataFrame(X, columns=list("abcd")).assign(column=column, t=t)
     table.to_parquet(tmp_path / "t.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -134,7 +178,7 @@ def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_tra
             "n_components": 2, "standardize": standardize, "evaluation": {}, "output": str(tmp_path / "out"),
         }, "the test"))  # fmt: skip
     parts = splits.codes(0, n, np.zeros(n, int))[0]
-    features = table.drop(columns="t").to_numpy()
+    features = table.drop(columns=["t", "column"] if kind == "constant" else "t").to_numpy()
     for part, record in enumerate(records):
         train = parts != part
         imputer = SimpleImputer().fit(features[train])

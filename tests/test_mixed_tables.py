@@ -185,7 +185,8 @@ def test_new_rows_without_labels_and_text(tmp_path):
                 X[:, j] = 0 if name.startswith("colour") else model.mean_[j]
         np.testing.assert_allclose(Z, model.transform(X), atol=1e-9)
     settings["dataset"] = str(tmp_path / "partly.parquet")
-    with pytest.raises(InputError, match=r"'label' of .* has missing values"):
+    told = r"'label' of .* has missing values .*\. dataset.unlabelled: skip leaves out rows without a label"
+    with pytest.raises(InputError, match=told):
         transform(TransformConfig(**settings, label="label", destination=str(tmp_path / "named")))
 
 

@@ -342,6 +342,8 @@ def test_counts_are_normalized_as_scanpy_does(dtype, tmp_path):
     total = X.sum(axis=1, keepdims=True, dtype=float)
     with pytest.raises(InputError, match=r"takes values above -1, and found -1\.5"):
         Log1p().fitted({})(np.asarray([[0.0, -1.5]]))
+    with pytest.raises(InputError, match=r"takes counts, and found -0\.5"):
+        NormalizeTotal(to=1e4).fitted({})(csr_array(np.asarray([[2.0, -0.5]])))
     expected = np.log1p(X * (1e4 / np.where(total > 0, total, 1)))
     for rows in (ArrayDataset(X, None, "X"), SparseArray(csr_array(X), None, "X")):
         found = mapped(rows, maps)

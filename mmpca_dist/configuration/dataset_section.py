@@ -112,7 +112,7 @@ class DatasetConfig(Section):
     )
     target: TargetSection | None = setting(
         None,
-        values="a column, several, or a column and into how many slices it is cut",
+        values="a column, several, or a column and slices: 2 to 100",
         example={"column": "price", "slices": 10},
         description="Numbers to predict in the place of a label: for pca, hsic, pls, ridge, lasso, random-projection, "
         "all-columns, and projection-penalty with the squared loss. slices cuts one column into classes by quantiles, "

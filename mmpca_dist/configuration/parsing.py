@@ -171,7 +171,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         keys = keys_of(model, path[:-1])
         elsewhere = [other for other, _ in settings_of(model) if other.rpartition(".")[2] == path[-1]]
         hint = f" There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(path[-1], keys)
-        return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys)}.")
+        return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys) or 'none'}.")
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
         return f"The key {key!r} is missing. Add it, such as {_example(model, key)}."
     if kind == "value_error":

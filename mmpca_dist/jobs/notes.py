@@ -17,6 +17,7 @@ from mmpca_dist.jobs.run_needs import SEARCH, RunNeed, run_needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.methods.base.solution import IMPRECISE
+from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note, percent
 from mmpca_dist.tables.dataset import Dataset
@@ -28,7 +29,8 @@ Row = tuple[str, str, str]
 
 def summaries(config: RunConfig, results: Results) -> list[SearchSummary]:
     """Return what is reported of each search that is done."""
-    return [SearchSummary(search, results) for search in run_needs(config, SEARCH) if search.stage in results]
+    searches = [search for search in run_needs(config, SEARCH) if search.stage in results]
+    return [SearchSummary(search, results, config.class_weight) for search in searches]
 
 
 def search_rows(config: RunConfig, results: Results) -> list[Row]:
@@ -39,13 +41,15 @@ def search_rows(config: RunConfig, results: Results) -> list[Row]:
 class SearchSummary:
     """What is reported of a search that is done; of its effect on components where its method is solved."""
 
-    def __init__(self, search: RunNeed, results: Results) -> None:
+    def __init__(self, search: RunNeed, results: Results, class_weight: ClassWeight) -> None:
         record, count = results.of(StageName[SearchRecord](search.stage)), results.of(COUNT)
         solved = results.find(SOLVE)
         model = solved["models"].get(search.method.label) if solved else None
         of_model = (model and model["certificate"]) or {}
         self.search, self.title, self.certificate = search, search.method.title, record["certificate"]
-        self.n_rows = count["n_rows"]
+        sizes = np.asarray(count["counts"])
+        factors = class_factors(class_weight, np.asarray(count["classes"]), sizes)
+        self.n_rows = int(sizes[factors > 0].sum())  # of the classes that count
         queries, recall = self.certificate["queries"], self.certificate["recall"]
         self.queries = f"{queries:,}" if queries >= self.n_rows else f"{queries:,} of {self.n_rows:,}"
         self.proved = _percent(self.certificate["proved_exact"])

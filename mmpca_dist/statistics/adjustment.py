@@ -18,16 +18,18 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks
+from mmpca_dist.statistics.column_units import EPS, ROUNDING
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
 
-EPS = float(np.finfo(np.float64).eps)
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
-LOST = 64
-"""A column is lost where no more is left of its variance than so many rounding errors of what was subtracted; up to 26
-were seen of columns of which nothing is left."""
+LOST = 8
+"""A column is lost where no more is left of its variance than so many rounding errors of what was subtracted. Up to 3.3
+were seen of columns that covariates determine."""
+OF_GAPS = 8
+"""Rounding errors are so many times as large for means in the place of missing values: up to 26 were seen."""
 
 
 @storable
@@ -89,7 +91,7 @@ class Adjustment:
             name = "" if widening.names is None else f" ({widening.names[empty]!r})"
             raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
         deltas, taken = near / (1 - shares), np.zeros(widening.n_columns)
-        taken[widening.gaps] = deltas**2 * shares * (1 - shares)
+        taken[widening.gaps] = OF_GAPS * deltas**2 * shares * (1 - shares)
         slopes = np.zeros((len(widening.covariates), widening.n_columns))
         return cls(widening, deltas, slopes, mean[widening.z], taken)
 
@@ -143,7 +145,7 @@ class Adjustment:
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         slopes = inverse / roots / roots[:, None] @ cross
         lengths = np.sqrt(np.maximum(np.diag(own) + between, 0) / total)
-        return replace(self, slopes=slopes, taken=(np.sqrt(self.taken) + lengths @ np.abs(slopes)) ** 2)
+        return replace(self, slopes=slopes, taken=self.taken + (lengths @ np.abs(slopes)) ** 2)
 
     @classmethod
     def of_slopes(cls, slopes: NDArray[np.float64], centre: NDArray[np.float64]) -> Self:
@@ -176,7 +178,7 @@ class Adjustment:
     def fitted_rows(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the adjusted rows that a fit is to, shape (n, d), constant in `lost_columns`."""
         v = self.rows(u)
-        lost = lost_columns(v.var(axis=0), self.taken)
+        lost = lost_columns(v.var(axis=0), v.mean(axis=0), self.taken)
         v[:, lost] = v[0, lost]
         return v
 
@@ -191,8 +193,8 @@ class Adjustment:
         """Return what covariates Z (n, q) explain of rows that are projected by ``matrix`` (d, K)."""
         return (Z - self.centre) @ (self.slopes @ matrix)
 
-    def moments(self, widened: ClassMoments, unit: float = EPS) -> ClassMoments:
-        """Return the moments of adjusted rows, constant in `lost_columns`."""
+    def moments(self, widened: ClassMoments) -> ClassMoments:
+        """Return the moments of adjusted rows."""
         widening, targets = self.widening, None
         d, gaps, filled = widening.n_columns, widening.gaps, widening.filled
         scatters = np.empty((len(widened.scatters), d, d))
@@ -206,20 +208,25 @@ class Adjustment:
                 mean, squares = widened.means[0, widening.y], G[widening.y, widening.y]
                 targets = TargetSums(widening.targets, mean, np.ascontiguousarray(both[widening.y].T), squares)
         means = self.rows(widened.means)
-        adjusted = replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
-        lost = lost_columns(adjusted.column_squares() / adjusted.total, self.taken, unit)
-        means[:, lost], scatters[:, lost], scatters[:, :, lost] = adjusted.mean[lost], 0, 0
-        if targets is not None:
-            targets.cross[lost] = 0
-        return adjusted
+        return replace(widened, means=means, scatters=scatters, widening=None, targets=targets)
 
 
-def lost_columns(variances: NDArray[np.float64], taken: NDArray[np.float64], unit: float = EPS) -> NDArray[np.bool_]:
-    """Tell which adjusted columns, of these variances, are constant but for rounding errors, shape (d,).
+def lost_columns(
+    variances: NDArray[np.float64], mean: NDArray[np.float64], taken: NDArray[np.float64], unit: float = EPS
+) -> NDArray[np.bool_]:
+    """Tell which adjusted columns are constant but for rounding errors, by their variances and mean, shape (d,).
 
     ``taken`` is as of an `Adjustment`, and ``unit`` the relative rounding error of products.
     """
-    return np.asarray(variances <= LOST * unit * taken)
+    return np.asarray(variances <= np.maximum(LOST * unit * taken, (ROUNDING * mean) ** 2))
+
+
+def make_constant(moments: ClassMoments, columns: NDArray[np.bool_]) -> None:
+    """Make columns of adjusted rows constant, in place."""
+    moments.means[:, columns] = moments.mean[columns]
+    moments.scatters[:, columns], moments.scatters[:, :, columns] = 0, 0
+    if moments.targets is not None:
+        moments.targets.cross[columns] = 0
 
 
 def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) -> None:

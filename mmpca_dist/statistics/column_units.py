@@ -20,6 +20,12 @@ ROUNDING = 10 * EPS
 """Share of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
 
 
+def weighted_mean(means: NDArray, counts: NDArray) -> NDArray[np.float64]:
+    """Return the mean of class means (C, d), shape (d,); of equal ones exactly their value, however many there are."""
+    first = means[np.argmax(counts)]
+    return np.asarray(first + counts @ (means - first) / counts.sum())
+
+
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return square roots of variances; 1 for a column that is constant up to rounding."""
     deviations = np.sqrt(np.maximum(variances, 0))

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of
+from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of, lost_columns, make_constant
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
-from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations
+from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations, weighted_mean
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -114,7 +114,7 @@ class _WorkingStatistics(ABC):
     def column_deviations(self) -> NDArray[np.float64]:
         """Return class means less the mean of all rows, (C, d), in the columns' units; rounding errors are set to 0."""
         means, counts = self._column_means(), self.moments.counts
-        mean = counts @ means / counts.sum()
+        mean = weighted_mean(means, counts)
         deviations = np.where((counts > 0)[:, None], means - mean, 0.0)
         return np.where(np.abs(deviations) > ROUNDING * np.abs(mean), deviations, 0.0)
 
@@ -135,12 +135,14 @@ class ColumnStatistics(_WorkingStatistics):
         if self.class_weight is None:
             return self
         raw = self.adjusted(self.kept)
+        if self.adjustment is not None:
+            make_constant(raw, self.raw.column_squares() == 0)
         moments = raw if self.scale is None else raw.scaled(1 / self.scale)
         return replace(self, moments=moments, raw=raw, class_weight=None)
 
     def adjusted(self, others: ClassMoments) -> ClassMoments:
         """Return the moments of other rows that are widened alike, as these are adjusted."""
-        return others if self.adjustment is None else self.adjustment.moments(others, self.unit)
+        return others if self.adjustment is None else self.adjustment.moments(others)
 
     @property
     def fixed(self) -> str | None:
@@ -254,8 +256,10 @@ def tall_statistics(
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment, subtracted = adjustment_of(moments), np.zeros(1)
     if adjustment is not None:
-        moments = adjustment.moments(moments, float(np.finfo(work_type(precision)).eps))
-        subtracted = np.where(moments.column_squares() > 0, adjustment.taken * moments.total, 0)
+        moments, unit = adjustment.moments(moments), float(np.finfo(work_type(precision)).eps)
+        lost = lost_columns(moments.column_squares() / moments.total, moments.mean, adjustment.taken, unit)
+        make_constant(moments, lost)
+        subtracted = np.where(lost, 0, adjustment.taken * moments.total)
     raw, mean, medians, scale = moments, moments.mean, medians or {}, None
     refuse_vanished(raw.deviations, raw.trace(np.ones(len(raw.counts))) / raw.total, precision)
     if standardize:

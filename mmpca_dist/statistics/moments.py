@@ -15,6 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks
+from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import BLOCK_ROWS, DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
@@ -90,7 +91,7 @@ class ClassMoments:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (d,)."""
-        return self.counts @ self.means / self.total
+        return weighted_mean(self.means, self.counts)
 
     @property
     def deviations(self) -> NDArray[np.float64]:
@@ -272,9 +273,9 @@ class ClassMoments:
         merged = ClassMoments.empty(classes, self.n_features, weights)
         for group in np.unique(groups[self.counts > 0]):
             cells = np.flatnonzero((groups == group) & (self.counts > 0))
-            counts, first = self.counts[cells], self.means[cells[0]]
+            counts = self.counts[cells]
             merged.counts[group], merged.sizes[group] = counts.sum(), self.sizes[cells].sum()
-            merged.means[group] = mean = first + counts @ (self.means[cells] - first) / counts.sum()
+            merged.means[group] = mean = weighted_mean(self.means[cells], counts)
             offsets = (self.means[cells] - mean) * np.sqrt(counts)[:, None]
             if weights is None:
                 merged.scatters[group] = self.scatters[cells].sum(axis=0) + offsets.T @ offsets

@@ -31,6 +31,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
+from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset, Span
 
@@ -288,8 +289,7 @@ class ScatterOperator:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows in their own units, shape (d,)."""
-        counts = self.rows.census.counts
-        return counts @ self.means / counts.sum()
+        return weighted_mean(self.means, self.rows.census.counts)
 
     @property
     def _unit(self) -> float:
@@ -359,7 +359,7 @@ class ScatterOperator:
         self.squares, self.lost = squares[:, :d], np.zeros(d, bool)
         if self.taken is not None:
             spread = self.squares.sum(axis=0) + unit * counts @ (self.means - self.mean) ** 2
-            self.lost = lost_columns(spread / (unit * counts.sum()), self.taken)
+            self.lost = lost_columns(spread / (unit * counts.sum()), self.mean, self.taken)
             self.squares[:, self.lost] = 0
 
     @property

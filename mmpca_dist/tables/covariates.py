@@ -27,7 +27,8 @@ class Covariate:
     ----------
     name : str
     levels : array or None
-        Sorted names of categories, each but the first of which has an indicator; None of numbers.
+        Sorted names of categories, each of which has an indicator, so that none is the one that others differ from:
+        what a category adds that no row of a fold has is taken as the average. None of numbers.
     centre : array of shape (k,)
     scale : float
     """
@@ -58,8 +59,13 @@ class Covariate:
         if numeric:
             mean = total / n
             return cls(name, None, np.asarray([mean]), float(np.sqrt(max(squares / n - mean**2, 0.0))) or 1.0)
+        if 2 * len(counts) > n:
+            raise InputError(
+                f"The covariate {name!r} has {len(counts):,} categories in {n:,} rows, as an identifier has: nothing "
+                "would be left of the rows. Leave it out."
+            )
         levels = sorted(counts)
-        return cls(name, distinct_labels(levels), np.asarray([counts[level] / n for level in levels[1:]]))
+        return cls(name, distinct_labels(levels), np.asarray([counts[level] / n for level in levels]))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -75,7 +81,7 @@ class Covariate:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its numbers."""
-        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels[1:])
+        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
 
     def encoded(self, column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
         """Return the numbers of rows ``start`` to ``stop``, shape (n, k)."""
@@ -90,7 +96,7 @@ class Covariate:
                 f"{column.values_place}, which no row had that the model was fitted to: what it adds is unknown. Leave "
                 "such rows out, or fit again with rows that have it."
             )
-        return (names[:, None] == self.levels[1:]) - self.centre
+        return (names[:, None] == self.levels) - self.centre
 
 
 def _numbers(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:

@@ -237,7 +237,8 @@ class ColumnRows(Dataset):
         assert self.label is not None  # noqa: S101  (has_labels says so)
         with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
             for table, first in self._parts(start, stop, [self.label]):
-                _refuse_nulls(table.column(0), self.label, first, self.uri, what)
+                skipped = f" {setting_name('unlabelled', 'skip')} leaves out rows without a label or a target."
+                _refuse_nulls(table.column(0), self.label, first, self.uri, what, skipped)
                 yield from map(_values, table.column(0).chunks)
 
 
@@ -326,11 +327,13 @@ def _numpy_type(kind: pa.DataType) -> np.dtype:
     return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind: str = "gap") -> None:
+def _refuse_nulls(
+    column: pa.ChunkedArray, name: str, first: int, uri: str, kind: str = "gap", advice: str = ""
+) -> None:
     if column.null_count:
         row = first + int(np.argmax(column.is_null().to_numpy()))
         raise ColumnError(
-            f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them.",
+            f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them.{advice}",
             [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
         )
 

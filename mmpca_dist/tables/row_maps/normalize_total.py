@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
 
 
 class NormalizeTotal(RowMap):
-    """Multiplies every row so that its values add up to ``to``; rows whose sum is not positive stay as they are."""
+    """Multiplies every row so that its values add up to ``to``; rows of zeros stay as they are."""
 
     to: float = setting(1e4, gt=0, example=1e6, description="Sum of the values of a row")
 
@@ -23,6 +24,12 @@ class NormalizeTotal(RowMap):
 
 
 def _normalized(X: Any, to: float) -> Any:
+    least = (X.data if issparse(X) else X).min(initial=0)
+    if least < 0:
+        raise InputError(
+            f"The map normalize-total takes counts, and found {least}. Leave it out, or name counts in "
+            "dataset.features, such as layers/counts."
+        )
     total = np.asarray(X.sum(axis=1, dtype=np.float64)).reshape(-1)
     factors = np.where(total > 0, to / np.where(total > 0, total, 1.0), 1.0)
     if not issparse(X):
