@@ -47,9 +47,11 @@ class SearchSummary:
         model = solved["models"].get(search.method.label) if solved else None
         of_model = (model and model["certificate"]) or {}
         self.search, self.title, self.certificate = search, search.method.title, record["certificate"]
-        sizes = np.asarray(count["counts"])
-        factors = class_factors(class_weight, np.asarray(count["classes"]), sizes)
-        self.n_rows = int(sizes[factors > 0].sum())  # of the classes that count
+        self.n_rows = count["n_rows"]
+        if class_weight is not None:
+            sizes = np.asarray(count["counts"])
+            counting = class_factors(class_weight, np.asarray(count["classes"]), sizes) > 0
+            self.n_rows = int(sizes[counting].sum())
         queries, recall = self.certificate["queries"], self.certificate["recall"]
         self.queries = f"{queries:,}" if queries >= self.n_rows else f"{queries:,} of {self.n_rows:,}"
         self.proved = _percent(self.certificate["proved_exact"])

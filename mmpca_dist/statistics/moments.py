@@ -273,10 +273,10 @@ class ClassMoments:
         merged = ClassMoments.empty(classes, self.n_features, weights)
         for group in np.unique(groups[self.counts > 0]):
             cells = np.flatnonzero((groups == group) & (self.counts > 0))
-            counts = self.counts[cells]
+            counts, means = self.counts[cells], self.means[cells]
             merged.counts[group], merged.sizes[group] = counts.sum(), self.sizes[cells].sum()
-            merged.means[group] = mean = weighted_mean(self.means[cells], counts)
-            offsets = (self.means[cells] - mean) * np.sqrt(counts)[:, None]
+            merged.means[group] = mean = weighted_mean(means, counts)
+            offsets = (means - mean) * np.sqrt(counts)[:, None]
             if weights is None:
                 merged.scatters[group] = self.scatters[cells].sum(axis=0) + offsets.T @ offsets
             else:
