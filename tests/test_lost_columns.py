@@ -70,6 +70,20 @@ def test_columns_that_covariates_determine_are_as_constant_ones(kind, n, d, stan
             assert found.scale_[LOST].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(("n", "d", "solver"), [(90, 7, "dense"), (30, 45, "dual"), (90, 7, "krylov")])
+@pytest.mark.parametrize(("kind", "dtype"), [("dense", "float32"), ("csr", "float32"), ("dense", "float16")])
+def test_what_rounding_of_stored_rows_leaves_is_no_variance(kind, dtype, n, d, solver):
+    for seed in range(5):
+        X, y, covariates = rows(n, d, seed)
+        covariates["other"] = X[:, 2] = np.log1p(2e3 * covariates["age"] ** 2)
+        X = X.astype(dtype)
+        found = MarginPCA(2, "pca", standardize=True, solver=solver).fit(
+            scipy.sparse.csr_array(X) if kind == "csr" else X, y, covariates=covariates
+        )
+        assert found.scale_[LOST].tolist() == [1, 1]
+        assert np.abs(found.components_[:, LOST]).max() < (1e-5 if dtype == "float32" else 1e-3)
+
+
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("value", [0.0, 0.1, 5.3])
 @pytest.mark.parametrize("n", [60, 3000])
@@ -156,6 +170,26 @@ def test_pooled_scatters_of_weighted_classes_are_adjusted(beside, limits, tmp_pa
         }, "the test"))  # fmt: skip
         errors.append([line["errors"] for record in records for line in record["errors"]])
     assert errors[0] == errors[1]
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("pooled_bytes", [100, 1 << 40])
+def test_columns_that_vary_in_classes_without_weight_alone_count_for_classifiers(pooled_bytes, limits, tmp_path):
+    limits.pooled_bytes = pooled_bytes
+    X, y, covariates = rows(160, 7, 1)
+    X[:, 3] = np.where(y == 2, 9 + X[:, 3], 0)
+    table = pd.DataFrame(X[:, [1, 3]], columns=["b", "d"]).assign(label=y, age=covariates["age"])
+    table.to_parquet(tmp_path / "t.parquet")
+    errors = []
+    for class_weight in (None, {2: 0}):
+        records, _, _ = scored(parse_config({
+            "dataset": {"uri": str(tmp_path / "t.parquet"), "covariates": ["age"]}, "methods": ["pca"],
+            "n_components": 1, "class_weight": class_weight, "evaluation": {},
+            "output": str(tmp_path / f"{class_weight}"),
+        }, "the test"))  # fmt: skip
+        lines = [line for record in records for line in record["errors"] if line["method"] == "all-columns"]
+        errors.append(sum(line["errors"] for line in lines))
+    assert abs(errors[0] - errors[1]) < 10, "the effect of the age, which is removed, is that in other classes"
 
 
 @pytest.mark.usefixtures("no_report")

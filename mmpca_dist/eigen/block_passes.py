@@ -66,11 +66,11 @@ def statistics_in_passes(
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
     centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
     sums = _sums_type(dataset, sample, precision, standardize or rows.census.totals is not None)
-    taken = None if adjustment is None else adjustment.taken
+    read_with = adjustment
     if not dataset.sparse:
         adjustment = None  # rows are adjusted as they are read
     operator = ScatterOperator(
-        rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment, taken=taken
+        rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment, read_with=read_with
     )
     sample = sample if adjustment is None else adjustment.rows(sample)
     sets = median_sets(len(counts), *needs.medians)

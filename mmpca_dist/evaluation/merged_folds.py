@@ -161,7 +161,7 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
     rows = replace(rows, on_pass=meter.on_pass)
     sampling = Sampling.of(splits, rows.dataset.n_features, classifiers) if request.margins else None
     trained: list[_Trained] = []
-    for number, statistics in enumerate(_training_statistics(rows, splits, request, meter), first):
+    for number, statistics in enumerate(_training_statistics(rows, splits, first, request, meter), first):
         with naming(number):
             trained.append(_Trained.of(statistics, request, splits.held_out[number - first], meter))
             check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
@@ -190,12 +190,14 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
         )
 
 
-def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
+def _training_statistics(
+    rows: Rows, splits: Splits, first: int, request: EvaluationRequest, meter: Meter
+) -> Iterator[Statistics]:
     """Yield the statistics of what trains while each part of a split is held out.
 
     One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
     """
-    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, request, meter))
+    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, first, request, meter))
     if not request.needs.searches:
         yield from statistics
         return
@@ -240,7 +242,9 @@ class _Trains:
         return self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
 
 
-def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
+def _merged_statistics(
+    rows: Rows, splits: Splits, first: int, request: EvaluationRequest, meter: Meter
+) -> Iterator[Statistics]:
     needs, precision, specs = request.needs, request.precision, request.classifiers.specs
     by_part = moments_by_fold(
         rows,
@@ -251,11 +255,14 @@ def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, m
         weightings=needs.scatters,
     )
     meter.turn(MOMENTS)  # whatever passes came last
-    for moments, medians in by_part.training():
+    standardize, class_weight = request.standardize, request.class_weight
+    for number, (moments, medians) in enumerate(by_part.training(), first):
         by_class = by_pairing(medians, needs.medians)
-        yield tall_statistics(
-            moments, by_class, precision=precision, standardize=request.standardize, class_weight=request.class_weight
-        )
+        with naming(number):
+            statistics = tall_statistics(
+                moments, by_class, precision=precision, standardize=standardize, class_weight=class_weight
+            )
+        yield statistics
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,9 @@ def _adjustment_arrays(adjustment: Adjustment | None) -> dict[str, NDArray | Non
     arrays = {name: getattr(adjustment, name) for name in ADJUSTMENT} | {
         "gaps": widening.gaps,
         "fills": widening.fills,
-        "beside": np.frombuffer(json.dumps([widening.covariates, widening.targets]).encode(), np.uint8),
+        "beside": np.frombuffer(
+            json.dumps([widening.covariates, widening.targets, widening.rounding]).encode(), np.uint8
+        ),
     }
     return {name: array if array.size else None for name, array in arrays.items()}
 
@@ -147,10 +149,12 @@ def _widening(arrays: dict[str, NDArray[np.float64]], width: int | None = None) 
     """Return what stands beside the columns: those of models, or of moments of this ``width``."""
     if "beside" not in arrays:
         return None
-    covariates, targets = map(tuple, json.loads(bytes(arrays["beside"].astype(np.uint8)).decode()))
+    covariates, targets, rounding = json.loads(bytes(arrays["beside"].astype(np.uint8)).decode())
     gaps, fills = (arrays.get(name, np.zeros(0)) for name in ("gaps", "fills"))
     n_columns = len(arrays["mean"]) if width is None else width - len(gaps) - len(covariates) - len(targets)
-    return Widening(n_columns, gaps.astype(np.intp), fills, covariates, targets=targets)
+    return Widening(
+        n_columns, gaps.astype(np.intp), fills, tuple(covariates), targets=tuple(targets), rounding=rounding
+    )
 
 
 def _adjustment(widening: Widening, arrays: dict[str, NDArray[np.float64]]) -> Adjustment:

@@ -29,7 +29,7 @@ LOST = 8
 """A column is lost where no more is left of its variance than so many rounding errors of what was subtracted. Up to 3.3
 were seen of columns that covariates determine."""
 OF_GAPS = 8
-"""Rounding errors are so many times as large for means in the place of missing values: up to 26 were seen."""
+"""What is subtracted counts so many times where means stand for missing values: up to 26 errors were seen, of 64."""
 
 
 @storable
@@ -178,7 +178,7 @@ class Adjustment:
     def fitted_rows(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the adjusted rows that a fit is to, shape (n, d), constant in `lost_columns`."""
         v = self.rows(u)
-        lost = lost_columns(v.var(axis=0), v.mean(axis=0), self.taken)
+        lost = lost_columns(v.var(axis=0), v.mean(axis=0), self)
         v[:, lost] = v[0, lost]
         return v
 
@@ -212,13 +212,15 @@ class Adjustment:
 
 
 def lost_columns(
-    variances: NDArray[np.float64], mean: NDArray[np.float64], taken: NDArray[np.float64], unit: float = EPS
+    variances: NDArray[np.float64], mean: NDArray[np.float64], adjustment: Adjustment, unit: float = EPS
 ) -> NDArray[np.bool_]:
     """Tell which adjusted columns are constant but for rounding errors, by their variances and mean, shape (d,).
 
-    ``taken`` is as of an `Adjustment`, and ``unit`` the relative rounding error of products.
+    These are errors of products, whose relative one is ``unit``, of the rows as they are stored, and of the mean.
     """
-    return np.asarray(variances <= np.maximum(LOST * unit * taken, (ROUNDING * mean) ** 2))
+    taken, of_rows = adjustment.taken, adjustment.widening.rounding
+    floors = np.maximum(LOST * unit * taken, of_rows**2 * (taken + mean**2))
+    return np.asarray(variances <= np.maximum(floors, (ROUNDING * mean) ** 2))
 
 
 def make_constant(moments: ClassMoments, columns: NDArray[np.bool_]) -> None:

@@ -22,8 +22,8 @@ ROUNDING = 10 * EPS
 
 def weighted_mean(means: NDArray, counts: NDArray) -> NDArray[np.float64]:
     """Return the mean of class means (C, d), shape (d,); of equal ones exactly their value, however many there are."""
-    first = means[np.argmax(counts)]
-    return np.asarray(first + counts @ (means - first) / counts.sum())
+    present = means if counts.all() else means[counts > 0]
+    return np.asarray(np.clip(counts @ means / counts.sum(), present.min(axis=0), present.max(axis=0)))
 
 
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -136,7 +136,10 @@ class ColumnStatistics(_WorkingStatistics):
             return self
         raw = self.adjusted(self.kept)
         if self.adjustment is not None:
-            make_constant(raw, self.raw.column_squares() == 0)
+            # A column may vary in classes without weight alone. The total of pooled scatters is not known.
+            squares = raw.counts @ raw.deviations**2 if raw.pooled else raw.column_squares()
+            lost = lost_columns(squares / raw.total, raw.mean, self.adjustment, self.unit)
+            make_constant(raw, lost & (self.raw.column_squares() == 0))
         moments = raw if self.scale is None else raw.scaled(1 / self.scale)
         return replace(self, moments=moments, raw=raw, class_weight=None)
 
@@ -257,7 +260,7 @@ def tall_statistics(
     adjustment, subtracted = adjustment_of(moments), np.zeros(1)
     if adjustment is not None:
         moments, unit = adjustment.moments(moments), float(np.finfo(work_type(precision)).eps)
-        lost = lost_columns(moments.column_squares() / moments.total, moments.mean, adjustment.taken, unit)
+        lost = lost_columns(moments.column_squares() / moments.total, moments.mean, adjustment, unit)
         make_constant(moments, lost)
         subtracted = np.where(lost, 0, adjustment.taken * moments.total)
     raw, mean, medians, scale = moments, moments.mean, medians or {}, None

@@ -270,7 +270,7 @@ class ScatterOperator:
     # removes the covariates of sparse rows: ``centres`` and ``offsets`` are those of widened rows, all else is that
     # of their columns without what covariates explain
     adjustment: Adjustment | None = None
-    taken: NDArray[np.float64] | None = None  # (d,): as of the adjustment, also of one that rows are read with
+    read_with: Adjustment | None = None  # the adjustment, be it of vectors or of rows as they are read
     passes: int = field(default=0, init=False)  # over the rows, so far
     # From the first pass on:
     offsets: NDArray[np.float64] = field(init=False)  # (C, d): class means less ``centres``
@@ -357,14 +357,16 @@ class ScatterOperator:
             offsets[:, :d] -= offsets[:, self._beside] @ adjustment.slopes
         squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
         self.squares, self.lost = squares[:, :d], np.zeros(d, bool)
-        if self.taken is not None:
-            spread = self.squares.sum(axis=0) + unit * counts @ (self.means - self.mean) ** 2
-            self.lost = lost_columns(spread / (unit * counts.sum()), self.mean, self.taken)
+        if self.read_with is not None:
+            means, total = self.means, unit * counts.sum()
+            mean = weighted_mean(means, counts)
+            spread = self.squares.sum(axis=0) + unit * counts @ (means - mean) ** 2
+            self.lost = lost_columns(spread / total, mean, self.read_with)
             self.squares[:, self.lost] = 0
 
     @property
     def subtracted(self) -> float:
-        """Squares of what the adjustment takes from vectors, in working units."""
+        """Squares of what the adjustment takes from columns, in working units; 0 of rows that are read with it."""
         if self.adjustment is None:
             return 0.0
         taken = np.where(self.lost, 0, self.adjustment.taken * self.rows.census.counts.sum())

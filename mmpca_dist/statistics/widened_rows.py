@@ -182,7 +182,8 @@ def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None 
     names = None if dataset.feature_names is None else tuple(dataset.feature_names[j] for j in gaps)
     covariates = tuple(name for covariate in dataset.covariates for name in covariate.names)
     fills = means[gaps].astype(np.result_type(dataset.dtype, np.float32)).astype(np.float64)  # as rows hold them
-    return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names, dataset.targets))
+    rounding = float(np.finfo(dataset.dtype if dataset.dtype.kind == "f" else np.float64).eps)
+    return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names, dataset.targets, rounding))
 
 
 def widened_as(dataset: Any, widening: Widening | None) -> Any:

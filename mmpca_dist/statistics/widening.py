@@ -23,6 +23,7 @@ class Widening:
     covariates: tuple[str, ...] = ()  # what the numbers of covariates are called; of a category "batch=b"
     names: tuple[str, ...] | None = None  # names of the columns with gaps
     targets: tuple[str, ...] = ()  # what the numbers to predict are called
+    rounding: float = float(np.finfo(np.float64).eps)  # relative rounding error of the rows as they are stored
 
     @property
     def filled(self) -> int:

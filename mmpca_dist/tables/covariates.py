@@ -28,7 +28,7 @@ class Covariate:
     name : str
     levels : array or None
         Sorted names of categories, each of which has an indicator, so that none is the one that others differ from:
-        what a category adds that no row of a fold has is taken as the average. None of numbers.
+        what a category adds that no training row has is taken as the average. None of numbers.
     centre : array of shape (k,)
     scale : float
     """
@@ -59,10 +59,11 @@ class Covariate:
         if numeric:
             mean = total / n
             return cls(name, None, np.asarray([mean]), float(np.sqrt(max(squares / n - mean**2, 0.0))) or 1.0)
-        if 2 * len(counts) > n:
+        alone = sum(count == 1 for count in counts.values())
+        if 2 * alone > n:
             raise InputError(
-                f"The covariate {name!r} has {len(counts):,} categories in {n:,} rows, as an identifier has: nothing "
-                "would be left of the rows. Leave it out."
+                f"The covariate {name!r} is an identifier: {alone:,} of {n:,} rows have a category of their own, of "
+                "which nothing would be left. Leave it out."
             )
         levels = sorted(counts)
         return cls(name, distinct_labels(levels), np.asarray([counts[level] / n for level in levels]))

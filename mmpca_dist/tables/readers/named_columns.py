@@ -47,7 +47,7 @@ class ColumnRows(Dataset):
         name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
         if times > 1:
             raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
-        self.label = _label_column(schema, request)
+        self.label = self._own_label = _label_column(schema, request)
         for name, setting in request.beside.items():
             if name not in schema.names:
                 raise InputError(f"{uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
@@ -237,8 +237,9 @@ class ColumnRows(Dataset):
         assert self.label is not None  # noqa: S101  (has_labels says so)
         with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
             for table, first in self._parts(start, stop, [self.label]):
-                skipped = f" {setting_name('unlabelled', 'skip')} leaves out rows without a label or a target."
-                _refuse_nulls(table.column(0), self.label, first, self.uri, what, skipped)
+                advice = f" {setting_name('unlabelled', 'skip')} leaves out rows without a label."
+                is_own = self.label == self._own_label
+                _refuse_nulls(table.column(0), self.label, first, self.uri, what, advice if is_own else "")
                 yield from map(_values, table.column(0).chunks)
 
 
