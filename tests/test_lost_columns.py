@@ -9,9 +9,11 @@ import scipy.sparse
 from helpers.evaluating import scored
 from helpers.moment_reducers import REDUCERS
 from helpers.samples import labelled, largest_angle
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
+from sklearn.utils.class_weight import compute_sample_weight
 
 from mmpca_dist import FisherScore, MarginPCA
 from mmpca_dist.configuration.schema import parse_config
@@ -170,6 +172,31 @@ def test_pooled_scatters_of_weighted_classes_are_adjusted(beside, limits, tmp_pa
         }, "the test"))  # fmt: skip
         errors.append([line["errors"] for record in records for line in record["errors"]])
     assert errors[0] == errors[1]
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("pooled_bytes", [100, 1 << 40])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_all_columns_are_classified_without_those_that_are_lost(class_weight, pooled_bytes, limits, tmp_path):
+    limits.pooled_bytes = pooled_bytes
+    X, y, covariates = rows(160, 7, 1)
+    table = pd.DataFrame(X, columns=list("abcdefg")).assign(label=y, **covariates)
+    table.to_parquet(tmp_path / "t.parquet")
+    records, splits, _ = scored(parse_config({
+        "dataset": {"uri": str(tmp_path / "t.parquet"), "covariates": ["age", "site"]}, "methods": ["pca"],
+        "n_components": 2, "class_weight": class_weight, "evaluation": {}, "output": str(tmp_path / "out"),
+    }, "the test"))  # fmt: skip
+    parts = splits.codes(0, len(X), y)[0]
+    Z = np.column_stack([covariates["age"] - 40, covariates["site"] == "b"]).astype(float)
+    design, left = np.column_stack([*(y == label for label in range(3)), Z]).astype(float), [0, 1, 3, 5, 6]
+    for part, record in enumerate(records):
+        train = parts != part
+        roots = np.sqrt(compute_sample_weight(class_weight, y[train]))[:, None]
+        slopes = np.linalg.lstsq(roots * design[train], roots * X[train], rcond=None)[0][-2:]
+        V = (X - Z @ slopes)[:, left]
+        model = LinearDiscriminantAnalysis().fit(V[train], y[train])
+        (line,) = (line for line in record["errors"] if line["method"] == "all-columns")
+        assert line["errors"] == np.count_nonzero(model.predict(V[~train]) != y[~train])
 
 
 @pytest.mark.usefixtures("no_report")

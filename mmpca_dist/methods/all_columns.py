@@ -8,7 +8,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 
 
 class AllColumns(MomentReducer):
@@ -37,8 +37,10 @@ class AllColumns(MomentReducer):
         return Needs(frozenset(), full_scatter=("all-columns",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        if statistics.basis is None:
+        if isinstance(statistics, ColumnStatistics):
             components = np.eye(statistics.n_features)
+            if statistics.adjustment is not None:  # of constant columns, adjusted rows have rounding errors
+                components[~statistics.unweighted.raw.varies] = 0
         else:
             mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
             outside = mean - statistics.basis @ (statistics.basis.T @ mean)

@@ -25,11 +25,11 @@ from mmpca_dist.statistics.widening import Widening
 
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
-LOST = 8
-"""A column is lost where no more is left of its variance than so many rounding errors of what was subtracted. Up to 3.3
-were seen of columns that covariates determine."""
-OF_GAPS = 8
-"""What is subtracted counts so many times where means stand for missing values: up to 26 errors were seen, of 64."""
+LOST = 64
+"""A column is lost where no more is left of its variance than so many rounding errors of what was subtracted; up to 34
+were seen of columns of which nothing is left."""
+CANCELLING = 16
+"""Slopes of nearly dependent covariates cancel: of the rounding errors of each, one in so many counts."""
 
 
 @storable
@@ -91,7 +91,7 @@ class Adjustment:
             name = "" if widening.names is None else f" ({widening.names[empty]!r})"
             raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
         deltas, taken = near / (1 - shares), np.zeros(widening.n_columns)
-        taken[widening.gaps] = OF_GAPS * deltas**2 * shares * (1 - shares)
+        taken[widening.gaps] = deltas**2 * shares * (1 - shares)
         slopes = np.zeros((len(widening.covariates), widening.n_columns))
         return cls(widening, deltas, slopes, mean[widening.z], taken)
 
@@ -144,8 +144,10 @@ class Adjustment:
         kept = values > max(10 * q * EPS, CUTOFF)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         slopes = inverse / roots / roots[:, None] @ cross
-        lengths = np.sqrt(np.maximum(np.diag(own) + between, 0) / total)
-        return replace(self, slopes=slopes, taken=self.taken + (lengths @ np.abs(slopes)) ** 2)
+        sizes, lengths = np.abs(slopes), np.sqrt(np.maximum(np.diag(own) + between, 0))
+        explained = np.einsum("qd,qd->d", slopes, own @ slopes) + (np.sqrt(between) @ sizes) ** 2
+        taken = self.taken + (explained + (lengths @ sizes) ** 2 / CANCELLING) / total
+        return replace(self, slopes=slopes, taken=taken)
 
     @classmethod
     def of_slopes(cls, slopes: NDArray[np.float64], centre: NDArray[np.float64]) -> Self:

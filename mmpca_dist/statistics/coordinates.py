@@ -139,7 +139,7 @@ class ColumnStatistics(_WorkingStatistics):
             # A column may vary in classes without weight alone. The total of pooled scatters is not known.
             squares = raw.counts @ raw.deviations**2 if raw.pooled else raw.column_squares()
             lost = lost_columns(squares / raw.total, raw.mean, self.adjustment, self.unit)
-            make_constant(raw, lost & (self.raw.column_squares() == 0))
+            make_constant(raw, lost & ~self.raw.varies)
         moments = raw if self.scale is None else raw.scaled(1 / self.scale)
         return replace(self, moments=moments, raw=raw, class_weight=None)
 

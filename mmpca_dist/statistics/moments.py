@@ -117,6 +117,11 @@ class ClassMoments:
         within = self._mix(np.ones(len(self.counts))) @ np.einsum("kii->ki", self.scatters)
         return np.asarray(within + self.counts @ self.deviations**2)
 
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """Whether each column varies, shape (d,), whatever the weights of the scatters."""
+        return np.einsum("kii->ki", self.scatters).any(axis=0) | self.deviations[self.counts > 0].any(axis=0)
+
     def _mix(self, class_weights: NDArray) -> NDArray[np.float64]:
         """Return the coefficients of the stored scatters in a weighted sum of the class scatters."""
         target = np.asarray(class_weights, dtype=np.float64)
