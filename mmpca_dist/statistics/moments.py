@@ -211,11 +211,8 @@ class ClassMoments:
             If pooled scatters hold that of a class which is to vanish.
         """
         counting = factors > 0
-        dropped = {
-            "counts": self.counts * factors,
-            "sizes": np.where(counting, self.sizes, 0),
-            "means": np.where(counting[:, None], self.means, 0),
-        }
+        sizes, means = np.where(counting, self.sizes, 0), np.where(counting[:, None], self.means, 0)
+        dropped = {"counts": self.counts * factors, "sizes": sizes, "means": means}
         if self.weights is None:
             return replace(self, scatters=self.scatters * factors[:, None, None], **dropped)
         if np.any(self.weights[:, ~counting & (self.sizes > 0)]):
@@ -234,8 +231,7 @@ class ClassMoments:
         """
         if self.weights is None:
             return replace(self._at(cells), scatters=self.scatters[cells])
-        others = np.delete(self.weights, cells, axis=1)
-        alone = ~others.any(axis=1)
+        alone = ~np.delete(self.weights, cells, axis=1).any(axis=1)
         if not alone.any():
             raise InputError("These moments pool the scatters of the classes, so that none can be taken alone.")
         return replace(self._at(cells), scatters=self.scatters[alone], weights=self.weights[alone][:, cells])
