@@ -49,11 +49,11 @@ def _described(annotation: Any) -> str:
 
 
 def _bounds(metadata: list[Any]) -> str:
-    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
-    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
-    if low is not None and high is not None:
-        return f" from {low} to {high}"
-    return "" if low is None else f" of at least {low}"
+    words = {"ge": " of at least", "gt": " above", "le": " of at most", "lt": " below"}
+    found = {name: getattr(bound, name) for bound in metadata for name in words if hasattr(bound, name)}
+    if {"ge", "le"} <= found.keys():
+        return f" from {found['ge']} to {found['le']}"
+    return " and".join(f"{words[name]} {value}" for name, value in found.items())
 
 
 def as_list(value: Any) -> Any:
@@ -84,6 +84,12 @@ def as_named(setting: str) -> Callable[[str, Values], str]:
     """Return what calls by one name every setting that names an array or column."""
     spelled = _spelling.get()
     return lambda name, values: spelled(name, values) if name == "missing_chunks" else setting
+
+
+def renamed(setting: str, other: str) -> Callable[[str, Values], str]:
+    """Return what calls a setting as another that stands in its place."""
+    spelled = _spelling.get()
+    return lambda name, values: spelled(other if name == setting else name, values)
 
 
 _spelling: ContextVar[Callable[[str, Values], str]] = ContextVar("spelling", default=_as_key)

@@ -161,6 +161,8 @@ def test_dependent_covariates_and_what_is_refused():
             MarginPCA(2).fit(X, y, covariates=covariates.assign(plate=constant))
     pairs = [f"p{i * 61 // 120}" for i in range(120)]  # two of them are alone
     assert MarginPCA(2).fit(X, y, covariates=covariates.assign(patient=pairs)).components_.shape == (2, 7)
+    with pytest.raises(InputError, match="when holds dates; a covariate holds numbers or names"):
+        MarginPCA(2).fit(X, y, covariates=covariates.assign(when=pd.date_range("2024-01-31", periods=120)))
     patients = [f"p{max(i, 58)}" for i in range(120)]
     with pytest.raises(InputError, match="'patient' is an identifier: 61 of 120 rows have a category of their own"):
         MarginPCA(2).fit(X, y, covariates=covariates.assign(patient=patients))

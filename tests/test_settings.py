@@ -43,6 +43,8 @@ MISTAKES = [
     ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
     ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
     ("covariates", ["batch"], "Unknown key 'covariates'. There is dataset.covariates."),
+    ("dataset.maps", [{"name": "normalize-total", "to": 0}], "to must be a number above 0, such as 'to: 1000000.0' (f"),
+    ("dataset.maps", [{"name": "log1p", "base": 2}], "log1p: Unknown key 'base'. There are none."),
     ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
     ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
     ("project.format", "xlsx", "project.format must be zarr or parquet or csv or arrow, one or several"),

@@ -158,11 +158,12 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
         ({"methods": ["fisher"]}, r"fisher takes classes, .* cut these into slices"),
         ({"methods": [{"name": "projection-penalty", "loss": "hinge", "reduction": "pls"}]}, "takes classes"),
         ({"dataset": {**skipped, "target": "name", "drop": ["y"]}}, "continuous targets must be numbers"),
+        ({"dataset": {**skipped, "target": "z"}}, r"has no column 'z' \(dataset\.target\)"),
     ):
         with pytest.raises(InputError, match=words):
             run(config_of(tmp_path / "other", uri, **{"dataset": skipped, "methods": ["pls"], **changes}))
     for section, words in (
-        ({"target": {"column": "y", "slices": 1}}, "slices"),
+        ({"target": {"column": "y", "slices": 1}}, "a column and slices: 2 to 100"),
         ({"target": {"column": ["y", "z"], "slices": 3}}, "single"),
         ({"target": ["y", "y"]}, "twice"), ({"target": "y", "label": "name"}, "not both"), ({"target": 3}, "target"),
         ({"target": {"columns": "y"}}, "target"),

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.settings import renamed, settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
 from mmpca_dist.tables import memory_limits
@@ -314,7 +315,8 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         errors_name(section.uri, uri),
         memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"),
     ):
-        rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
+        with settings_named(renamed("label", "target")) if targets else nullcontext():
+            rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
         refuse_gaps(rows, dropped=section.drop)
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")

@@ -42,7 +42,13 @@ class Covariate:
     def of(cls, name: str, column: Dataset, digest: Any) -> Covariate:
         """Look at a column once; what it holds enters the digest."""
         counts, total, squares = dict[Any, int](), 0.0, 0.0
-        numeric = column.read_values(0, 1).dtype.kind in "iuf"
+        kind = column.read_values(0, 1).dtype.kind
+        if kind in "mM":
+            raise InputError(
+                f"{column.values_place} holds dates; a covariate holds numbers or names. Turn dates into numbers, such "
+                "as days since one of them."
+            )
+        numeric = kind in "iuf"
         for start, stop in value_units(column):
             if numeric:
                 values = _numbers(column, start, stop)
