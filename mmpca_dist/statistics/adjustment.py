@@ -144,7 +144,8 @@ class Adjustment:
         kept = values > max(10 * q * EPS, CUTOFF)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         slopes = inverse / roots / roots[:, None] @ cross
-        sizes, lengths = np.abs(slopes), np.sqrt(np.maximum(np.diag(own) + between, 0))
+        sizes, between = np.abs(slopes), np.maximum(between, 0)
+        lengths = np.sqrt(np.maximum(np.diag(own) + between, 0))
         explained = np.einsum("qd,qd->d", slopes, own @ slopes) + (np.sqrt(between) @ sizes) ** 2
         taken = self.taken + (explained + (lengths @ sizes) ** 2 / CANCELLING) / total
         return replace(self, slopes=slopes, taken=taken)

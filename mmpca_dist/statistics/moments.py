@@ -239,12 +239,9 @@ class ClassMoments:
     def _at(self, cells: NDArray[np.intp]) -> ClassMoments:
         """Return the classes at these positions with all scatters."""
         return replace(
-            self,
-            classes=self.classes[cells],
-            counts=self.counts[cells],
-            sizes=self.sizes[cells],
+            self, classes=self.classes[cells], counts=self.counts[cells], sizes=self.sizes[cells],
             means=self.means[cells],
-        )
+        )  # fmt: skip
 
     def merged(self, groups: NDArray[np.intp], classes: NDArray) -> ClassMoments:
         """Return the moments of groups of the classes; exact.
