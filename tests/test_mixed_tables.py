@@ -301,3 +301,22 @@ def test_lists_of_one_length_are_rows(tmp_path):
     pa.parquet.write_table(pa.table({"x": uneven, "label": y}), tmp_path / "t.parquet", row_group_size=70)
     with pytest.raises(InputError, match=r"list in row 80 of .* has 1 values, and that in row 0 has 6"):
         open_dataset(tmp_path / "t.parquet").read_rows(60, 200)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32()), pa.list_(pa.int64(), 6), pa.large_list(pa.float64())], ids=str
+)
+def test_lists_that_are_missing_are_gaps(kind, tmp_path):
+    X, y = labelled(300, 6, 3, seed=1)
+    X = np.rint(X).astype(np.float32)
+    lists = [None if i in (70, 133) else row for i, row in enumerate(X.astype(int).tolist())]
+    uri, X[[70, 133]] = tmp_path / "t.parquet", np.nan
+    pa.parquet.write_table(pa.table({"x": pa.array(lists, kind), "label": y}), uri, row_group_size=70)
+    np.testing.assert_array_equal(open_dataset(uri, missing="mean").read_rows(10, 290), X[10:290])
+    with pytest.raises(InputError, match=r"Column 'x' of .* has missing values \(null\), the first in row 70"):
+        open_dataset(uri).read_rows(60, 200)
+    if not pa.types.is_fixed_size_list(kind):
+        lists[71] = [1] * 5
+        pa.parquet.write_table(pa.table({"x": pa.array(lists, kind), "label": y}), uri, row_group_size=70)
+        with pytest.raises(InputError, match=r"list in row 71 of .* has 5 values, and that in row 0 has 6"):
+            open_dataset(uri, missing="mean").read_rows(60, 200)

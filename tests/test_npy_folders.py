@@ -13,6 +13,7 @@ from helpers.samples import labelled
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
+from mmpca_dist.runs.extend import arrivals
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
@@ -135,11 +136,19 @@ def test_what_does_not_go_together_is_refused(tmp_path):
     np.save(f"{short}/img_emb/img_emb_3.npy", X[:40])
     with pytest.raises(InputError, match="differ in the type: float64 and float16"):
         open_dataset(short)
-    with pytest.raises(InputError, match="no Parquet with their labels in a folder 'metadata'"):
+    with pytest.raises(InputError, match="no Parquet that describes their rows in a folder 'metadata'"):
         open_dataset(write(tmp_path / "bare", frame=None))
     np.save(tmp_path / "bare/img_emb/objects.npy", np.asarray([{}]), allow_pickle=True)
     with pytest.raises(InputError, match="pickled Python objects, which are never loaded"):
         open_rows(tmp_path / "bare")
+
+
+def test_folders_in_an_inbox_are_data_sets(tmp_path):
+    inbox = tmp_path / "inbox"
+    folders = [write(inbox / day) for day in ("monday", "tuesday")]
+    (inbox / "notes").mkdir()
+    assert [arrival.uri for arrival in arrivals(str(inbox))] == folders
+    assert [arrival.uri for arrival in arrivals(folders[0])] == folders[:1]
 
 
 def test_files_without_a_folder_of_their_own_and_beside_a_table(tmp_path):

@@ -241,4 +241,6 @@ def test_continuous_targets_that_cannot_be_used_are_refused():
         PLS(target="numbers").fit(X, Y)
     with pytest.raises(InputError, match="Targets in y have type object"):
         PLS(target="continuous").fit(X, scipy.sparse.csr_array(Y))
+    with pytest.raises(InputError, match="PLS: Input y contains NaN"):
+        PLS(target="continuous", missing="mean").fit(np.where(X > 1, np.nan, X), np.where(Y > 1, np.nan, Y))
     assert SupervisedPCA(target="continuous").fit(X, Y).components_.shape == (1, 5)

@@ -210,6 +210,20 @@ def test_loaded_models_go_on_and_transform_carries_the_numbers(tmp_path):
     np.testing.assert_array_equal(projected["y"][:], Y[60:, 0])
 
 
+def test_slices_of_rows_with_weights_are_those_of_repeated_rows(tmp_path):
+    X, y = with_targets(200, 5, 1, seed=5)
+    y, weights = y[:, 0], np.random.default_rng(5).integers(0, 4, 200)
+    given = write("parquet", tmp_path / "given", X, y, w=weights)
+    repeated = write("parquet", tmp_path / "repeated", np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    found = []
+    for uri, weight in ((given, {"weight": "w"}), (repeated, {})):
+        dataset = {"uri": uri, "target": {"column": "y", "slices": 7}, **weight}
+        run(config_of(f"{uri}-run", uri, dataset=dataset, methods=["fisher"]))
+        found.append(load_model(f"{uri}-run", "fisher"))
+    np.testing.assert_array_equal(found[0].moments_.counts, found[1].moments_.counts)
+    np.testing.assert_allclose(found[0].components_, found[1].components_, atol=1e-9)
+
+
 @pytest.mark.parametrize(("values", "classes"), [([0.0] * 3 + [1.0] * 117, 2), ([2.0] * 100 + [3.0, 4.0] * 10, 3)])
 def test_slices_of_few_values_are_these(values, classes, tmp_path):
     X, _ = with_targets(120, 4, 1, seed=8)

@@ -66,7 +66,12 @@ def arrivals(uri: str) -> list[Arrival]:
     names = storage.names_in(uri)
     if ZARR.intersection(names) or has_log(uri, names) or holds_npy(uri, names):
         return [_arrival(uri)]
-    within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]
+    within = [
+        name
+        for name in names
+        if (name.endswith(suffixes) and not name.startswith("."))
+        or ("." not in name and holds_npy(folder := storage.join(uri, name), storage.names_in(folder)))
+    ]
     if not within and holds_parquet(uri, names):
         return [_arrival(uri)]
     return [_arrival(storage.join(uri, name)) for name in within]

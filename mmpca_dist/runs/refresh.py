@@ -60,7 +60,7 @@ class RefreshConfig(Section):
     new: str = setting(
         example="inbox",
         description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet, *.h5ad, *.npz, "
-        "of which new ones are added, sorted by name",
+        "*.csv and folders of .npy, of which new ones are added, sorted by name",
     )
     output: str = setting(
         example="runs/live", description="Folder of the refreshed run, which the same command continues from"

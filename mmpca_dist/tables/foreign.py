@@ -127,7 +127,7 @@ def naming(estimator: Any, X: Any) -> Iterator[None]:
     except (ValueError, TypeError) as error:
         in_full = any(words in str(error) for words in ("feature names should", "Reshape"))
         reason = re.sub(r"array=.*?\.\n(?=Reshape)", "", str(error), flags=re.DOTALL) if in_full else _begin(str(error))
-        fault = None if in_full else _fault(estimator, X)
+        fault = None if in_full or reason.startswith("Input y") else _fault(estimator, X)
         if fault is None:
             what = reason if in_full else f"{reason}."
         elif "NaN" in fault:

@@ -99,12 +99,17 @@ def _finite(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def sliced(rows: Dataset, n_slices: int) -> SlicedRows:
-    """Return rows in classes by quantiles of the column that their labels are; fewer than asked for where many tie."""
-    step = -(-rows.n_rows // SAMPLE)
-    sample = [_finite(rows, start, stop)[-start % step :: step, 0] for start, stop in value_units(rows)]
-    values, shares = np.concatenate(sample), np.arange(1, n_slices) / n_slices
+    """Return rows in classes by weighted quantiles of their numbers; fewer classes than asked for where many tie."""
+    step, parts = -(-rows.n_rows // SAMPLE), []
+    for start, stop in value_units(rows):
+        some, counted = slice(-start % step, None, step), rows.read_weights(start, stop)
+        part = _finite(rows, start, stop)[some, 0]
+        parts.append((part, np.ones(len(part)) if counted is None else counted[some]))
+    values, weights = map(np.concatenate, zip(*parts, strict=True))
+    shares = np.arange(1, n_slices) / n_slices
     below = values[values < values.max()]
     if not len(below):
         raise InputError(f"dataset.target: all values in {rows.values_place} are {values[0]:g}: nothing to predict.")
-    edges = np.unique(np.minimum(np.quantile(values, shares, method="inverted_cdf"), below.max()))
+    edges = np.quantile(values, shares, method="inverted_cdf", weights=weights)
+    edges = np.unique(np.minimum(edges, below.max()))
     return SlicedRows(rows, edges)

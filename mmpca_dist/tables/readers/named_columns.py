@@ -163,21 +163,27 @@ class ColumnRows(Dataset):
 
     def _fill_from_list(self, table: pa.Table, rows: NDArray, first: int) -> None:
         column, at = table.column(0), 0
-        _refuse_nulls(column, "features", first, self.uri)  # flatten() would drop null lists
+        if not self.allows_gaps:
+            _refuse_nulls(column, self.columns[0], first, self.uri)
         for chunk in column.chunks:
+            known = chunk.is_valid().to_numpy(zero_copy_only=False)
+            lists = chunk.drop_null()  # of null, flatten() may have values or none
             if not pa.types.is_fixed_size_list(chunk.type):
-                lengths = chunk.value_lengths().to_numpy(zero_copy_only=False)
+                lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
                 if (lengths != rows.shape[1]).any():
                     other = int(np.argmax(lengths != rows.shape[1]))
                     raise InputError(
-                        f"The list in row {first + at + other} of {self.uri} has {lengths[other]} values, and that in "
-                        f"row 0 has {rows.shape[1]}. Lists must have as many each."
+                        f"The list in row {first + at + int(np.flatnonzero(known)[other])} of {self.uri} has "
+                        f"{lengths[other]} values, and that in row 0 has {rows.shape[1]}. Lists must have as many each."
                     )
-            values = chunk.flatten()
+            values = lists.flatten()
             if values.null_count and not self.allows_gaps:
                 row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
                 raise InputError(f"A list of {self.uri} has a missing value (null) in row {row}. Fill or drop it.")
-            rows[at : at + len(chunk)] = _numbers(values).reshape(len(chunk), -1)
+            into = rows[at : at + len(chunk)]
+            if chunk.null_count:
+                into[~known] = np.nan
+            into[known if chunk.null_count else ...] = _numbers(values).reshape(len(lists), rows.shape[1])
             at += len(chunk)
 
     def _fill_from_columns(self, table: pa.Table, rows: NDArray, first: int) -> None:
@@ -238,8 +244,9 @@ class ColumnRows(Dataset):
         with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
             for table, first in self._parts(start, stop, [self.label]):
                 advice = f" {setting_name('unlabelled', 'skip')} leaves out rows without a label."
-                is_own = self.label == self._own_label
-                _refuse_nulls(table.column(0), self.label, first, self.uri, what, advice if is_own else "")
+                if self.label != self._own_label:
+                    advice = " Means stand for gaps in features alone." if self.allows_gaps else ""
+                _refuse_nulls(table.column(0), self.label, first, self.uri, what, advice)
                 yield from map(_values, table.column(0).chunks)
 
 

@@ -104,7 +104,7 @@ def _open(request: Request) -> StackedRows:
     if len(folders) > 1 and where != METADATA:
         raise InputError(f"{uri} holds Parquet in {some_names(folders)}: keep labels in {METADATA!r} alone.")
     if not folders and request.label_required:
-        raise InputError(f"{uri} holds .npy files, and no Parquet with their labels in a folder {METADATA!r}.")
+        raise InputError(f"{uri} holds .npy files, and no Parquet that describes their rows in a folder {METADATA!r}.")
     parts = [NpyDataset(file, None) for file in by_folder[features]]
     if not folders:
         return StackedRows(uri, parts)
