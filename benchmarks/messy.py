@@ -3,13 +3,14 @@
 Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer.
 
 ``python benchmarks/messy.py``. Medians of seconds, and of seconds of the processor, which other work on the machine
-disturbs less.
+disturbs less; and the most memory beyond the rows.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+import tracemalloc
 
 import numpy as np
 
@@ -36,6 +37,17 @@ def measured(functions):
     return [[statistics.median(times[kind]) for times in seconds] for kind in (0, 1)]
 
 
+def peaks(functions):
+    """Return the most memory that each function takes beyond its rows, in MiB."""
+    found = []
+    for function in functions:
+        tracemalloc.start()
+        function()
+        found.append(tracemalloc.get_traced_memory()[1] / 2**20)
+        tracemalloc.stop()
+    return found
+
+
 def cases(n, d):
     """Return what is timed: plain, with weights, gaps, more columns, plain in double precision, with covariates."""
     rng = np.random.default_rng(0)
@@ -59,11 +71,14 @@ def main():
     print("rows x columns: seconds plain; ratios with weights; with gaps in a tenth of the columns (with a tenth more")
     print("columns and no gaps); with ten covariates")
     for n, d in SHAPES:
-        for kind, (plain, weighted, filled, wider, double, removed) in zip(KINDS, measured(cases(n, d)), strict=True):
+        functions = cases(n, d)
+        for kind, (plain, weighted, filled, wider, double, removed) in zip(KINDS, measured(functions), strict=True):
             print(
                 f"{n:>8,} x {d:>5}: {plain:.3f} s ({kind}); {weighted / plain:.2f}, {filled / plain:.2f} "
                 f"({wider / plain:.2f}), {removed / double:.2f} of double precision ({double / plain:.2f})", flush=True,
             )  # fmt: skip
+        plain, weighted, filled, wider, double, removed = (f"{peak:.0f}" for peak in peaks(functions))
+        print(f"{'':>16}  {plain} MiB; {weighted}, {filled} ({wider}), {removed} of double precision ({double})")
 
 
 if __name__ == "__main__":
