@@ -13,7 +13,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import refuse_made_up, warn_of_missing_labels
+from mmpca_dist.tables.labels import encode, refuse_made_up, warn_of_missing_labels
 
 
 @storable
@@ -62,7 +62,7 @@ class _CountLabels:
         census, weights = _union(units, self.kind), self.dataset.read_weights(span.start, span.stop)
         if weights is None:
             return census
-        totals = np.bincount(np.searchsorted(census.classes, y), weights, len(census.classes))
+        totals = np.bincount(encode(y, census.classes, self.dataset.uri), weights, len(census.classes))
         return replace(census, totals=totals.astype(np.float64))
 
 

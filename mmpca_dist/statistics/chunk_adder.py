@@ -104,10 +104,11 @@ class ChunkAdder:
 
     def _sample(self, X: NDArray, beside: NDArray | None, some: NDArray[np.intp] | slice) -> NDArray:
         """Return some rows, widened."""
+        X = X[some]
         if self._widening is None:
-            return X[some]
-        out = np.empty((len(X[some]), self._centres.shape[1]), np.result_type(X.dtype, self._panel.dtype))
-        return self._widening.rows(X[some], None if beside is None else beside[some], out)
+            return X
+        out = np.empty((len(X), self._centres.shape[1]), np.result_type(X.dtype, self._panel.dtype))
+        return self._widening.rows(X, None if beside is None else beside[some], out)
 
     def _set_centres(self, X: NDArray, beside: NDArray | None, runs: _Runs) -> None:
         """Centre classes that have grown on about the mean of their rows; on a constant column exactly on its value.
@@ -254,8 +255,9 @@ class _Runs:
         """Sums of the weights of the rows of each class, shape (m,)."""
         if self.row_weights is None:
             return np.diff(self.edges).astype(np.float64)
-        places = np.repeat(np.arange(len(self.labels)), np.diff(self.edges))
-        return np.bincount(places, self.row_weights, len(self.labels)).astype(np.float64)
+        counts, filled = np.zeros(len(self.labels)), np.diff(self.edges) > 0
+        counts[filled] = np.add.reduceat(self.row_weights, self.edges[:-1][filled])
+        return counts
 
     @property
     def classes(self) -> slice | NDArray[np.intp]:

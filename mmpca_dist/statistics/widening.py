@@ -49,7 +49,8 @@ class Widening:
         """Return covariates and targets of rows of a data set, shape (stop - start, q + t); None without any."""
         read = [rows.read_covariates] if self.covariates else []
         read += [rows.read_targets] if self.targets else []
-        return np.concatenate([each(start, stop) for each in read], axis=1) if read else None
+        parts = [each(start, stop) for each in read]
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else next(iter(parts), None)
 
     def rows(self, X: NDArray, beside: NDArray | None, out: NDArray) -> NDArray:
         """Fill ``out``, shape (n, d + g + q + t), with rows X (n, d) and what is `beside` them, and return it."""

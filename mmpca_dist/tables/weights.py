@@ -53,10 +53,10 @@ def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray
     if weights.shape != (n_rows,):
         raise InputError(f"Weights in {where} have shape {weights.shape}; there must be one for each of {n_rows} rows.")
     weights = weights.astype(np.float64)
-    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
-    if len(bad):
+    if n_rows and not (weights.min() >= 0 and weights.max() < np.inf):
+        bad = int(np.argmin((weights >= 0) & np.isfinite(weights)))
         raise InputError(
-            f"The weight of row {first + bad[0]} in {where} is {weights[bad[0]]}. A weight says how often a row "
+            f"The weight of row {first + bad} in {where} is {weights[bad]}. A weight says how often a row "
             "counts: it must be 0 or a positive number."
         )
     return weights
