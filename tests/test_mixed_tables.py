@@ -132,7 +132,7 @@ def test_evaluations_gaps_covariates_weights_and_rows_without_labels(tmp_path):
     records, _, _ = scored(config)
     assert sum(record["rows"] for record in records) == kept["n"].sum()
     plain = kept.drop(columns=["site", "n"])
-    X, names = encoded(plain, frame[frame["colour"].notna()])  # levels are those of all rows in the file
+    X, names = encoded(plain, plain[plain["colour"].notna()])
     of_colour = [j for j, name in enumerate(names) if name.startswith("colour=")]
     X[np.ix_(plain["colour"].isna().to_numpy(), of_colour)] = np.nan
     found = load_model(str(tmp_path / "out"), "m-pca0")
@@ -140,6 +140,29 @@ def test_evaluations_gaps_covariates_weights_and_rows_without_labels(tmp_path):
         X, plain["label"], sample_weight=kept["n"], covariates=kept[["site"]]
     )
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
+@NO_REPORT
+def test_levels_are_those_of_repeated_rows(tmp_path):
+    """A level that two rows of 3,000 have is rare, unless these weigh more; one of rows that are left out is none."""
+    frame = table(3000)
+    frame["n"] = np.random.default_rng(0).integers(1, 3, 3000)
+    frame.loc[:1, ["town", "n"]] = "heavy", 40
+    frame.loc[2:1500:300, ["town", "n"]] = "weightless", 0
+    frame.loc[3:1500:300, ["town", "label"]] = "unlabelled", None
+    kept = frame[frame["label"].notna()]
+    repeated = kept.loc[kept.index.repeat(kept["n"])].drop(columns="n")
+    X, names = encoded(repeated, repeated)
+    assert "town=heavy" in names and not {"town=weightless", "town=unlabelled"} & {*names}
+    dataset = {"uri": write("parquet", tmp_path / "t", frame), "weight": "n", "unlabelled": "skip"}
+    results = run(config_of(tmp_path / "out", "", dataset=dataset, methods=["m-pca0"]))
+    assert results["count"]["feature_names"] == names
+    expected = MarginPCA(2, precision="double", standardize=True).fit(X, repeated["label"])
+    np.testing.assert_allclose(load_model(str(tmp_path / "out"), "m-pca0").components_, expected.components_, atol=1e-9)
+    features = kept.drop(columns=["label", "n"])
+    of_frame = MarginPCA(2, precision="double", standardize=True).fit(features, kept["label"], sample_weight=kept["n"])
+    assert of_frame.get_feature_names_out().shape == (2,) and of_frame.n_features_in_ == len(names)
+    np.testing.assert_allclose(of_frame.components_, expected.components_, atol=1e-9)
 
 
 @NO_REPORT

@@ -7,7 +7,7 @@ import zarr
 from helpers.evaluating import scored
 from helpers.samples import labelled
 
-from mmpca_dist import load_model, load_moments, run
+from mmpca_dist import MarginPCA, load_model, load_moments, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.finished_runs import finished, open_run
@@ -188,6 +188,67 @@ def test_a_classifier_without_weights_is_refused_before_any_work(tmp_path):
         evaluation = {"splits": "given", "column": "part", "classifiers": name}
         with pytest.raises(InputError, match="takes no weights of rows: choose another classifier"):
             scored(config_of(tmp_path / "out", uri, {"weight": "n"}, evaluation=evaluation))
+
+
+def gappy(tmp_path, kind, unlabelled, weightless):
+    """Write rows whose columns beside them have gaps in rows without a label or of weight 0; return the others too."""
+    X, y, w, part = table(120, 5)
+    frame = pd.DataFrame({"age": part + 0.5, "n": w, "site": np.where(np.arange(120) % 2, "p", "q"), "who": part})
+    frame = frame.assign(y=pd.Series(y, dtype="Int64")).convert_dtypes()
+    frame.loc[weightless, "n"] = 0
+    frame.loc[unlabelled, ["y", "n", "age"]] = None
+    frame.loc[weightless, ["age", "site", "who"]] = None
+    frame.loc[unlabelled[1:], ["site", "who"]] = None
+    kept = np.flatnonzero(frame["y"].notna() & (frame["n"].fillna(0) > 0))
+    if kind == "parquet":
+        frame = pd.concat([pd.DataFrame(X, columns=list("abcde")), frame], axis=1)
+        frame.to_parquet(tmp_path / "t.parquet", row_group_size=17)
+        return tmp_path / "t.parquet", X[kept], frame.iloc[kept]
+    for part in ("img_emb", "metadata"):
+        (tmp_path / "t" / part).mkdir(parents=True)
+    np.save(tmp_path / "t/img_emb/img_emb_0.npy", X)
+    frame.to_parquet(tmp_path / "t/metadata/metadata_0.parquet", row_group_size=17)
+    return tmp_path / "t", X[kept], frame.iloc[kept]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "folder"])
+def test_rows_that_are_left_out_need_no_values_beside_them(kind, tmp_path):
+    uri, X, kept = gappy(tmp_path, kind, unlabelled=[20, 21, 70], weightless=[30, 71])
+
+    dataset = {"uri": str(uri), "label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
+    dataset |= {"balance": "who"} if kind == "folder" else {"drop": ["who"]}
+    evaluation = {"splits": "groups", "folds": 3, "column": "who", "classifiers": ["lda"], "margins": False}
+    config = config_of(tmp_path / "out", "", dataset, methods=["m-pca0"], evaluation=evaluation)
+    run(config)
+    found = load_model(str(tmp_path / "out"), "m-pca0")
+    w = kept["n"].to_numpy(float)
+    if kind == "folder":
+        totals = pd.Series(w).groupby(kept["who"].to_numpy()).transform("sum").to_numpy()
+        w = w / totals
+    covariates = kept[["age", "site"]].astype({"age": float, "site": object})
+    expected = MarginPCA(2, precision="double").fit(X, kept["y"].to_numpy(int), sample_weight=w, covariates=covariates)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+    records, _, _ = scored(config)
+    assert sum(record["rows"] for record in records) == pytest.approx(kept["n"].sum())
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        *((column, None, "Row {} has no value in column '" + column) for column in ("age", "site", "who", "n")),
+        ("age", np.inf, "Row {} has the covariate inf in column 'age'"),
+        ("n", -1, "The weight of row {} in column 'n' of .* is -1.0"),
+    ],
+)
+def test_rows_that_are_taken_need_values_beside_them(column, value, message, tmp_path):
+    uri, _, kept = gappy(tmp_path, "parquet", unlabelled=[20], weightless=[30])
+    frame, row = pd.read_parquet(uri), kept.index[50]
+    frame.loc[row, column] = value
+    frame.to_parquet(uri, row_group_size=17)
+    dataset = {"uri": str(uri), "label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
+    config = config_of(tmp_path / "out", "", {**dataset, "balance": "who"}, methods=["m-pca0"])
+    with pytest.raises(InputError, match=message.format(row)):
+        run(config)
 
 
 @pytest.mark.parametrize("weight", [None, "n"])

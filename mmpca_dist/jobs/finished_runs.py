@@ -130,10 +130,10 @@ def open_rows_for(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
             f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
         )
-    if "covariates" in count:
-        dataset = _with_covariates(dataset, count["covariates"])
     if weight is not None:
         dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
+    if "covariates" in count:
+        dataset = _with_covariates(dataset, count["covariates"])
     if target is not None and "edges" in count:
         dataset = SlicedRows(dataset, np.asarray(count["edges"]))
     elif target is not None:

@@ -42,7 +42,7 @@ from mmpca_dist.tables.readers.formats import TEXT, open_dataset, stem_of
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
 from mmpca_dist.tables.target_rows import TargetRows, sliced
 from mmpca_dist.tables.times import read_times
-from mmpca_dist.tables.weights import balanced_by, weighted_by
+from mmpca_dist.tables.weights import balanced_by, weighted_by, with_weighed_levels
 
 SHARE = "4/5"
 """Share of the rows of each class that train, by default."""
@@ -322,6 +322,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
             refuse_weights(method.needs, f"{method.label}: ")
         if section.weight is not None:
             rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
+        rows = with_weighed_levels(rows)
         if section.balance is not None:
             rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
         if section.covariates:

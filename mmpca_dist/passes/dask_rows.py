@@ -77,7 +77,8 @@ class _TaskRows(Dataset):
     def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         if self._weights is None:
             return None
-        return as_weights(self._weights[start - self._start : stop - self._start], stop - start, "sample_weight", start)
+        weights = self._weights[start - self._start : stop - self._start]
+        return as_weights(weights, stop - start, "sample_weight", lambda row: start + row)
 
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return continuous targets, shape (stop - start, q)."""

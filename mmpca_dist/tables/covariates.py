@@ -114,8 +114,8 @@ def _numbers(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values)))
         raise InputError(
-            f"Row {start + row} has the covariate {values[row]} in {column.values_place}. Leave the row out, or give "
-            "it a number."
+            f"Row {column.source_row(start + row)} has the covariate {values[row]} in {column.values_place}. "
+            "Leave the row out, or give it a number."
         )
     return values
 

@@ -206,6 +206,12 @@ class Dataset(Table, ABC):
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
 
+    def with_gaps(self) -> Any:
+        """Return the same rows, some of which may have no label."""
+        same = copy(self)
+        same._skips_unlabelled = True
+        return same
+
     def with_label(self, name: str, setting: str) -> Dataset | None:
         """Return the same rows with another column as their labels; None where it must be opened for itself."""
         return None

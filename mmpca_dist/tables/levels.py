@@ -43,8 +43,8 @@ class Levels:
     rare: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, counts: Mapping[str, int]) -> Levels:
-        """Return the levels of a column, given how many rows have each."""
+    def of(cls, name: str, counts: Mapping[str, float]) -> Levels:
+        """Return the levels of a column, given how many rows have each, or what these weigh."""
         least = RARE * sum(counts.values())
         rare = sorted(level for level, count in counts.items() if count < least)
         return cls(name, tuple(sorted(counts.keys() - set(rare))), tuple(rare))
@@ -93,10 +93,13 @@ def as_text(values: Any) -> Any:
     return values if is_text(values.type) else values.cast(pa.string())
 
 
-def count_levels(values: pa.ChunkedArray) -> Counter[str]:
-    """Return how many rows have each value of a text column; missing ones are left out."""
-    counted = pc.value_counts(as_text(values).combine_chunks()).to_pylist()
-    return Counter({str(each["values"]): each["counts"] for each in counted if each["values"] is not None})
+def count_levels(values: pa.ChunkedArray, weights: NDArray | None = None) -> Counter[str]:
+    """Return how many rows have each value of a text column, or their weights; missing values are left out."""
+    encoded = as_text(values).combine_chunks().dictionary_encode()
+    n_levels = len(encoded.dictionary)
+    codes = pc.fill_null(encoded.indices, n_levels).to_numpy()
+    counts = np.bincount(codes, weights, n_levels + 1)[:n_levels].tolist()
+    return Counter({level: count for level, count in zip(encoded.dictionary.to_pylist(), counts, strict=True) if count})
 
 
 def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:

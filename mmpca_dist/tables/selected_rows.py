@@ -89,7 +89,7 @@ class SelectedRows(DatasetProxy):
     source_rows = _taken("source_rows")
 
     def beside(self, column: Dataset) -> Dataset:
-        return SelectedRows(self._rows.beside(column), self._keep)
+        return SelectedRows(self._rows.beside(column.with_gaps()), self._keep)
 
     def read_column(self, start: int, stop: int) -> Any:
         columns = ([self._rows.read_column(begin, end).take(at)] for begin, end, at in self._stretches(start, stop))
@@ -104,6 +104,26 @@ class SelectedRows(DatasetProxy):
 
     def sparse_bytes(self, n_rows: int) -> int:
         return self._rows.sparse_bytes(self._most) + 2 * self._rows.sparse_bytes(n_rows)
+
+
+class KnownValues(DatasetProxy):
+    """A column beside selected rows, each of which must have a value in it; rows that are left out need none."""
+
+    fingerprint = passed_on("_rows.fingerprint")
+    read_column = passed_on("_rows.read_column")
+
+    def _checked(self, values: NDArray, start: int) -> NDArray:
+        known = self._rows.is_labelled(start, start + len(values))
+        if not known.all():
+            row = self.source_row(start + int(np.argmin(known)))
+            raise InputError(f"Row {row} has no value in {self.values_place}. Give it one, or leave the row out.")
+        return values
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return self._checked(self._rows.read_labels(start, stop), start)
+
+    def read_values(self, start: int, stop: int) -> NDArray:
+        return self._checked(self._rows.read_values(start, stop), start)
 
 
 class LabelsWithout(DatasetProxy):

@@ -91,6 +91,11 @@ class StackedRows(Dataset):
         same._parts = [part for part in (part.with_label(name, setting) for part in self._parts) if part is not None]
         return same if len(same._parts) == len(self._parts) else None
 
+    def with_gaps(self) -> Any:
+        same = super().with_gaps()
+        same._parts = [part.with_gaps() for part in self._parts]
+        return same
+
     @property
     def n_bytes(self) -> int:
         return sum(part.n_bytes for part in self._parts)

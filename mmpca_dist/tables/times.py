@@ -30,7 +30,8 @@ def read_times(column: Dataset, start: int, stop: int) -> NDArray:
     if missing.any():
         row = int(np.argmax(missing))
         raise InputError(
-            f"Row {start + row} has the time {values[row]!s} in {where}. Leave the row out, or give it a time."
+            f"Row {column.source_row(start + row)} has the time {values[row]!s} in {where}. Leave the row "
+            "out, or give it a time."
         )
     return values.astype(np.float64) if kind == "f" else values
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.labels import distinct_labels, encode
+from mmpca_dist.tables.levels import Levels, count_levels
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
@@ -36,14 +39,15 @@ class WeightedRows(DatasetProxy):
 
 def column_weights(column: Dataset, start: int, stop: int) -> NDArray[np.float64]:
     """Return the values of a column as weights of rows ``start`` to ``stop``; see `as_weights`."""
-    return as_weights(column.read_values(start, stop), stop - start, column.values_place, start)
+    values = column.read_values(start, stop)
+    return as_weights(values, stop - start, column.values_place, lambda row: column.source_row(start + row))
 
 
-def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray[np.float64]:
+def as_weights(weights: Any, n_rows: int, where: str, number: Callable[[int], int] = int) -> NDArray[np.float64]:
     """Return the weights of rows as doubles, shape (n,); a number weighs all rows alike.
 
     Raises InputError for weights that are not numbers, of another number than the rows, negative, or not finite; they
-    are in ``where``, those of rows from number ``first`` on.
+    are in ``where``, and ``number`` tells that of a row, for messages.
     """
     weights = np.asarray(weights)
     if weights.dtype.kind not in "fiub":
@@ -56,7 +60,7 @@ def as_weights(weights: Any, n_rows: int, where: str, first: int = 0) -> NDArray
     if n_rows and not (weights.min() >= 0 and weights.max() < np.inf):
         bad = int(np.argmin((weights >= 0) & np.isfinite(weights)))
         raise InputError(
-            f"The weight of row {first + bad} in {where} is {weights[bad]}. A weight says how often a row "
+            f"The weight of row {number(bad)} in {where} is {weights[bad]}. A weight says how often a row "
             "counts: it must be 0 or a positive number."
         )
     return weights
@@ -110,6 +114,19 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
         all_count = all_count and bool(weights.all())
     both = WeightedRows(rows, column, digest.hexdigest())
     return both if all_count else without_zeros(both)
+
+
+def with_weighed_levels(rows: Any) -> Any:
+    """Return rows whose text has the levels of those that are taken, rare by weight; text is read once more."""
+    stored, levels = rows.stored, list[Levels]()
+    if rows is stored or not stored.levels:
+        return rows
+    for each in stored.levels:
+        column, counts = rows.beside(stored.with_label(each.name, "levels")), Counter[str]()
+        for start, stop in value_units(column):
+            counts.update(count_levels(column.read_column(start, stop), rows.read_weights(start, stop)))
+        levels.append(Levels.of(each.name, counts))
+    return rows.over(stored.with_levels(levels))
 
 
 def balanced_by(rows: Dataset, column: Dataset) -> Dataset:

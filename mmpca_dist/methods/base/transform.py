@@ -151,7 +151,7 @@ class LazyTransform:
         Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
         return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
 
-    def _table(self, X: Any, reset: bool = False) -> Any:
+    def _table(self, X: Any, reset: bool = False, sample_weight: Any = None) -> Any:
         """Return rows as a table; columns of text of a data frame as indicators, those of the fit."""
         columns, levels = (None, None) if reset else self._text
         if reset:
@@ -163,7 +163,7 @@ class LazyTransform:
                 X = X[fitted]
             if not (is_mixed(X) or (levels and isinstance(X, pd.DataFrame) and not has_all)):
                 return as_table(X)
-            X, rows = encoded(X, levels, columns)
+            X, rows = encoded(X, levels, columns, sample_weight)
             if rows.levels and columns is None and not reset:
                 name = rows.levels[0].name
                 before = "held numbers" if name in fitted or not fitted else "was not there"

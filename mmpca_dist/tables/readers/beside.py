@@ -17,6 +17,7 @@ from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.memory import ArrayDataset
 from mmpca_dist.tables.readers.npy import NpyColumn
+from mmpca_dist.tables.selected_rows import KnownValues
 
 FILE = ".npy"
 """How the name of a column ends that is a file of its own."""
@@ -56,7 +57,8 @@ def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
         column = open_column(stored, name, setting=setting)
     if column.n_rows != stored.n_rows:
         raise InputError(f"{setting} has values of {column.n_rows} rows, and {stored.uri} has {stored.n_rows} rows.")
-    return dataset.beside(column)
+    taken = dataset.beside(column)
+    return column if taken is column else KnownValues(taken)
 
 
 @dataclass(frozen=True)

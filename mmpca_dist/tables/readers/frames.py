@@ -17,6 +17,7 @@ from mmpca_dist.tables.dataset import grain_edges
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.weights import as_weights, weighted, with_weighed_levels
 
 
 class FrameRows(ColumnRows):
@@ -50,7 +51,9 @@ def is_mixed(X: Any) -> bool:
     return hasattr(X, "to_arrow") and not all(kind.is_numeric() or str(kind) == "Boolean" for kind in X.dtypes)
 
 
-def encoded(X: Any, levels: Sequence[Levels] | None, names: list[str] | None) -> tuple[pd.DataFrame, FrameRows]:
+def encoded(
+    X: Any, levels: Sequence[Levels] | None, names: list[str] | None, sample_weight: Any = None
+) -> tuple[pd.DataFrame, FrameRows]:
     """Return a data frame of numbers, and the rows it is from; ``levels`` and ``names`` are those of a fit."""
     try:
         table = pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else X.to_arrow()
@@ -63,6 +66,9 @@ def encoded(X: Any, levels: Sequence[Levels] | None, names: list[str] | None) ->
     except ColumnError as error:
         found = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in error.faults[:MOST_NAMES])
         raise InputError(f"Columns of the data frame X cannot be features: {found}. Drop or encode them.") from error
+    if levels is None and sample_weight is not None:
+        weights = as_weights(sample_weight, rows.n_rows, "sample_weight")
+        rows = with_weighed_levels(weighted(rows, weights)).stored
     numbers = [each.name for each in rows.levels if _are_numbers([*each.kept, *each.rare])]
     if levels is None and numbers:
         warnings.warn(

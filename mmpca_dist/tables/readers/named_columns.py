@@ -7,7 +7,9 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -101,12 +103,20 @@ class ColumnRows(Dataset):
             faults = level_faults(counts)
             if faults:
                 raise self._refusal(faults, request)
-            self.levels = [Levels.of(name, counts[name]) for name in self._texts]
             self.note = mostly_new_note(counts)
+            self._encode([Levels.of(name, counts[name]) for name in self._texts])
         else:
-            self.levels = list(request.levels)
-            self.note = unseen_note(self.levels, counts, self.uri)
-        by_name = {levels.name: levels.names for levels in self.levels}
+            self.note = unseen_note(request.levels, counts, self.uri)
+            self._encode(request.levels)
+
+    def with_levels(self, levels: Sequence[Levels]) -> Self:
+        """Return the same rows with other levels of their text."""
+        same = copy(self)
+        same._encode(levels)
+        return same
+
+    def _encode(self, levels: Sequence[Levels]) -> None:
+        self.levels, by_name = list(levels), {each.name: each.names for each in levels}
         names = [name for column in self.columns for name in by_name.get(column, [column])]
         name, times = Counter(names).most_common(1)[0]
         if times > 1:

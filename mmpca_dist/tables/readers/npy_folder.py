@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from dask.utils import natural_sort_key
 
@@ -47,6 +48,11 @@ class NpyFolder(StackedRows):
     def with_label(self, name: str, setting: str) -> Dataset:
         same = self._labelled_by(name)
         same._table = self._table.with_label(name, setting)
+        return same
+
+    def with_gaps(self) -> Any:
+        same = super().with_gaps()
+        same._table = self._table.with_gaps()
         return same
 
     @property
