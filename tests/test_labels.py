@@ -16,7 +16,7 @@ from mmpca_dist.ingest.job import ingest
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows
-from mmpca_dist.tables.labels import normalize_labels, unite
+from mmpca_dist.tables.labels import encode, normalize_labels, unite
 
 X = np.arange(24.0).reshape(8, 3) ** 1.5
 INSIDE = ["a", "a\0b"] * 4
@@ -171,3 +171,18 @@ def test_categories_that_are_gone_make_no_class_of_two(tmp_path):
 def test_labels_of_another_kind_are_not_united(labels):
     with pytest.raises(InputError, match="use one type"):
         unite(np.asarray([0, 1]), np.asarray(labels))
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [[-3, 0, 1, 4], [0, 1 << 62], [-(1 << 63), (1 << 63) - 1], [(1 << 63) - 3, (1 << 63) - 1], ["a", "b"], [7]],
+    ids=["near", "far", "ends", "largest", "text", "one"],
+)
+@pytest.mark.filterwarnings("error")
+def test_labels_are_positions_of_classes(classes):
+    classes = np.asarray(classes)
+    codes = np.random.default_rng(0).integers(0, len(classes), 60)
+    assert encode(classes[codes], classes, "y").tolist() == codes.tolist()
+    stranger = np.where(np.arange(60) == 5, classes[0] + 1 if classes.dtype.kind == "i" else "c", classes[codes])
+    with pytest.raises(InputError, match="in y is none of the known classes"):
+        encode(stranger, classes[classes != stranger[5]], "y")

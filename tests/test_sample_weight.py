@@ -162,9 +162,15 @@ def test_bad_weights_are_refused(change, message):
     for given in (X, da.from_array(X, (7, -1))):
         with pytest.raises(InputError, match=message):
             MarginPCA(2).fit(given, y, sample_weight=bad)
-    if bad.dtype.kind == "U":
+    if len(bad) == len(X):
         with pytest.raises(InputError, match=message):
             MarginPCA(2).fit(da.from_array(X, (7, -1)), y, sample_weight=da.from_array(bad, 7))
+
+
+def test_a_class_without_rows_between_others_weighs_nothing():
+    X, y, w = rows(90, 6)
+    found = class_moments(X, 2 * y, classes=range(6), sample_weight=w, precision="double")
+    assert found.counts.tolist() == np.bincount(2 * y, w, 6).tolist() and (found.counts[1::2] == 0).all()
 
 
 def test_errors_name_the_row_that_was_given(tmp_path):

@@ -146,6 +146,21 @@ def test_a_refresh_merges_weighted_rows(tmp_path):
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
 
 
+def test_new_rows_of_weight_zero_need_no_covariates(tmp_path):
+    X, y, w, part = table(120, 5)
+    age = np.where((w == 0) & (np.arange(120) > 100), None, part + 0.5).astype(object)
+    columns = {"n": w, "age": pd.array(age, "Float64")}
+    uris = [write("parquet", tmp_path / str(i), X[some], y[some], **{k: v[some] for k, v in columns.items()})
+            for i, some in enumerate((slice(70), slice(70, None)))]  # fmt: skip
+    assert w[np.equal(age, None)].tolist() == [0] * int(np.equal(age, None).sum()) != []
+    dataset = {"weight": "n", "covariates": ["age"]}
+    run(config_of(tmp_path / "first", uris[0], dataset, methods=["m-pca0"]))
+    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))["folder"]
+    run(config_of(tmp_path / "twin", write("parquet", tmp_path / "all", X, y, **columns), dataset, methods=["m-pca0"]))
+    found, expected = load_model(folder, "m-pca0"), load_model(str(tmp_path / "twin"), "m-pca0")
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
 def test_other_weights_are_another_run(tmp_path):
     X, y, w, _ = table(60, 4)
     uri, settings = write("zarr", tmp_path / "rows", X, y), {"weight": str(tmp_path / "n.npy")}
@@ -235,7 +250,7 @@ def test_rows_that_are_left_out_need_no_values_beside_them(kind, tmp_path):
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        *((column, None, "Row {} has no value in column '" + column) for column in ("age", "site", "who", "n")),
+        *((column, None, "Row {} of .* has no value in '" + column) for column in ("age", "site", "who", "n")),
         ("age", np.inf, "Row {} has the covariate inf in column 'age'"),
         ("n", -1, "The weight of row {} in column 'n' of .* is -1.0"),
     ],

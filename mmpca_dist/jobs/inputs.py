@@ -321,8 +321,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")
         if section.weight is not None:
-            rows = weighted_by(rows, open_beside(rows, section.weight, "dataset.weight"))
-        rows = with_weighed_levels(rows)
+            rows = with_weighed_levels(weighted_by(rows, open_beside(rows, section.weight, "dataset.weight")))
         if section.balance is not None:
             rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
         if section.covariates:

@@ -177,8 +177,9 @@ def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArr
 
 def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
     """Return the position of each label in the sorted ``classes``; refuse a label that is none of them."""
-    if classes.dtype == y.dtype == np.int64 and int(classes[-1]) - int(classes[0]) < len(y):  # is four times as fast
-        places = np.searchsorted(classes, np.arange(classes[0], classes[-1] + 1))
+    width = int(classes[-1]) - int(classes[0]) + 1 if classes.dtype == y.dtype == np.int64 else len(y) + 1
+    if width <= len(y):  # is four times as fast
+        places = np.searchsorted(classes, classes[0] + np.arange(width))
         codes = np.take(places, y - classes[0], mode="clip")
     else:
         codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)

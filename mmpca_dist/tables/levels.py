@@ -99,7 +99,7 @@ def count_levels(values: pa.ChunkedArray, weights: NDArray | None = None) -> Cou
     n_levels = len(encoded.dictionary)
     codes = pc.fill_null(encoded.indices, n_levels).to_numpy()
     counts = np.bincount(codes, weights, n_levels + 1)[:n_levels].tolist()
-    return Counter({level: count for level, count in zip(encoded.dictionary.to_pylist(), counts, strict=True) if count})
+    return Counter(dict(zip(encoded.dictionary.to_pylist(), counts, strict=True)))
 
 
 def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:

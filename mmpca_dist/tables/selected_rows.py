@@ -106,26 +106,6 @@ class SelectedRows(DatasetProxy):
         return self._rows.sparse_bytes(self._most) + 2 * self._rows.sparse_bytes(n_rows)
 
 
-class KnownValues(DatasetProxy):
-    """A column beside selected rows, each of which must have a value in it; rows that are left out need none."""
-
-    fingerprint = passed_on("_rows.fingerprint")
-    read_column = passed_on("_rows.read_column")
-
-    def _checked(self, values: NDArray, start: int) -> NDArray:
-        known = self._rows.is_labelled(start, start + len(values))
-        if not known.all():
-            row = self.source_row(start + int(np.argmin(known)))
-            raise InputError(f"Row {row} has no value in {self.values_place}. Give it one, or leave the row out.")
-        return values
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._checked(self._rows.read_labels(start, stop), start)
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        return self._checked(self._rows.read_values(start, stop), start)
-
-
 class LabelsWithout(DatasetProxy):
     """The rows of a data set; those whose label is ``value`` have none, which ``refuses`` tells to be an error."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset, value_units
 from mmpca_dist.tables.labels import distinct_labels, encode
-from mmpca_dist.tables.levels import Levels, count_levels
 from mmpca_dist.tables.proxies import DatasetProxy
 from mmpca_dist.tables.readers.beside import column_in_memory
 from mmpca_dist.tables.selected_rows import SelectedRows
@@ -117,16 +115,8 @@ def weighted_by(rows: Dataset, column: Dataset) -> Dataset:
 
 
 def with_weighed_levels(rows: Any) -> Any:
-    """Return rows whose text has the levels of those that are taken, rare by weight; text is read once more."""
-    stored, levels = rows.stored, list[Levels]()
-    if rows is stored or not stored.levels:
-        return rows
-    for each in stored.levels:
-        column, counts = rows.beside(stored.with_label(each.name, "levels")), Counter[str]()
-        for start, stop in value_units(column):
-            counts.update(count_levels(column.read_column(start, stop), rows.read_weights(start, stop)))
-        levels.append(Levels.of(each.name, counts))
-    return rows.over(stored.with_levels(levels))
+    """Return weighted rows whose text has the levels of those that count, rare by weight; text is read once more."""
+    return rows.over(rows.stored.with_levels_of(rows)) if rows.stored.levels else rows
 
 
 def balanced_by(rows: Dataset, column: Dataset) -> Dataset:

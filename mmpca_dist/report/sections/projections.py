@@ -96,7 +96,7 @@ def _columns(finished: FinishedRun, numbers: Sequence[int]) -> dict[str, list[st
     names = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
     for name in list(names)[: MOST_COLUMNS * isinstance(table, Dataset)]:
         try:
-            column = open_beside(table, name, "dataset.drop")
+            column = open_beside(table, name, "dataset.drop", gaps=True)
             chunks = sorted({column.chunk_of(number)[1:] for number in numbers})
             if len(chunks) > COLUMN_CHUNKS:
                 continue

@@ -17,7 +17,6 @@ from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.formats import open_column
 from mmpca_dist.tables.readers.memory import ArrayDataset
 from mmpca_dist.tables.readers.npy import NpyColumn
-from mmpca_dist.tables.selected_rows import KnownValues
 
 FILE = ".npy"
 """How the name of a column ends that is a file of its own."""
@@ -40,10 +39,12 @@ def column_in_memory(values: NDArray, uri: str) -> ArrayDataset:
     return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(values), 1)), values.reshape(-1), uri)
 
 
-def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
+def open_beside(dataset: Dataset, name: str, setting: str, gaps: bool = False) -> Dataset:
     """Open a column of a data set, or a ``.npy`` file with a value for each of its rows; ``setting`` names it.
 
-    Raises InputError where there is no such column or file, or it has another number of rows.
+    Rows that the data set leaves out need no value in it, and with ``gaps`` none does.
+
+    Raises InputError where there is no such column or file, it has another number of rows, or lacks values.
     """
     stored = dataset.stored
     if name.endswith(FILE):
@@ -58,7 +59,12 @@ def open_beside(dataset: Dataset, name: str, setting: str) -> Dataset:
     if column.n_rows != stored.n_rows:
         raise InputError(f"{setting} has values of {column.n_rows} rows, and {stored.uri} has {stored.n_rows} rows.")
     taken = dataset.beside(column)
-    return column if taken is column else KnownValues(taken)
+    for start, stop in () if gaps or taken is column else value_units(taken):
+        known = taken.is_labelled(start, stop)
+        if not known.all():
+            row = f"Row {taken.source_row(start + int(np.argmin(known)))} of {stored.uri}"
+            raise InputError(f"{row} has no value in {name!r} ({setting}). Give it one, or leave the row out.")
+    return taken
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Dataset]
     names = [] if too_many(rows, keep) else list(stored.beside_names if keep == "all" else keep)
     if stored.label is not None and stored.has_labels and not rows.has_labels and stored.label not in names:
         names.append(stored.label)  # as some rows have none
-    columns = {name: open_beside(rows, name, SETTING) for name in names}
+    columns = {name: open_beside(rows, name, SETTING, gaps=True) for name in names}
     return {
         name.rpartition("/")[2].removesuffix(FILE) if name.endswith(FILE) or name.startswith(OBS) else name: column
         for name, column in columns.items()

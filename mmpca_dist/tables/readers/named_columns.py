@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -98,7 +99,7 @@ class ColumnRows(Dataset):
         refuse_absurd(self.uri, (n_rows, self.n_features), self.dtype.itemsize)
         if not self._texts:
             return
-        counts = self._count_levels()
+        counts = self._count_levels(self)
         if request.levels is None:
             faults = level_faults(counts)
             if faults:
@@ -109,39 +110,44 @@ class ColumnRows(Dataset):
             self.note = unseen_note(request.levels, counts, self.uri)
             self._encode(request.levels)
 
-    def with_levels(self, levels: Sequence[Levels]) -> Self:
-        """Return the same rows with other levels of their text."""
-        same = copy(self)
-        same._encode(levels)
+    def with_levels_of(self, rows: Dataset) -> Self:
+        """Return the same table with the levels that the text of some ``rows`` of it has, rare by their weights."""
+        same, counts = copy(self), self._count_levels(rows)
+        same._encode([Levels.of(name, counts[name]) for name in self._texts])
         return same
 
     def _encode(self, levels: Sequence[Levels]) -> None:
         self.levels, by_name = list(levels), {each.name: each.names for each in levels}
         names = [name for column in self.columns for name in by_name.get(column, [column])]
+        if not names:
+            raise InputError(f"{self.uri} has no features: no row has text in {some_names(self._texts)}.")
         name, times = Counter(names).most_common(1)[0]
         if times > 1:
             raise InputError(f"{self.uri} has {times} features called {name!r}, one of them a text. Rename a column.")
         self.facts = replace(self.facts, n_features=len(names), feature_names=names)
 
-    def _count_levels(self) -> dict[str, Counter[str]]:
-        """Return how many rows have each text of the columns of text, from a look at these columns alone.
+    def _count_levels(self, rows: Dataset) -> dict[str, Counter[str]]:
+        """Return how many ``rows`` of the table have each text of the columns of text, or the weights of these.
 
-        A column with too many is counted no further.
+        These columns alone are looked at. A column with too many texts is counted no further.
         """
         counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
-        edges = unit_edges(self.chunk_edges, max(self.row_bytes, 1)).tolist()
+        edges = unit_edges(rows.chunk_edges, max(self.row_bytes, 1)).tolist()
         with ThreadPoolExecutor() as pool:
-            for of_unit in pool.map(self._levels_of, edges[:-1], edges[1:]):
+            for of_unit in pool.map(partial(self._levels_of, rows), edges[:-1], edges[1:]):
                 for name, more in of_unit.items():
                     if len(counts[name]) <= LIMITS.max_levels:
                         counts[name].update(more)
         return counts
 
-    def _levels_of(self, start: int, stop: int) -> dict[str, Counter[str]]:
+    def _levels_of(self, rows: Dataset, start: int, stop: int) -> dict[str, Counter[str]]:
         counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
-        for table, _ in self._parts(start, stop, self._texts):
+        taken, weights = rows.source_rows(start, stop), rows.read_weights(start, stop)
+        for table, first in self._parts(int(taken[0]), int(taken[-1]) + 1, self._texts):
+            some = slice(*np.searchsorted(taken, [first, first + len(table)]))
+            table = table.take(taken[some] - first)
             for name, column in zip(table.column_names, table.columns, strict=True):
-                counts[name].update(count_levels(column))
+                counts[name].update(count_levels(column, None if weights is None else weights[some]))
         return counts
 
     def _refusal(self, faults: list[ColumnFault], request: Request) -> ColumnError:
@@ -240,8 +246,8 @@ class ColumnRows(Dataset):
             yield from table.column(0).chunks
 
     def read_values(self, start: int, stop: int) -> NDArray:
-        if self._skips_unlabelled:  # numbers that are not known are NaN
-            return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in self._label_chunks(start, stop)])
+        if self._skips_unlabelled:  # whole numbers stay such: in the place of one that is not known, 0
+            return np.concatenate([_numbers(_whole(chunk)) for chunk in self._label_chunks(start, stop)])
         return np.concatenate(list(self._values(start, stop, "values")))
 
     @property
@@ -356,6 +362,12 @@ def _refuse_nulls(
         )
 
 
+def _whole(values: pa.Array) -> pa.Array:
+    """Return values with 0 in the place of whole numbers and booleans that are missing."""
+    fills = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
+    return values.fill_null(pa.scalar(0).cast(values.type)) if fills else values
+
+
 def _numbers(values: pa.Array) -> NDArray:
     """Return numbers; NaN where there is none."""
     if values.null_count and pa.types.is_boolean(values.type):
@@ -374,7 +386,8 @@ def _known_labels(chunk: pa.Array, where: str) -> NDArray:
     """Return labels, with anything in the place of those that are missing."""
     valid = _has_label(chunk)
     if not valid.any():
-        return np.zeros(len(chunk), "U1" if is_text(chunk.type) else np.int64)
+        kind = bool if pa.types.is_boolean(chunk.type) else np.int64
+        return np.zeros(len(chunk), "U1" if is_text(chunk.type) else kind)
     return labels_among(valid, normalize_labels(_values(chunk.filter(pa.array(valid))), where))
 
 

@@ -1,0 +1,96 @@
+"""Columns beside rows of which some are left out: these may lack values, and change nothing of the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from mmpca_dist import open_dataset
+from mmpca_dist.errors import InputError
+from mmpca_dist.tables.readers.beside import open_beside
+from mmpca_dist.tables.readers.named_columns import _known_labels
+from mmpca_dist.tables.times import read_times
+
+N, ROW = 90, 65
+TAKEN = (np.arange(N) % 7 > 0) & ~np.isin(np.arange(N), range(30, 45))
+ROWS = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)
+LABELS = np.asarray(["a", "b", "c"])[np.arange(N) % 3]
+COLUMNS = {
+    "whole": 2**53 + 1 + 2 * np.arange(N), "flag": np.arange(N) % 2 == 0, "age": np.linspace(20, 60, N),
+    "site": np.asarray(["p", "q"])[np.arange(N) // 5 % 2], "when": np.datetime64("2026-01-31") + np.arange(N),
+}  # fmt: skip
+OF_CELLS = {"whole": "masked", "age": "number", "site": "category"}
+
+
+def write(folder, kind, gaps=True, lacking="", **changes):
+    """Write all rows, with gaps where they are not taken, or those alone; ``lacking`` is a column without ``ROW``."""
+    folder.mkdir(exist_ok=True)
+    some = np.arange(N) if gaps else np.flatnonzero(TAKEN)
+    columns = {"label": LABELS, **COLUMNS, **changes}
+    there = {name: TAKEN & ((np.arange(N) != ROW) | (name != lacking)) for name in columns}
+    if kind == "h5ad":
+        return write_cells(folder, some, columns, there)
+    arrays = {f"x{j}": pa.array(column[some]) for j, column in enumerate(ROWS.T)}
+    arrays |= {name: pa.array(values[some], mask=~there[name][some]) for name, values in columns.items()}
+    if kind == "arrow":
+        feather.write_feather(pa.table(arrays), folder / "t.feather", compression="uncompressed", chunksize=10)
+        return folder / "t.feather"
+    pq.write_table(pa.table(arrays), folder / "t.parquet", row_group_size=10)
+    return folder / "t.parquet"
+
+
+def write_cells(folder, some, columns, there):
+    """Write rows as two ``.h5ad`` files."""
+    pytest.importorskip("h5py")
+    from helpers.h5ad_files import write_h5ad
+
+    for name, at in (("s1", some[some < 50]), ("s2", some[some >= 50])):
+        obs = {}
+        for column, kind in {"label": "category", **OF_CELLS}.items():
+            values, none = (columns[column], np.nan) if kind == "number" else (columns[column].astype(object), None)
+            obs[column] = (np.where(there[column], values, none)[at], kind)
+        write_h5ad(folder / f"{name}.h5ad", ROWS[at], obs)
+    return folder
+
+
+def opened(uri, unlabelled="skip"):
+    return open_dataset(uri, label="label", drop=list(COLUMNS) if uri.suffix else [], unlabelled=unlabelled)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "h5ad"])
+def test_values_and_their_types_are_those_of_the_rows_alone(kind, tmp_path):
+    rows = opened(write(tmp_path / "gaps", kind))
+    alone = opened(write(tmp_path / "alone", kind, gaps=False), "refuse")
+    n = int(TAKEN.sum())
+    assert rows.n_rows == alone.n_rows == n
+    for name in OF_CELLS if kind == "h5ad" else COLUMNS:
+        found, column = open_beside(rows, name, "a setting"), open_beside(alone, name, "a setting")
+        for start, stop in ((0, n), (3, 20), (n - 1, n)):
+            values, read = column.read_values(start, stop), found.read_values(start, stop)
+            np.testing.assert_array_equal(read, values, err_msg=name)
+            assert read.dtype == values.dtype or name == "site"
+            if name in ("site", "flag"):
+                np.testing.assert_array_equal(found.read_labels(start, stop), column.read_labels(start, stop))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "h5ad"])
+@pytest.mark.parametrize("name", OF_CELLS)
+def test_a_row_that_is_taken_and_has_no_value_is_named(kind, name, tmp_path):
+    rows = opened(write(tmp_path, kind, lacking=name))
+    with pytest.raises(InputError, match=rf"Row {ROW} of .* has no value in '{name}' \(dataset.covariates\)"):
+        open_beside(rows, name, "dataset.covariates")
+    column = open_beside(rows, name, "project.keep", gaps=True).read_column(0, rows.n_rows)
+    assert column.null_count == 1 and not column[int(TAKEN[:ROW].sum())].is_valid
+
+
+def test_a_time_that_is_none_is_named_by_the_row_that_was_given(tmp_path):
+    rows = opened(write(tmp_path, "parquet", age=np.where(np.arange(N) == ROW, np.inf, COLUMNS["age"])))
+    with pytest.raises(InputError, match=f"Row {ROW} has the time inf"):
+        read_times(open_beside(rows, "age", "evaluation.column"), 0, rows.n_rows)
+
+
+def test_booleans_of_which_none_is_known_are_booleans():
+    assert _known_labels(pa.array([None, None], pa.bool_()), "a column").dtype == bool
