@@ -95,7 +95,7 @@ def as_text(values: Any) -> Any:
 
 def count_levels(values: pa.ChunkedArray, weights: NDArray | None = None) -> Counter[str]:
     """Return how many rows have each value of a text column, or their weights; missing values are left out."""
-    encoded = as_text(values).combine_chunks().dictionary_encode()
+    encoded = as_text(values).dictionary_encode().combine_chunks()
     n_levels = len(encoded.dictionary)
     codes = pc.fill_null(encoded.indices, n_levels).to_numpy()
     counts = np.bincount(codes, weights, n_levels + 1)[:n_levels].tolist()

@@ -145,7 +145,8 @@ class ColumnRows(Dataset):
         taken, weights = rows.source_rows(start, stop), rows.read_weights(start, stop)
         for table, first in self._parts(int(taken[0]), int(taken[-1]) + 1, self._texts):
             some = slice(*np.searchsorted(taken, [first, first + len(table)]))
-            table = table.take(taken[some] - first)
+            if some.stop - some.start < len(table):
+                table = table.take(taken[some] - first)
             for name, column in zip(table.column_names, table.columns, strict=True):
                 counts[name].update(count_levels(column, None if weights is None else weights[some]))
         return counts
