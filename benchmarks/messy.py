@@ -1,6 +1,7 @@
 """What weights, gaps and covariates cost: class moments of the same rows with and without them, in turn.
 
-Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer.
+Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer. That
+of ten covariates are rows with ten more columns.
 
 ``python benchmarks/messy.py``. Medians of seconds, and of seconds of the processor, which other work on the machine
 disturbs less; and the most memory beyond the rows.
@@ -53,13 +54,14 @@ def peaks(functions):
 
 
 def cases(n, d):
-    """Return what is timed: plain, with weights, gaps, more columns, plain in double precision, with covariates."""
+    """Return what is timed: plain, weights, gaps and their peer; in double precision plain, covariates and theirs."""
     rng = np.random.default_rng(0)
     X, y, w = rng.standard_normal((n, d), dtype=np.float32), rng.integers(10, size=n), rng.uniform(0.1, 4, n)
     wider, gaps = np.concatenate([X, X[:, ::10]], axis=1), X.copy()
     gaps[:, ::10][rng.random((n, len(range(0, d, 10)))) < 0.1] = np.nan
     missing = np.isnan(gaps).sum(axis=0)
     with_gaps = widened(rows_in_memory(gaps, y, "X"), missing, np.nanmean(gaps, axis=0))
+    ten_more = np.concatenate([X, X[:, :10]], axis=1)
     covariates = widened(given_covariates(rows_in_memory(X, y, "X"), rng.standard_normal((n, 10))))
     return [
         lambda: class_moments(X, y),
@@ -68,20 +70,24 @@ def cases(n, d):
         lambda: class_moments(wider, y),
         lambda: class_moments(X, y, precision="double"),
         lambda: moments_of(covariates, precision="double"),
+        lambda: class_moments(ten_more, y, precision="double"),
     ]
 
 
 def main():
     print("rows x columns: seconds plain; ratios with weights; with gaps in a tenth of the columns (with a tenth more")
-    print("columns and no gaps); with ten covariates")
+    print("columns and no gaps); with ten covariates (with ten more columns)")
     for n, d in SHAPES:
         functions = cases(n, d)
-        for kind, (plain, weighted, filled, wider, double, removed) in zip(KINDS, measured(functions), strict=True):
+        for kind, (plain, weighted, filled, wider, double, removed, ten) in zip(
+            KINDS, measured(functions), strict=True
+        ):
             print(
                 f"{n:>8,} x {d:>5}: {plain:.3f} s ({kind}); {weighted / plain:.2f}, {filled / plain:.2f} "
-                f"({wider / plain:.2f}), {removed / double:.2f} of double precision ({double / plain:.2f})", flush=True,
+                f"({wider / plain:.2f}), {removed / double:.2f} ({ten / double:.2f}) of double precision "
+                f"({double / plain:.2f})", flush=True,
             )  # fmt: skip
-        plain, weighted, filled, wider, double, removed = (f"{peak:.0f}" for peak in peaks(functions))
+        plain, weighted, filled, wider, double, removed, _ = (f"{peak:.0f}" for peak in peaks(functions))
         print(f"{'':>16}  {plain} MiB; {weighted}, {filled} ({wider}), {removed} of double precision ({double})")
 
 
