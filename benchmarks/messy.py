@@ -1,7 +1,7 @@
 """What weights, gaps and covariates cost: class moments of the same rows with and without them, in turn.
 
-Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer. That
-of ten covariates are rows with ten more columns.
+Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer.
+That of ten covariates are rows with ten more columns.
 
 ``python benchmarks/messy.py``. Medians of seconds, and of seconds of the processor, which other work on the machine
 disturbs less; and the most memory beyond the rows.

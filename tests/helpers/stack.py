@@ -123,6 +123,7 @@ class Stack:
             "PREFECT_WORKER_WEBSERVER_HOST": "127.0.0.1",
             "PGPASSWORD": self.secrets["POSTGRES_PASSWORD"],
             "DO_NOT_TRACK": "1",
+            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",  # on Python 3.11 it may freeze a worker
             **{name: self._ports[port] for name, port in ONLY_HERE.items()},
         }
 
