@@ -207,7 +207,7 @@ class Dataset(Table, ABC):
         return csr_array(self.read_rows(start, stop))
 
     def with_gaps(self) -> Any:
-        """Return the same rows, some of which may have no label."""
+        """Return the same rows, of which those without a label are to be left out."""
         same = copy(self)
         same._skips_unlabelled = True
         return same

@@ -42,7 +42,7 @@ def column_in_memory(values: NDArray, uri: str) -> ArrayDataset:
 def open_beside(dataset: Dataset, name: str, setting: str, gaps: bool = False) -> Dataset:
     """Open a column of a data set, or a ``.npy`` file with a value for each of its rows; ``setting`` names it.
 
-    Rows that the data set leaves out need no value in it, and with ``gaps`` none does.
+    Rows that the data set leaves out need no value in it; with ``gaps`` no row needs one.
 
     Raises InputError where there is no such column or file, it has another number of rows, or lacks values.
     """
