@@ -29,12 +29,14 @@ KINDS = "wall", "processor"
 def measured(functions):
     """Return the median of seconds, and of those of the processor, of each of several functions, which take turns.
 
-    Each turn has an order of its own: the kernel takes long over memory that the function before did not need.
+    Each turn has an order of its own, and each function runs once before it is timed: the kernel takes long over memory
+    that the function before did not need.
     """
     seconds, rng = [([], []) for _ in functions], np.random.default_rng(0)
     for _ in range(REPEATS):
         for number in rng.permutation(len(functions)):
             times, function = seconds[number], functions[number]
+            function()
             begin = time.perf_counter(), time.process_time()
             function()
             times[0].append(time.perf_counter() - begin[0])

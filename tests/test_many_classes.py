@@ -13,8 +13,9 @@ from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.costs import join_spans, moments_spans
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.tables.dataset import Span, join_spans
+from mmpca_dist.tables.dataset import Span
 
 
 def many(n_classes, n_more, d=3, seed=0, text=False):
@@ -189,3 +190,13 @@ def test_spans_are_joined_until_four_are_left(n_units, n_rows, sizes):
     assert [len(span.units) // 2 for span in joined] == sizes
     assert [span.index for span in joined] == list(range(len(sizes)))
     assert [unit for span in joined for unit in span.units] == [unit for span in spans for unit in span.units]
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_features", "scatters", "left"),
+    [(2, 1000, 2, 16), (10, 1000, 10, 4), (10, 20, 10, 16), (500, 20, 500, 4), (100, 1000, 2, 8), (50, 10, 1, 16)],
+)
+def test_spans_of_moments_have_rows_enough_for_their_scatters(n_classes, n_features, scatters, left):
+    spans = [Span(i, (1250 * i, 1250 * (i + 1))) for i in range(16)]  # 20,000 rows
+    joined = moments_spans(spans, n_classes, n_features, scatters)
+    assert len(joined) == left and (joined[0].start, joined[-1].stop) == (0, 20_000)

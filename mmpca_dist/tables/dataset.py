@@ -24,8 +24,6 @@ MIN_UNITS, GRAIN_BYTES = 8, 1 << 20
 """Rows in memory and sparse rows can be cut anywhere; their chunks are of this size."""
 MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
-MIN_JOINED = 4
-"""Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""
 MOST_STRETCHES = 4
 """Stretches of rows without labels that are kept; messages name one less where there are more."""
 
@@ -394,13 +392,3 @@ def spans_of(edges: NDArray[np.int64]) -> list[Span]:
     rows, n_units = edges.tolist(), len(edges) - 1
     size = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
     return [Span(i, tuple(rows[at : at + size + 1])) for i, at in enumerate(range(0, n_units, size))]
-
-
-def join_spans(spans: list[Span], n_rows: int) -> list[Span]:
-    """Join neighbouring spans until they have about ``n_rows`` rows, or only four would be left."""
-    size = min(n_rows * len(spans) // (spans[-1].stop - spans[0].start), len(spans) // MIN_JOINED)
-    if size < 2:
-        return spans
-    groups = (spans[at : at + size] for at in range(0, len(spans), size))
-    edges = ((group[0].start, *(edge for span in group for edge in span.edges[1:])) for group in groups)
-    return [Span(i, of_group) for i, of_group in enumerate(edges)]

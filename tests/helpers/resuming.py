@@ -28,7 +28,8 @@ def small_units(monkeypatch, *, unit_bytes=480):
     """Make reading units, and what is worth keeping, so small that little data has many groups of spans."""
     monkeypatch.setattr(LIMITS, "unit_bytes", unit_bytes)
     monkeypatch.setattr(LIMITS, "smallest_unit_bytes", unit_bytes)
-    monkeypatch.setattr(LIMITS, "resumable_bytes", 0)
+    for name in ("resumable_bytes", "class_rows", "scatter_rows"):
+        monkeypatch.setattr(LIMITS, name, 0)
 
 
 def no_report(monkeypatch):
