@@ -26,6 +26,7 @@ from mmpca_dist import (
     open_dataset,
 )
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 
 METHODS = {
     **{variant: lambda variant=variant: MarginPCA(2, variant=variant) for variant in ("pca", "m-pca0", "m-pca1a")},
@@ -165,6 +166,14 @@ def test_bad_weights_are_refused(change, message):
     if len(bad) == len(X):
         with pytest.raises(InputError, match=message):
             MarginPCA(2).fit(da.from_array(X, (7, -1)), y, sample_weight=da.from_array(bad, 7))
+
+
+def test_tasks_on_blocks_name_the_row_of_a_bad_weight(monkeypatch):
+    monkeypatch.setattr(LIMITS, "unit_bytes", 7 * 6 * 8)
+    X, y, _ = rows(90, 6)
+    bad = da.from_array(np.where(np.arange(90) == 75, -2.0, 1.0), 7)
+    with pytest.raises(InputError, match=r"weight of row 75 in sample_weight is -2\.0"):
+        MarginPCA(2).fit(da.from_array(X, (7, -1)), y, sample_weight=bad)
 
 
 def test_a_class_without_rows_between_others_weighs_nothing():
