@@ -23,7 +23,7 @@ class Limits:
     """Rows in a span for each class, about: what a span leaves of a class takes as long as several rows."""
     scatter_rows: int = 512
     """Rows in a span for each scatter, about, or half as many as there are columns: a scatter that a span leaves takes
-    as long as a third of these rows."""
+    about as long as half of these rows."""
     kept_bytes: int = 48 << 20
     """Budget of the values that one pass keeps for medians, all spans together."""
     kept_floor: int = 64 << 10
