@@ -17,7 +17,7 @@ PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 LEAST_P = 1e-16
 """Smaller p-values are shown as less than this: double precision does not tell them from 0."""
 FEW_ROWS = 40
-"""With fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (tests/test_equal_methods.py)."""
+"""With fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (test_equal_methods.py)."""
 MOST_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
+from helpers import ROOT
+
 PREFECT = [sys.executable, "-m", "prefect"]
 JSON = {"Content-Type": "application/json"}
 BUSY = 30

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mmpca_paper.zhang_schneider.__main__ import load_table
 
-PAPER = Path(__file__).parents[2] / "conf" / "paper"
+from helpers import ROOT
+
+PAPER = ROOT / "conf" / "paper"
 
 
 def table(kind, /, **changes):

@@ -35,7 +35,7 @@ def table(bucket, tmp_path):
 
 
 def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
-    """The table of them is printed: pytest -n 0 -m slow tests/test_storage_faults.py -rP."""
+    """The table of them is printed: pytest -n 0 -m slow tests/stores/test_storage_faults.py -rP."""
     expected = fit(table, f"{bucket}/calm", ["pca"])
     lost, lines = {}, []
     for fault in FAULTS:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from helpers import ROOT
 from jsonschema import Draft202012Validator
 from sklearn.datasets import dump_svmlight_file, load_iris
 
@@ -26,7 +27,6 @@ from mmpca_dist.jobs.inputs import readable_rows
 from mmpca_pipelines.cli import cli
 from mmpca_pipelines.flows import refused
 
-ROOT = Path(__file__).parents[1]
 X, Y = load_iris(return_X_y=True)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
+from helpers import ROOT
 from helpers.reports import with_rebuilt
 from helpers.sheets import drawn_sheet
 
@@ -17,7 +18,7 @@ from mmpca_dist.report.sections.reconstructions import Reconstructions, example_
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.tables.readers.memory import ArrayDataset
 
-CONFIG = Path(__file__).parents[1] / "conf" / "digits.yaml"
+CONFIG = ROOT / "conf" / "digits.yaml"
 SIZES = [2, 8, 20]
 
 

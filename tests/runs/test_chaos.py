@@ -13,10 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pytest
+from helpers import ROOT
 from helpers.dask_processes import dask_processes
 from helpers.resuming import no_report, results_hash, small_units, write_rows
 from helpers.runs import make_config
@@ -120,7 +120,7 @@ def start(config, settings):
     content = json.dumps(
         {"output": config.output, "uri": config.dataset.uri, "compute": config.compute.model_dump(), **settings}
     )
-    folder = str(Path(__file__).parent)
+    folder = str(ROOT / "tests")
     return subprocess.Popen([sys.executable, "-c", DRIVER, folder, content], stderr=subprocess.PIPE, text=True)
 
 

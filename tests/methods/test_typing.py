@@ -8,15 +8,14 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from mmpca_dist.methods.base.registry import METHODS
 
 pytestmark = pytest.mark.e2e
 
-ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 TYPES = """
 from typing import Any, assert_type

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import zarr
 from helpers.evaluating import scored
+from helpers.gaps import filled, rows
 from helpers.runs import Recorder
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
-from test_gaps import filled, rows
 
 from mmpca_dist import AllColumns, MarginPCA, load_model, load_moments, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from helpers import ROOT
 from helpers.evaluating import scored
 
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.evaluation.published import agreement, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import ErrorTable
 
-PAPER = Path(__file__).parents[1] / "conf" / "paper"
+PAPER = ROOT / "conf" / "paper"
 
 
 @pytest.mark.slow

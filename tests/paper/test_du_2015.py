@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from helpers import ROOT
 from helpers.evaluating import scored
 from mmpca_paper import du_2015
 
@@ -14,7 +13,6 @@ from mmpca_dist.evaluation.published import published_cells, published_datasets,
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.methods.base.registry import METHODS
 
-ROOT = Path(__file__).parents[1]
 CONFIGURATIONS = sorted((ROOT / "conf" / "paper").glob("bm2pca-*.yaml"))
 OWN = "SVM or own"
 UNAVAILABLE = {"bm2pca-11-tumors": "11_Tumors", "bm2pca-14-tumors": "14_Tumors"}

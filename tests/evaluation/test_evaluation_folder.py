@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from helpers import ROOT
 from helpers.evaluating import config_of
 
 import mmpca_dist
@@ -128,7 +129,7 @@ def messages(path):
 
 def test_no_message_advises_to_delete_results():
     root = Path(mmpca_dist.__file__).parent
-    modules = [*root.rglob("*.py"), *(Path(__file__).parents[1] / "pipelines").rglob("*.py")]
+    modules = [*root.rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]
     found = [(path.name, text) for path in modules for text in messages(path) if " " in text and ADVICE.search(text)]
     assert len(modules) > 100
     assert [text for _, text in found if not text.endswith(SOUND)] == []

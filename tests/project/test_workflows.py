@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
+from helpers import ROOT
 from helpers.docker import run, tool
 
-ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

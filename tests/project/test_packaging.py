@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import ROOT
 
 import mmpca_dist
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError
 
-ROOT = Path(__file__).parents[1]
 IGNORED = shutil.ignore_patterns(".git", "*.egg-info", "build", "results", "__pycache__", ".*_cache")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, 'build_' + sys.argv[1])(sys.argv[2]))"
 

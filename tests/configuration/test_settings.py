@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
+from helpers import ROOT
 
 from mmpca_dist import load_config
 from mmpca_dist.configuration.parsing import settings_of
@@ -15,7 +15,6 @@ from mmpca_dist.configuration.schema import SECTIONS, RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.settings import values_of
 
-ROOT = Path(__file__).parents[1]
 SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
 
 

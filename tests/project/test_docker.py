@@ -5,15 +5,14 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
+from helpers import ROOT
 from helpers.docker import LOCKS, run, tool
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parent.parent
 COMPOSE = ROOT / "docker" / "compose.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMAGE_EXTRAS = ("s3",)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 from mmpca_paper import figures as luo_durrant
 
 from mmpca_dist.errors import InputError
@@ -25,8 +25,6 @@ from mmpca_dist.evaluation.published import (
 )
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import METHODS
-
-ROOT = Path(__file__).parents[1]
 
 REASONS = [reason for figures in FIGURES.values() for reason in figures.reasons()]
 

@@ -5,10 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from helpers.gaps import filled, rows
 from helpers.moment_reducers import REDUCERS
-from helpers.samples import labelled, largest_angle
+from helpers.samples import largest_angle
 from helpers.table_files import write_zarr
-from sklearn.impute import SimpleImputer
 
 from mmpca_dist import (
     AllColumns,
@@ -28,20 +28,6 @@ METHODS = {
     "all columns": lambda: AllColumns(),
     "random": lambda: RandomProjection(2),
 }
-
-
-def rows(n, d, seed=1, mean=0.0):
-    """Return rows of which about a fifth of the values of some columns are missing, and labels."""
-    X, y = labelled(n, d, 3, seed=seed)
-    y[:6] = [0, 1, 2, 0, 1, 2]
-    X = X + mean
-    bad = np.random.default_rng(seed).random(X.shape) < 0.2
-    bad[:, ::3], bad[:6] = False, False
-    return np.where(bad, np.nan, X), y
-
-
-def filled(X):
-    return SimpleImputer().fit_transform(X)
 
 
 def in_every_form(X, y, path):

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 from helpers.docker import LOCKS
 
-ROOT = Path(__file__).parents[1]
 CHROOT = ("--isolation=chroot", "--network=host")
 MOST_BYTES = 10**9
 """What the layers above the base image may take."""

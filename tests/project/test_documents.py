@@ -8,33 +8,32 @@ import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from shutil import copytree
 
 import numpy as np
 import pytest
+from helpers import ROOT
 from sklearn.datasets import load_digits
 
-ROOT = Path(__file__).parents[1]
 PAGES = {
     page.name: page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 SHELL, PYTHON, SHOWN = {"sh", "console", "bash"}, {"python", "py"}, {"yaml", "text", "toml"}
-SERVERS = "needs servers: tests/test_workflows.py and tests/test_operations.py start some"
+SERVERS = "needs servers: tests/project/test_workflows.py and tests/pipelines/test_operations.py start some"
 PUBLISHED = "needs published data: tests of the tables look for them in MMPCA_DATA"
 NOT_RUN = {
     "README.md": {"pip install": "needs an empty environment: .ci/run has one"},
-    "command-line.md": {"eval": "is for the start-up files of several shells: tests/test_scripts.py completes"},
+    "command-line.md": {"eval": "is for start-up files of shells: tests/pipelines/test_scripts.py completes"},
     "CONTRIBUTING.md": {"": "sets up a checkout: .ci/run does"},
     "bm2pca.md": {"mmpca evaluate conf/paper": PUBLISHED},
     "paper.md": {"": PUBLISHED},
     "projection-penalties-tables.md": {"": PUBLISHED},
-    "data.md": {"import zarr\n\ncube": "needs a cube of pixels: tests/test_zarr_cubes.py has some"},
-    "docker.md": {"": "needs Docker: tests/test_docker.py and tests/test_stack.py read its files"},
+    "data.md": {"import zarr\n\ncube": "needs a cube of pixels: tests/tables/readers/test_zarr_cubes.py has some"},
+    "docker.md": {"": "needs Docker: tests/project/test_docker.py and tests/project/test_stack.py read its files"},
     "laptop-to-cluster.md": {
         "mmpca plan my.yaml --set": "takes 8 GiB and minutes: larger-than-memory.md runs a smaller one",
-        "kill -9": "kills what is left out: tests/test_chaos.py kills runs",
+        "kill -9": "kills what is left out: tests/runs/test_chaos.py kills runs",
         **dict.fromkeys(
             ["pip install '.[s3]'", "export AWS", "dask ", "mmpca run my.yaml --set", "prefect ", "export PREFECT"],
             SERVERS,

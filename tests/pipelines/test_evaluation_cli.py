@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from helpers import ROOT
 from helpers.operations import artifacts_of
 from helpers.samples import labelled
 
@@ -21,7 +22,6 @@ from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_stages
 from mmpca_pipelines import console as shown
 
-ROOT = Path(__file__).parents[1]
 TABLES = set((ROOT / "conf" / "paper").glob("zhang-schneider-*.yaml"))
 PAPER = sorted({*(ROOT / "conf" / "paper").glob("*.yaml")} - TABLES)
 SOUND = {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 NAMED = {
     "CONTRIBUTING.md": (40, 20),
     "docs/design.md": (80, 60),

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from helpers import ROOT
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
@@ -25,7 +26,6 @@ from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.runs.stages import stages_of
 from mmpca_pipelines.cli import cli
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 MMPCA = [sys.executable, "-m", "mmpca_pipelines"]
