@@ -52,7 +52,7 @@ def fit(path: str, n_classes: str) -> dict[str, float]:
     from mmpca_dist.passes.schedulers import Threads
 
     reducers = [MarginPCA(K, "pca"), FisherDiscriminant(min(K, int(n_classes) - 1))]
-    needs = Needs.of_all((reducer._needs() for reducer in reducers), K)
+    needs = Needs.of_all((reducer.needs() for reducer in reducers), K)
     clock, cpu = time.perf_counter(), time.process_time()
     rows = Rows.of(open_dataset(path, label=f"y{n_classes}"), Threads(THREADS))
     statistics = statistics_for(rows, needs, SolverOptions(), precision="single", standardize=False)

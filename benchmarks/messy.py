@@ -19,7 +19,7 @@ from mmpca_dist import class_moments
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, with_covariates
 
 SHAPES = ((400_000, 64), (100_000, 256), (20_000, 1000))
 REPEATS = 25
@@ -64,7 +64,7 @@ def cases(n, d):
     missing = np.isnan(gaps).sum(axis=0)
     with_gaps = widened(rows_in_memory(gaps, y, "X"), missing, np.nanmean(gaps, axis=0))
     ten_more = np.concatenate([X, X[:, :10]], axis=1)
-    covariates = widened(given_covariates(rows_in_memory(X, y, "X"), rng.standard_normal((n, 10))))
+    covariates = widened(with_covariates(rows_in_memory(X, y, "X"), given_covariates(rng.standard_normal((n, 10)), n)))
     return [
         lambda: class_moments(X, y),
         lambda: class_moments(X, y, sample_weight=w),

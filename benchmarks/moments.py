@@ -51,7 +51,7 @@ def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist.passes.schedulers import Threads
     from mmpca_dist.passes.tree_reduction import Tasks
     from mmpca_dist.statistics.gather import gather_statistics
-    from mmpca_dist.tables.dataset import make_spans
+    from mmpca_dist.tables.spans import make_spans
 
     dataset, scheduler = open_dataset(str(path)), Threads(THREADS)
     spans = make_spans(dataset)

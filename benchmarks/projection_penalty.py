@@ -1,4 +1,4 @@
-"""Projection penalties compared with one pass and dask-ml: ``python benchmarks/projection_penalty.py [--rows N]``.
+"""Projection penalties compared with one pass: ``python benchmarks/projection_penalty.py [--rows N]``.
 
 The store of ``moments.py``: N x 256 float32 rows in two classes. The reduction has 16 components of M-PCA2, found by a
 search for some of the rows and the same for all cases. Cases run in processes of their own, one after the other, on the
@@ -6,10 +6,7 @@ same number of cores, and report time and peak memory above what their imports t
 
 - ``moments``: a pass for class moments;
 - ``squares``: squared losses for ten values of alpha, from these moments, which takes no further pass;
-- ``logistic``, ``hinge``: passes until the duality gap is 1e-5 of the objective, those for moments included;
-- ``dask_ml``: ``dask_ml.linear_model.LogisticRegression`` (L-BFGS) for [x; P x / sqrt(epsilon)], less the mean.
-
-The objective of both logistic models is ours, of their coefficients: the sum of losses plus alpha times the penalty.
+- ``logistic``, ``hinge``: passes until the duality gap is 1e-5 of the objective, those for moments included.
 """
 
 from __future__ import annotations
@@ -78,27 +75,7 @@ def hinge(path: Path, P: np.ndarray) -> dict[str, Any]:
     return _ours(path, P, "hinge")
 
 
-def dask_ml(path: Path, P: np.ndarray) -> dict[str, Any]:
-    import dask.array as da
-    from dask_ml.linear_model import LogisticRegression
-
-    begin = time.perf_counter()
-    X, y = da.from_zarr(str(path), "X"), da.from_zarr(str(path), "y")
-    X = X.astype(np.float64)
-    mean = X.mean(axis=0).compute()
-    lift = np.vstack([np.eye(len(mean)), P / np.sqrt(EPSILON)])
-    Z = (X - mean).map_blocks(lambda rows: rows @ lift.T, dtype=np.float64, chunks=(X.chunks[0], (len(lift),)))
-    labels = (y == y.max()).astype(np.float64)
-    model = LogisticRegression(penalty="l2", C=1 / (2 * ALPHA), solver="lbfgs", tol=1e-10, max_iter=200)
-    model.fit(Z, labels)
-    seconds = time.perf_counter() - begin
-    theta = model.coef_.ravel()
-    f = Z @ theta + float(np.ravel(model.intercept_)[0])
-    losses = da.log1p(da.exp(-abs((2 * labels - 1) * f))) + da.maximum(-(2 * labels - 1) * f, 0)
-    return {"seconds": seconds, "objective": float(losses.sum().compute() + ALPHA * theta @ theta)}
-
-
-CASES = {case.__name__: case for case in (moments, squares, logistic, hinge, dask_ml)}
+CASES = {case.__name__: case for case in (moments, squares, logistic, hinge)}
 
 
 def measure(name: str, path: Path) -> None:

@@ -23,7 +23,7 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass, widened
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, with_covariates
 
 ROWS, COLUMNS, STORED, COVARIATES = 20_000, 20_000, 100, 10
 CASES = {
@@ -41,7 +41,8 @@ def dataset(case):
     X = scipy.sparse.csr_array((data, indices, np.arange(ROWS + 1) * STORED), shape=(ROWS, COLUMNS))
     X.sum_duplicates()
     rows = rows_in_memory(X, rng.integers(5, size=ROWS), "X")
-    return rows if case == "none" else widened(given_covariates(rows, rng.standard_normal((ROWS, COVARIATES))))
+    Z = given_covariates(rng.standard_normal((ROWS, COVARIATES)), ROWS)
+    return rows if case == "none" else widened(with_covariates(rows, Z))
 
 
 def measure(case):

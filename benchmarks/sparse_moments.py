@@ -13,8 +13,8 @@ from scipy.sparse import random_array
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import summary
-from mmpca_dist.tables.dataset import make_spans
-from mmpca_dist.tables.readers.memory import SparseArray
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import make_spans
 
 
 def seconds(rows: Rows, stored: bool) -> float:
@@ -33,7 +33,7 @@ def main() -> None:
     n, d = 16_000, 2_000
     for density in (0.003, 0.01, 0.03, 0.05, 0.08):
         X = random_array((n, d), density=density, format="csr", dtype=np.float32, rng=rng)
-        dataset = SparseArray(X, np.arange(n) % 50, "the rows")
+        dataset = rows_in_memory(X, np.arange(n) % 50, "the rows")
         rows = Rows.of(dataset, Threads(1), make_spans(dataset))
         stored, dense = seconds(rows, True), seconds(rows, False)
         print(f"{density:.1%}: {stored:.2f} s and {dense:.2f} s, {dense / stored:.1f} times")

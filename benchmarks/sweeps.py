@@ -46,7 +46,7 @@ def sweeps(path: Path) -> list[float]:
     rows = Rows.of(
         open_dataset(str(path)), Threads(THREADS), on_pass=lambda name, _: begins.append(time.perf_counter())
     )
-    statistics = class_statistics(rows, model._needs(), SolverOptions(), precision="single", standardize=False)
+    statistics = class_statistics(rows, model.needs(), SolverOptions(), precision="single", standardize=False)
     begins.clear()
     with_sweeps(statistics, rows, model._fit(), [K])
     return np.diff([*begins, time.perf_counter()]).tolist()

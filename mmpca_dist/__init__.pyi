@@ -49,7 +49,7 @@ from .runs.outcomes import to_anndata as to_anndata
 from .runs.stages import run as run
 from .statistics.gather import class_moments as class_moments
 from .statistics.moments import ClassMoments as ClassMoments
-from .tables.readers.formats import open_dataset as open_dataset
+from .tables.compose import open_dataset as open_dataset
 
 __version__: str
 

@@ -4,12 +4,45 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from mmpca_dist.faults import Asker, Fault, render
 
 
 class MmpcaError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose: faults, or a sentence with facts for its holes.
+
+    It is shown in the words of who asked, and pickles with its faults.
+    """
+
+    asker: Asker | None = None
+    """Who asked; None before that is known."""
+
+    def __init__(self, *faults: str | Fault, **facts: Any) -> None:
+        super().__init__(*(Fault(str(fault), facts) if facts else fault for fault in faults))
+
+    def __str__(self) -> str:
+        return render(self.faults, self.asker)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong."""
+        return tuple(fault if isinstance(fault, Fault) else Fault(str(fault)) for fault in self.args)
+
+
+@contextmanager
+def instead_of(caught: Any, kind: type[MmpcaError], text: str) -> Iterator[None]:
+    """Raise an error of one sentence instead of what a library raises, whose words fill the hole ``{reason}``."""
+    try:
+        yield
+    except MmpcaError:  # an InputError is a ValueError, too
+        raise
+    except caught as error:
+        if caught is Exception and isinstance(error, MemoryError):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")[:LONGEST_REASON]
+        raise kind(text, reason=reason or type(error).__name__) from error
 
 
 class InputError(MmpcaError, ValueError):
@@ -22,10 +55,6 @@ class RowTypeError(InputError, TypeError):
 
 class ColumnError(InputError):
     """Columns of a table cannot be used as they are; ``faults`` are all of them, or the first that was met."""
-
-    def __init__(self, message: str, faults: Iterable[Any] = ()) -> None:
-        super().__init__(message)
-        self.faults = list(faults)
 
 
 class AccessError(InputError):
@@ -51,11 +80,16 @@ class ConfigError(MmpcaError, ValueError):
 class PlanError(MmpcaError, MemoryError):
     """The plan needs more memory or disk than it is allowed."""
 
+    def __new__(cls, *args: Any, **facts: Any) -> Self:
+        return Exception.__new__(cls, *args)  # that of MemoryError, which libraries that copy errors call, is refused
+
 
 class OutputError(MmpcaError, FileExistsError):
     """The output holds something that must not be overwritten."""
 
 
+LONGEST_REASON = 200
+"""Characters of a library's words that a message repeats."""
 MAX_NAME_LENGTH = 200
 """Longer names are not compared: that takes the product of their lengths."""
 

@@ -1,12 +1,8 @@
-"""Settings: the base of sections of a configuration, and what messages call a setting."""
+"""Settings: the base of sections of a configuration, and what a setting may be in words."""
 
 from __future__ import annotations
 
-import shlex
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -59,56 +55,3 @@ def _bounds(metadata: list[Any]) -> str:
 def as_list(value: Any) -> Any:
     """Return a list of one for a single value."""
     return value if isinstance(value, list | tuple) else [value]
-
-
-Values = str | Sequence[str] | None
-"""Values of a setting, in a message: one, several, or none named."""
-
-
-def _as_key(setting: str, values: Values) -> str:
-    named = values if values is None or isinstance(values, str) else f"[{', '.join(values)}]"
-    return f"dataset.{setting}" + ("" if named is None else f": {named}")
-
-
-def _as_option(setting: str, values: Values) -> str:
-    option = f"--{setting.replace('_', '-')}"
-    return option if values is None else " ".join(f"{option} {shlex.quote(value)}" for value in as_list(values))
-
-
-def as_keyword(setting: str, values: Values) -> str:
-    """Return a setting as the functions of Python take it: ``drop=['id']``."""
-    return setting if values is None else f"{setting}={values!r}"
-
-
-def as_named(setting: str) -> Callable[[str, Values], str]:
-    """Return what calls by one name every setting that names an array or column."""
-    spelled = _spelling.get()
-    return lambda name, values: spelled(name, values) if name == "missing_chunks" else setting
-
-
-def renamed(setting: str, other: str) -> Callable[[str, Values], str]:
-    """Return what calls a setting as another that stands in its place."""
-    spelled = _spelling.get()
-    return lambda name, values: spelled(other if name == setting else name, values)
-
-
-_spelling: ContextVar[Callable[[str, Values], str]] = ContextVar("spelling", default=_as_key)
-
-
-def setting_name(setting: str, values: Values = None) -> str:
-    """Return what the user calls a setting of a data set, for messages; with ``values``, what to type.
-
-    >>> setting_name("label"), setting_name("drop", ["id"]), setting_name("missing_chunks", "fill")
-    ('dataset.label', 'dataset.drop: [id]', 'dataset.missing_chunks: fill')
-    """
-    return _spelling.get()(setting, values)
-
-
-@contextmanager
-def settings_named(spelling: Callable[[str, Values], str] = _as_option) -> Iterator[None]:
-    """Let messages name settings in another way, by default as options of ``mmpca ingest``."""
-    token = _spelling.set(spelling)
-    try:
-        yield
-    finally:
-        _spelling.reset(token)

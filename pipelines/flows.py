@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
-from mmpca_dist.errors import InputError, MmpcaError, OutageError, OutputError
+from mmpca_dist.errors import InputError, MmpcaError, OutageError, OutputError, instead_of
 from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -333,12 +333,9 @@ def _in_environment(block: str | None) -> Iterator[None]:
 
 
 def _credentials(block: str) -> dict[str, str]:
-    try:
+    text = f"credentials: there is no Secret block {block!r} on the Prefect server. 'prefect block ls' lists blocks."
+    with instead_of(ValueError, InputError, text):
         held: Any = Secret.load(block).get()  # type: ignore[union-attr]
-    except ValueError as error:
-        raise InputError(
-            f"credentials: there is no Secret block {block!r} on the Prefect server. 'prefect block ls' lists blocks."
-        ) from error
     if isinstance(held, dict) and all(
         name.startswith(PREFIXES) and isinstance(value, str) for name, value in held.items()
     ):

@@ -1,7 +1,5 @@
 """Fixtures: real data where it is at hand, and reproducible property tests."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys
@@ -35,9 +33,9 @@ settings.load_profile("suite")
 
 
 FAST = (
-    "test_checkpoint", "test_dask_graph", "test_dataset_errors", "test_datasets", "test_krylov", "test_moments",
-    "test_object_storage", "test_pairs", "test_runs", "test_shards", "test_storing", "test_tables", "test_transforming",
-    "test_unforeseen_errors", "test_zarr_direct",
+    "test_checkpoint", "test_dask_rows", "test_dataset_errors", "test_datasets", "test_krylov", "test_moments",
+    "test_object_storage", "test_pairs", "test_runs", "test_storing", "test_tables", "test_transforming",
+    "test_unforeseen_errors", "test_zarr_dense",
 )  # fmt: skip
 """Files whose tests are marked ``fast``: they take every dependency through its paces, in a few minutes."""
 
@@ -207,6 +205,15 @@ def folder(request, tmp_path):
         fs = fsspec.filesystem("memory")
         if fs.exists(place):
             fs.rm(place, recursive=True)
+
+
+@pytest.fixture
+def memory():
+    """Return an address in memory, which has no renaming, as object stores have none."""
+    fs = fsspec.filesystem("memory")
+    yield "memory://ingest/made.zarr"
+    if fs.exists("/ingest"):
+        fs.rm("/ingest", recursive=True)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ Durrant 2017 is "Maximum Margin Principal Components" (arXiv 1705.06371); STAT 8
 Fall 2010; Vogelstein et al. 2021 is "Supervised dimensionality reduction for big data".
 """
 
-from __future__ import annotations
-
 import operator
 from fractions import Fraction
 

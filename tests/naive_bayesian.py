@@ -5,8 +5,6 @@ derived from it. The paper prints E[1/lambda] (E[lambda] + C) in the mean of z, 
 the bound falls.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import digamma, gammaln
 

@@ -1,12 +1,11 @@
 """The slow, obvious twin of an evaluation: every split fitted anew to its rows, every classifier called plainly."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import naive
 import naive_judging
 import numpy as np
+from helpers.samples import batch_of
 from naive_regressions import lasso, pls, ridge, targets
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -136,7 +135,7 @@ def sides(own, part, settings):
 
 def margins(spec, X, y, splits, settings):
     """By split, method ("" for the original columns) and size: signed distances of the rows held out."""
-    found, parts = {}, splits.codes(0, len(X), y)
+    found, parts = {}, splits.codes(batch_of(y))
     for number, (own, part) in enumerate([(own, part) for own in parts for part in splits.held_out]):
         train, test = sides(own, part, settings)
         rows = standardise(X[train], X) if settings.standardize else X
@@ -151,7 +150,7 @@ def margins(spec, X, y, splits, settings):
 
 def evaluate(X, y, splits, settings):
     """By split, method, size and classifier: components used, errors, and how many of these are in doubt."""
-    found, parts = {}, splits.codes(0, len(X), y)
+    found, parts = {}, splits.codes(batch_of(y))
     wanted, units = settings.evaluation, standardise(X, X) if settings.standardize else X
     specs = with_penalties(wanted.classifiers, units, y, wanted.seed)
     pairs = [(own, part) for own in parts for part in splits.held_out]

@@ -1,7 +1,5 @@
 """Slow, obvious twins of what judges reductions: classifiers, margins, splits and tests of them."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

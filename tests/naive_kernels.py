@@ -5,8 +5,6 @@ Sources: Zhang & Schneider 2010, "Projection Penalties: Dimension Reduction with
 face recognition".
 """
 
-from __future__ import annotations
-
 import clarabel
 import numpy as np
 from scipy import sparse

@@ -4,8 +4,6 @@ Variables are w, b and v as they stand in the paper, and a bound t_i on the loss
 minimises sum_i t_i + alpha [J(w - P^T v) + epsilon |v|^2].
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import clarabel

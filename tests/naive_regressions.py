@@ -1,7 +1,5 @@
 """Slow, obvious twins of the methods that regress targets on rows."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

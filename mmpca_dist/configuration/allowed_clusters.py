@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.errors import ConfigError, did_you_mean, instead_of
 from mmpca_dist.stores.addresses import refuse_secrets
 
 CLUSTERS = "MMPCA_CLUSTERS"
@@ -90,10 +90,9 @@ def _refuse_strange_text(name: str, value: Any) -> None:
 
 def _refuse_strange_address(address: str) -> None:
     refuse_secrets(address)
-    try:
+    strange = f"compute.cluster is {address!r}, which is no address. Write tcp://HOST:PORT."
+    with instead_of(ValueError, ConfigError, strange):
         host = urlsplit(address).hostname or ""
-    except ValueError as error:
-        raise ConfigError(f"compute.cluster is {address!r}, which is no address. Write tcp://HOST:PORT.") from error
     if not _is_near(host) and not {address, host} & _allowed(CLUSTERS):
         raise ConfigError(
             f"compute.cluster: {address} is beyond this network, and what answers there can run code here. If it is "

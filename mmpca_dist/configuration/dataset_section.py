@@ -192,6 +192,11 @@ class DatasetConfig(Section):
         return self.weight is not None or self.balance is not None
 
     @property
+    def outcome(self) -> str | None:
+        """The column of the labels, or the first of numbers to predict."""
+        return self.label if self.target is None else self.target.column[0]
+
+    @property
     def predicts(self) -> bool:
         """Whether there are numbers to predict in the place of classes."""
         return self.target is not None and self.target.slices is None

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, mo
 from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.methods.base.registry import METHODS, Method, MethodOptions, title_of
+from mmpca_dist.methods.base.registry import METHODS, Method, title_of
+from mmpca_dist.settings import Section
 
 LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,62}[A-Za-z0-9+])?")
 """Labels name folders, files and columns."""
@@ -23,7 +24,7 @@ class MethodSection(BaseModel):
 
     name: str
     label: str
-    options: SerializeAsAny[MethodOptions]
+    options: SerializeAsAny[Section]
 
     @model_validator(mode="before")
     @classmethod
@@ -65,7 +66,7 @@ class MethodSection(BaseModel):
     @property
     def needs(self) -> Needs:
         """What it needs to know of the rows."""
-        return self.method.needs(self.options)
+        return self.reducer(None).needs()
 
     def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
         """Return its estimator, with parameters that all methods of a configuration share."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
-from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.errors import ConfigError, InputError, did_you_mean, instead_of
 from mmpca_dist.settings import values_of
 from mmpca_dist.stores.addresses import refuse_secrets
 
@@ -58,14 +58,13 @@ def read_yaml(text: str) -> Any:
     """Return the content of a YAML document; raise ConfigError if it is no YAML, too large, or has a key twice."""
     if len(text) > MOST_BYTES:
         raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MOST_BYTES:,}.")
-    try:
-        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise ConfigError(f"{place}{error.problem}.") from error
-    except Exception as error:  # also of scalars that PyYAML takes for a number, and cannot read as one
-        raise ConfigError(" ".join(str(error).split()).rstrip(".") + ".") from error
+    with instead_of(Exception, ConfigError, "{reason}."):  # of scalars that PyYAML takes for numbers, and cannot read
+        try:
+            return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+            raise ConfigError(f"{place}{error.problem}.") from error
 
 
 def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

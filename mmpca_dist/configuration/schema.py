@@ -115,7 +115,7 @@ class RunConfig(Section):
     def reducer(self, label: str, n_components: int | None) -> MomentReducer:
         """Return the estimator of a method."""
         reducer = self.method(label).reducer(n_components, **self.shared)
-        return reducer._for_numbers() if self.dataset.predicts else reducer
+        return reducer.for_numbers() if self.dataset.predicts else reducer
 
     @property
     def standardizes(self) -> bool:
@@ -131,7 +131,7 @@ class RunConfig(Section):
 
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""
-        each = (self.reducer(label, None)._needs() for label in self.labels)
+        each = (self.reducer(label, None).needs() for label in self.labels)
         return Needs.of_all(each, n_components or self.largest)
 
     @property

@@ -15,8 +15,9 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit
 from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.csr import CSR_ITEM
+from mmpca_dist.tables.spans import Span
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class SolverOptions:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SolverSelection:
     """A solver, and the reason in words."""
 
     kind: str
@@ -66,7 +66,7 @@ class Choice:
         return self.kind in BLOCK_SOLVERS
 
 
-def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> Choice:
+def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> SolverSelection:
     """Choose a solver by the shape of the rows and the needs of methods alone: results must not depend on memory.
 
     Raises InputError if the solver asked for does not fit them.
@@ -83,28 +83,28 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
             )
         if n_components is None and not needs.only_numbers:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
-        return Choice(options.kind, "asked for")
+        return SolverSelection(options.kind, "asked for")
     if options.kind in ("dual", "dense"):
         if wide != (options.kind == "dual"):
             other, order = ("dual", "fewer") if wide else ("dense", "no fewer")
             raise InputError(
                 f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}."
             )
-        return Choice(options.kind, "asked for", needs.full_scatter)
+        return SolverSelection(options.kind, "asked for", needs.full_scatter)
     if needs.full_scatter:
         how = "the problem is solved in the span of the rows" if wide else "the whole scatter is formed"
         reason = f"{size}: for {some_names(needs.full_scatter)} {how}"
-        return Choice("dual" if wide else "dense", reason, needs.full_scatter)
+        return SolverSelection("dual" if wide else "dense", reason, needs.full_scatter)
     if needs.only_numbers and n_features > LIMITS.dense_columns:
         what = "means and variances" if needs.columns else "means"
-        return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
+        return SolverSelection("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
     if wide:
         if not few or n_rows * n_features * 8 <= LARGEST_DUAL:
-            return Choice("dual", f"{size}: the problem is solved in the span of the rows")
-        return Choice("krylov", f"{size}: too many to be kept, as doubles, and solved in their span")
+            return SolverSelection("dual", f"{size}: the problem is solved in the span of the rows")
+        return SolverSelection("krylov", f"{size}: too many to be kept, as doubles, and solved in their span")
     if not few or n_features <= LIMITS.dense_columns:
-        return Choice("dense", f"a {n_features:,} x {n_features:,} scatter is small and quickly solved")
-    return Choice(
+        return SolverSelection("dense", f"a {n_features:,} x {n_features:,} scatter is small and quickly solved")
+    return SolverSelection(
         "krylov", f"a {n_features:,} x {n_features:,} scatter would take LAPACK longer than passes over the rows"
     )

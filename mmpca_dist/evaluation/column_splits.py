@@ -6,21 +6,22 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.evaluation.splits import ColumnSplits, Splits, SumParts, as_fraction
+from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction, sum_parts
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
 from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset, Span, make_spans
-from mmpca_dist.tables.labels import encode
-from mmpca_dist.tables.proxies import Relabelled
-from mmpca_dist.tables.times import key_before, order_keys, read_times
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.roles import ONE_CLASS, Played
+from mmpca_dist.tables.spans import Span, make_spans
+from mmpca_dist.tables.times import key_before
 
 
 def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> ColumnSplits:
@@ -114,8 +115,8 @@ def _count_names(rows: Rows, column: Dataset) -> tuple[NDArray, csr_array]:
     _check_length(rows, column)
     counted = count_labels(column, make_spans(column), replace(rows, progress=None), kind="groups")
     check_missing_labels(column, counted)
-    task = _CountNames(rows.dataset, column, rows.census.classes, counted.classes)
-    return counted.classes, rows.reduce(task, operator.add, "parts", kept=False)
+    task = partial(_names_by_class, column=column, classes=rows.census.classes, names=counted.classes)
+    return counted.classes, rows.pass_over_columns(task, operator.add, "parts", kept=False)
 
 
 def _check_length(rows: Rows, column: Dataset) -> None:
@@ -124,20 +125,13 @@ def _check_length(rows: Rows, column: Dataset) -> None:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
 
 
-@dataclass(frozen=True)
-class _CountNames:
-    """The task: the rows of each class under each name, as of `group_table`."""
-
-    dataset: Dataset
-    column: Dataset
-    classes: NDArray
-    names: NDArray
-    labels_only = True
-
-    def __call__(self, span: Span) -> csr_array:
-        classes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
-        names = encode(self.column.read_labels(span.start, span.stop), self.names, self.column.uri)
-        return group_table(names, classes, (len(self.names), len(self.classes)))
+def _names_by_class(dataset: Dataset, span: Span, *, column: Dataset, classes: NDArray, names: NDArray) -> csr_array:
+    """Return the rows of each class under each name, as of `group_table`."""
+    codes, groups = (
+        rows.batch(span.start, span.stop, X=False, roles=("label",)).codes(known)
+        for rows, known in ((dataset, classes), (column, names))
+    )
+    return group_table(groups, codes, (len(names), len(classes)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +139,12 @@ class TimeSplits(Splits):
     """One split by times: rows of a part are all before those of the next one."""
 
     column: Dataset
-    """Whose values are the times, row by row."""
+    """Whose labels are the times, row by row, as keys."""
     thresholds: NDArray[np.uint64]
     """Shape (P - 1,): a row is in the part whose number is how many thresholds are below its time, as a key."""
 
     def values(self, start: int, stop: int) -> NDArray[np.uint64]:
-        return order_keys(read_times(self.column, start, stop))
+        return self.column.read_labels(start, stop)
 
     def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
         return np.searchsorted(self.thresholds, values).astype(np.int32)[None]
@@ -161,23 +155,25 @@ def time_splits(
 ) -> TimeSplits:
     """Return the split by times, in which only rows before those held out train, from passes over a column.
 
-    ``column`` has the times, see `read_times`. Rows at the ``boundary`` and after it are held out. Else there
+    ``column`` has the times for its labels, as keys. Rows at the ``boundary`` and after it are held out. Else there
     are ``windows`` + 1 parts of about as many rows each, and all but the first are held out, one after the other.
     Raises InputError where a part has no rows, or a class none to train on.
     """
     _check_length(rows, column)
     uri, dataset = column.uri, rows.dataset
-    if column.missing_labels is not None:
-        raise InputError(f"{uri} lacks chunks of the times of {column.missing_labels.n_rows} rows. Restore them.")
+    stored = column.label_column
+    assert stored is not None  # noqa: S101  (it has the times)
+    if stored.missing is not None:
+        raise InputError(f"{uri} lacks chunks of the times of {stored.missing.n_rows} rows. Restore them.")
     if boundary is not None:
-        key = key_before(boundary, read_times(column, 0, 1).dtype, uri)
+        key = key_before(boundary, stored.read(0, 1)[0].dtype, uri)
         thresholds = np.asarray([max(key, 0)], np.uint64)
         empty = f"the boundary {boundary} has no rows before it, or none at it or after it"
     else:
         assert windows is not None  # noqa: S101  (the configuration is checked)
-        alike = replace(
-            rows, dataset=_OfOneClass(dataset), census=Census(np.zeros(1, np.intp), np.asarray([dataset.n_rows]), ())
-        )
+        one_class = replace(dataset, played=(*dataset.played, Played(ONE_CLASS, None)))
+        census = Census(np.zeros(1, np.intp), np.asarray([dataset.n_rows], np.int64), ())
+        alike = replace(rows, dataset=one_class, census=census)
         sizes = dataset.n_rows * np.arange(1, windows + 1) // (windows + 1)
         thresholds = find_thresholds(alike, _Times(column), sizes[None])[0, 0]
         empty = f"{windows} windows of later and later rows do not have rows each: too many are at the same time"
@@ -185,20 +181,14 @@ def time_splits(
         counts=np.zeros((1, len(rows.census.classes), len(thresholds) + 1), np.int64), classes=rows.census.classes,
         held_out=tuple(range(1, len(thresholds) + 1)), forward=True, column=column, thresholds=thresholds,
     )  # fmt: skip
-    counts = rows.reduce(SumParts(dataset, key_of, False), np.add, "parts", kept=False)
+    task = partial(sum_parts, splits=key_of, weighted=False)
+    counts = rows.pass_over_columns(task, np.add, "parts", kept=False)
     if not counts.sum(axis=1).all() or (boundary is not None and key < 0):
         raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
     splits = replace(key_of, counts=counts)
     remedy = "Let earlier rows train longer, or leave the class out."
     splits.refuse_untrained(splits.classes, f"the times of {uri}", remedy)
     return splits
-
-
-class _OfOneClass(Relabelled):
-    """Rows that are all of class 0."""
-
-    def read_labels(self, start: int, stop: int) -> NDArray[np.intp]:
-        return np.zeros(stop - start, np.intp)
 
 
 @dataclass(frozen=True)
@@ -211,4 +201,4 @@ class _Times:
         return 1
 
     def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
-        yield order_keys(read_times(self.column, start, stop))
+        yield self.column.read_labels(start, stop)

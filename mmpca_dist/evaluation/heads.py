@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,13 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import concatenated
-from mmpca_dist.passes.units import read_units
+from mmpca_dist.passes.units import read_batches
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 BLOCK_ROWS = 4096
 """Rows that are scored at once."""
@@ -145,7 +146,7 @@ def score_heads(
     """Count the errors of H heads, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
     if sampling is None and not heads[0].scored:
         return np.zeros((len(heads), 0)), None
-    return rows.pass_over(_ScoreSpan(rows.dataset, splits, heads, sampling), _add, name)
+    return rows.pass_over(partial(_score_span, splits=splits, heads=heads, sampling=sampling), _add, name)
 
 
 def _add(left: Totals, right: Totals) -> Totals:
@@ -153,28 +154,17 @@ def _add(left: Totals, right: Totals) -> Totals:
     return left[0] + right[0], sample
 
 
-@dataclass(frozen=True)
-class _ScoreSpan:
-    """The task: errors of all classifiers on the rows of every part held out, and a sample of rows."""
-
-    dataset: Dataset
-    splits: Splits
-    heads: Sequence[Head]
-    sampling: Sampling | None
-
-    def __call__(self, span: Span) -> Totals:
-        most = max(len(head.scored) for head in self.heads)
-        shape = len(self.heads), most
-        errors = error_counts(shape, len(self.splits.classes), self.splits.weights is not None)
-        samples = []
-        for start, X in read_units(self.dataset, span):
-            labels = self.dataset.read_labels(start, start + len(X))
-            parts = self.splits.codes(start, start + len(X), labels)[0]
-            codes = encode(labels, self.splits.classes, self.dataset.uri)
-            weights = self.dataset.read_weights(start, start + len(X))
-            for h, head in enumerate(self.heads):
-                held_out = np.flatnonzero(parts == head.part)
-                errors[h, : len(head.scored)] += head.count_errors(X, codes, held_out, weights)
-            if self.sampling is not None:
-                samples.append(self.sampling.take(start, X, parts, codes, weights))
-        return errors, concatenated(*samples) if samples else None
+def _score_span(
+    dataset: Dataset, span: Span, *, splits: Splits, heads: Sequence[Head], sampling: Sampling | None
+) -> Totals:
+    """Return the errors of all classifiers on the rows of every part held out, and a sample of rows."""
+    most = max(len(head.scored) for head in heads)
+    errors, samples = error_counts((len(heads), most), len(splits.classes), splits.weights is not None), []
+    for batch in read_batches(dataset, span):
+        parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
+        for h, head in enumerate(heads):
+            held_out = np.flatnonzero(parts == head.part)
+            errors[h, : len(head.scored)] += head.count_errors(batch.X, codes, held_out, batch.weight)
+        if sampling is not None:
+            samples.append(sampling.take(batch.start, batch.X, parts, codes, batch.weight))
+    return errors, concatenated(*samples) if samples else None

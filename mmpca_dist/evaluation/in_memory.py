@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.widened_rows import AlreadyWidened
+from mmpca_dist.statistics.widened_rows import Widened
 from mmpca_dist.statistics.widening import Widening
-from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.weights import weighted
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
+from mmpca_dist.tables.spans import make_spans
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class LabelledRows:
     def some(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return some of the rows, after counting their labels."""
         groups = None if self.groups is None else self.groups[chosen]
-        rows: Dataset = rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+        rows = rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
         if self.widening is not None:
-            rows = AlreadyWidened(rows, self.widening)
+            rows = replace(rows, form=Widened(self.widening))
         if self.weights is not None:
             rows = weighted(rows, self.weights[chosen])
         return Rows.of(rows, Threads(1), groups=groups)

@@ -42,27 +42,13 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import encode
-from mmpca_dist.tables.proxies import Relabelled
-from mmpca_dist.tables.selected_rows import SelectedRows
+from mmpca_dist.statistics.widened_rows import adjusted
+from mmpca_dist.tables.batch import Batch
 
 
-class CellLabels(Relabelled):
-    """The rows of a data set under the labels part C + class: one for every part of a split and each of C classes.
-
-    Classes are numbered in the order of ``splits.classes``.
-    """
-
-    def __init__(self, rows: Dataset, splits: Splits) -> None:
-        super().__init__(rows)
-        self._splits = splits
-
-    def read_labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        labels = self._rows.read_labels(start, stop)
-        parts = self._splits.codes(start, stop, labels)[0]
-        classes = encode(labels, self._splits.classes, self.uri)
-        return parts.astype(np.int64) * len(self._splits.classes) + classes
+def part_and_class(batch: Batch, splits: Splits) -> NDArray[np.int64]:
+    """Return keys part C + class: one for every part of a split and each of C classes, in their order."""
+    return splits.codes(batch)[0].astype(np.int64) * len(splits.classes) + batch.codes(splits.classes)
 
 
 def scatters_of_parts(
@@ -125,7 +111,7 @@ def moments_by_fold(
     fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T, C), are
     sets of classes whose coordinate-wise medians to compute. Raises InputError for rows that are not finite.
     """
-    view = CellLabels(rows.dataset, splits)
+    view = rows.dataset.keyed(partial(part_and_class, splits=splits))
     counts = splits.counts[0]
     n_classes, n_parts = counts.shape
     units: tuple[Any, ...] = ()
@@ -221,8 +207,8 @@ def _with_own_searches(
 ) -> Iterator[Statistics]:
     """Yield statistics with pairs from a search for each part: rows, or their weights, depend on what trains."""
     for part, training in zip(splits.held_out, statistics, strict=True):
-        dataset = rows.dataset if training.adjustment is None else rows.dataset.adjusted(training.adjustment)
-        selected = SelectedRows(dataset, _Trains(rows.dataset, splits, part))
+        dataset = rows.dataset if training.adjustment is None else adjusted(rows.dataset, training.adjustment)
+        selected = dataset.only(partial(_trains, splits=splits, part=part))
         own = weighted_by_class(Rows.of(selected, rows.scheduler, scratch=rows.scratch), request.class_weight)
         for search in request.needs.searches:
             with meter.charging(meter.owner_of(search)):
@@ -230,16 +216,8 @@ def _with_own_searches(
         yield training
 
 
-@dataclass(frozen=True)
-class _Trains:
-    """Tells which rows train while a part is held out."""
-
-    dataset: Dataset
-    splits: Splits
-    part: int
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
+def _trains(batch: Batch, splits: Splits, part: int) -> NDArray[np.bool_]:
+    return splits.training(batch, part)[0]
 
 
 def _merged_statistics(

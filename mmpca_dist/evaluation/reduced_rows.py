@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import dask
 import dask.array as da
@@ -27,13 +28,13 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import concatenated
-from mmpca_dist.passes.units import read_unit, read_units
+from mmpca_dist.passes.units import read_batch, read_batches
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import convergence_notes, linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 
 def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
@@ -144,7 +145,8 @@ def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Sh
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
     """Make a pass, and yield the reduced rows of every part."""
     projections = [share.reductions.only(share.columns) for share in shares]
-    arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
+    task = partial(_gather_span, splits=splits, projections=projections)
+    arrays = rows.pass_over(task, concatenated, "gather")
     labels, parts, groups, weights, *reduced = arrays
     del arrays
     for share in shares:
@@ -155,26 +157,18 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
         yield share, Part(Z, labels, train, test, groups if splits.grouped else None, own)
 
 
-@dataclass(frozen=True)
-class _GatherSpan:
-    """The task: labels, parts, groups and weights (empty where there are none), and the rows of every projection."""
-
-    dataset: Dataset
-    splits: Splits
-    projections: list[Reductions]
-
-    def __call__(self, span: Span) -> tuple[NDArray, ...]:
-        labels = self.dataset.read_labels(span.start, span.stop)
-        reduced: list[list[NDArray[np.float64]]] = [[] for _ in self.projections]
-        for _, X in read_units(self.dataset, span):
-            for blocks, reductions in zip(reduced, self.projections, strict=True):
-                # A product for each, so that the bits do not tell how many shared the pass.
-                blocks.append(reductions.reduced(X))
-        (parts,) = self.splits.codes(span.start, span.stop, labels)
-        groups = self.splits.groups(span.start, span.stop)
-        weights = self.dataset.read_weights(span.start, span.stop)
-        beside = [np.zeros(0) if values is None else values for values in (groups, weights)]
-        return labels, parts, *beside, *map(np.concatenate, reduced)
+def _gather_span(dataset: Dataset, span: Span, *, splits: Splits, projections: list[Reductions]) -> tuple[NDArray, ...]:
+    """Return labels, parts, groups and weights (empty where there are none), and the rows of every projection."""
+    reduced: list[list[NDArray[np.float64]]] = [[] for _ in projections]
+    for unit in read_batches(dataset, span, ()):
+        for blocks, reductions in zip(reduced, projections, strict=True):
+            # A product for each, so that the bits do not tell how many shared the pass.
+            blocks.append(reductions.reduced(unit.X))
+    batch = dataset.batch(span.start, span.stop, X=False)
+    (parts,) = splits.codes(batch)
+    groups = splits.groups(span.start, span.stop)
+    beside = [np.zeros(0) if values is None else values for values in (groups, batch.weight)]
+    return batch.label, parts, *beside, *map(np.concatenate, reduced)
 
 
 @dataclass(frozen=True)
@@ -194,8 +188,8 @@ class _LazyFits:
     def head(self, classifiers: Classifiers, meter: Meter) -> Head:
         """Fit to rows that train, and return what counts the errors on the part held out."""
         rows, dataset, classes = self.rows, self.rows.dataset, self.splits.classes
-        labels_task = _CodeLabels(dataset, self.splits, self.part)
-        codes, sizes = replace(rows, progress=None).reduce(labels_task, _join_codes, "codes")
+        task = partial(_code_labels, splits=self.splits, part=self.part)
+        codes, sizes = replace(rows, progress=None).pass_over_columns(task, _join_codes, "codes")
         scored: list[tuple[Reduction, ClassifierSection]] = []
         models: list[OfReduced] = []
         for item in self.items:
@@ -209,7 +203,10 @@ class _LazyFits:
 
     def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
         """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
-        read = _ReadUnit(self.rows.dataset, self.splits, self.part, self.reductions.only(item.columns))
+        read = partial(
+            _read_training, self.rows.dataset, splits=self.splits, part=self.part,
+            reductions=self.reductions.only(item.columns),
+        )  # fmt: skip
         shared = dask.delayed(read, pure=False, traverse=False)
         units = [unit for span in self.rows.spans for unit in span.units]
         pieces = [
@@ -231,35 +228,19 @@ def _join_codes(left: tuple[NDArray, list[int]], right: tuple[NDArray, list[int]
     return np.concatenate([left[0], right[0]]), left[1] + right[1]
 
 
-@dataclass(frozen=True)
-class _CodeLabels:
-    """The task: the classes of the rows that train, and how many of them each reading unit has."""
-
-    dataset: Dataset
-    splits: Splits
-    part: int
-    labels_only = True
-
-    def __call__(self, span: Span) -> tuple[NDArray, list[int]]:
-        codes, dtype = [], np.min_scalar_type(len(self.splits.classes))
-        for start, stop in span.units:
-            labels = self.dataset.read_labels(start, stop)
-            train = self.splits.training(start, stop, labels, self.part)[0]
-            codes.append(encode(labels[train], self.splits.classes, self.dataset.uri).astype(dtype))
-        return np.concatenate(codes), [len(of_unit) for of_unit in codes]
+def _code_labels(dataset: Dataset, span: Span, *, splits: Splits, part: int) -> tuple[NDArray, list[int]]:
+    """Return the classes of the rows that train, and how many of them each reading unit has."""
+    codes, dtype = [], np.min_scalar_type(len(splits.classes))
+    for start, stop in span.units:
+        batch = dataset.batch(start, stop, X=False, roles=("label",))
+        codes.append(batch.take(splits.training(batch, part)[0]).codes(splits.classes).astype(dtype))
+    return np.concatenate(codes), [len(of_unit) for of_unit in codes]
 
 
-@dataclass(frozen=True)
-class _ReadUnit:
-    """Reads those rows of a unit that train, reduced."""
-
-    dataset: Dataset
-    splits: Splits
-    part: int
-    reductions: Reductions
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
-        X = read_unit(self.dataset, start, stop)
-        train = self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
-        with single_blas_thread():
-            return self.reductions.reduced(X)[train]
+def _read_training(
+    dataset: Dataset, start: int, stop: int, *, splits: Splits, part: int, reductions: Reductions
+) -> NDArray[np.float64]:
+    """Read those rows of a unit that train, reduced."""
+    batch = read_batch(dataset, start, stop, ("label",))
+    with single_blas_thread():
+        return reductions.reduced(batch.X)[splits.training(batch, part)[0]]

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.request import EvaluatedMethod, EvaluationRequest
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
@@ -162,15 +163,15 @@ def _fitted(
         wanted, sizes = (request.sizes, ()) if method.method.reduces else (request.sizes[-1:], tuple(request.sizes))
         with meter.charging(method.label):
             for size, reducer in _sizes(partial(request.reducer, method), statistics, wanted):
-                matrix, mean = reducer.projection()
-                columns, offset = stack.add(matrix), reducer._offset
+                fitted, (matrix, mean, offset) = reducer.fitted(), reducer.projection()
+                columns = stack.add(matrix)
                 moments = (
                     partial(_reduced_moments, statistics.unweighted, reducer) if exact and offset is None else None
                 )
                 items.append(
                     Reduction(
-                        method.label, size, columns, moments, reducer._n_used, _own_rule(reducer),
-                        not reducer._unconverged(), bool(reducer._edges()), list(reducer._cautions), sizes,
+                        method.label, size, columns, moments, fitted.used, _own_rule(reducer, fitted),
+                        not fitted.unconverged, bool(fitted.edges), list(fitted.cautions), sizes,
                     )
                 )  # fmt: skip
                 means.append((columns, mean, offset))
@@ -203,19 +204,20 @@ def _sizes(
     """Yield sizes asked for with the fitted reducer of each, the largest first."""
     largest: MomentReducer | None = None
     for size in sorted(sizes, reverse=True):
-        if largest is None or not largest._nested:
+        if largest is None or not largest.traits.nested:
             largest = make(size).fit_statistics(statistics, at_most=True)
             yield size, largest
             continue
         reducer = copy.copy(largest)
-        reducer._shorten(min(size, len(largest.components_)))
+        reducer.shorten(min(size, len(largest.components_)))
         yield size, reducer
 
 
-def _own_rule(reducer: MomentReducer) -> LinearRule | None:
-    scores = None if hasattr(reducer, "target_names_") else reducer._own_scores()
-    return None if scores is None else replace(rule_of_scores(*scores), classes=reducer.classes_)
+def _own_rule(reducer: MomentReducer, fitted: Fitted) -> LinearRule | None:
+    if fitted.classifier is None or hasattr(reducer, "target_names_"):
+        return None
+    return replace(rule_of_scores(*fitted.classifier), classes=reducer.classes_)
 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:
-    return ReducedMoments.of_statistics(statistics, reducer._gain * reducer.components_, center=reducer.center)
+    return ReducedMoments.of_statistics(statistics, reducer.gain_ * reducer.components_, center=reducer.center)

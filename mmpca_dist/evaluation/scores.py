@@ -176,4 +176,4 @@ def naming(split: int) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise type(error)(f"In split {split}: {error}") from error
+        raise type(error)(f"In split {split}: {{fault}}", fault=error.faults[0]) from error

@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.thresholds import HashesOfRows, find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.spans import Span
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
 """Python would write out every digit of larger exponents."""
@@ -98,20 +101,14 @@ class Splits(PartSizes, ABC):
         trained = totals @ self.trains(part)
         return float(totals[:, part].sum() - totals[np.argmax(trained), part])
 
-    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
-        """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
+    def codes(self, batch: Batch) -> NDArray[np.int32]:
+        """Return the part of rows in every split, shape (S, n); raise InputError for a label that is no class."""
+        return self.parts_of(self.values(batch.start, batch.stop), batch.label)
 
-        ``labels`` are those of these rows; one that is none of the classes raises InputError.
-        """
-        return self.parts_of(self.values(start, stop), labels)
-
-    def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
-        """Return which of rows ``start`` to ``stop`` train while a part (the first of ``held_out``) is held out.
-
-        The shape is (S, stop - start).
-        """
+    def training(self, batch: Batch, part: int | None = None) -> NDArray[np.bool_]:
+        """Return which rows train while a part (the first of ``held_out``) is held out, shape (S, n)."""
         index = 0 if part is None else self.held_out.index(part)
-        return self.trains(self.held_out[index])[self.codes(start, stop, labels)]
+        return self.trains(self.held_out[index])[self.codes(batch)]
 
     @abstractmethod
     def values(self, start: int, stop: int) -> NDArray:
@@ -141,24 +138,17 @@ class Splits(PartSizes, ABC):
         """Return the splits with the weights of their parts, from a pass over labels and weights, if rows have any."""
         if rows.census.totals is None:
             return self
-        return replace(self, weights=rows.reduce(SumParts(rows.dataset, self, True), np.add, "weights", kept=False))
+        task = partial(sum_parts, splits=self, weighted=True)
+        return replace(self, weights=rows.pass_over_columns(task, np.add, "weights", kept=False))
 
 
-@dataclass(frozen=True)
-class SumParts:
-    """The task: how many rows of every class are in every part of every split, or their weights, shape (S, C, P)."""
-
-    dataset: Dataset
-    splits: Splits
-    weighted: bool
-    labels_only = True
-
-    def __call__(self, span: Span) -> NDArray:
-        shape, labels = self.splits.counts.shape, self.dataset.read_labels(span.start, span.stop)
-        cells = encode(labels, self.splits.classes, self.dataset.uri) * shape[2]
-        weights = self.dataset.read_weights(span.start, span.stop) if self.weighted else None
-        parts = self.splits.codes(span.start, span.stop, labels)
-        return np.stack([np.bincount(cells + split, weights, shape[1] * shape[2]) for split in parts]).reshape(shape)
+def sum_parts(dataset: Dataset, span: Span, *, splits: Splits, weighted: bool) -> NDArray:
+    """Return how many rows of every class are in every part of every split, or their weights, shape (S, C, P)."""
+    batch = dataset.batch(span.start, span.stop, X=False, roles=("label", "weight"))
+    shape = splits.counts.shape
+    cells, weights = batch.codes(splits.classes) * shape[2], batch.weight if weighted else None
+    parts = splits.codes(batch)
+    return np.stack([np.bincount(cells + split, weights, shape[1] * shape[2]) for split in parts]).reshape(shape)
 
 
 @dataclass(frozen=True, kw_only=True)

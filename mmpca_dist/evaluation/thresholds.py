@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 LEAST_STEP = 4
 """Bits that a pass finds at least, whatever the counts take: with 100,000 classes and 50 splits, 640 MB."""
@@ -96,8 +96,8 @@ def find_thresholds(rows: Rows, numbers: NumbersOfRows, sizes: NDArray[np.int64]
     largest_step = _step(int(np.prod(shape)), census.n_rows)
     while not settled.all():
         step = min(largest_step, bits)
-        task = _CountNumbers(rows.dataset, census.classes, numbers, low, bits, step)
-        counts = rows.reduce(task, np.add, "splits")
+        bins = _Bins(census.classes, numbers, low, bits, step)
+        counts = rows.pass_over_columns(bins.count, np.add, "splits")
         up_to = np.cumsum(counts, axis=-1)
         at = np.argmax(up_to >= rank[..., None], axis=-1)[..., None]
         inside = np.take_along_axis(counts, at, -1)[..., 0]
@@ -119,24 +119,21 @@ def _step(n_thresholds: int, n_rows: int) -> int:
 
 
 @dataclass(frozen=True)
-class _CountNumbers:
+class _Bins:
     """Counts numbers in bins of intervals of 2^bits, one for each threshold: shape (S, C, m, 2^step)."""
 
-    dataset: Dataset
     classes: NDArray
     numbers: NumbersOfRows
     low: NDArray[np.uint64]
     bits: int
     step: int
-    labels_only = True
 
-    def __call__(self, span: Span) -> NDArray[np.int64]:
+    def count(self, dataset: Dataset, span: Span) -> NDArray[np.int64]:
         counts = np.zeros((*self.low.shape, 1 << self.step), np.int64)
-        labels = self.dataset.read_labels(span.start, span.stop)
+        codes = dataset.batch(span.start, span.stop, X=False, roles=("label",)).codes(self.classes)
         for start in range(span.start, span.stop, LIMITS.hashed_rows):
             stop = min(start + LIMITS.hashed_rows, span.stop)
-            piece = labels[start - span.start : stop - span.start]
-            self._add(counts, encode(piece, self.classes, self.dataset.uri), self.numbers.of(start, stop))
+            self._add(counts, codes[start - span.start : stop - span.start], self.numbers.of(start, stop))
         if self.bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first
             counts[:, :, 1:] = counts[:, :, :1]
         return counts

@@ -22,7 +22,8 @@ import pyarrow.csv
 from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
+from mmpca_dist.faults import Fault
 from mmpca_dist.ingest.csv_syntax import (
     MISSING,
     as_number,
@@ -32,10 +33,10 @@ from mmpca_dist.ingest.csv_syntax import (
     open_quote,
     whole_numbers,
 )
-from mmpca_dist.ingest.row_source import LABELS, Block, RowSource
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_faults import ColumnFault, refusal
+from mmpca_dist.tables.column_faults import refusal
 from mmpca_dist.tables.labels import distinct_labels, text_array
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
@@ -69,15 +70,10 @@ class Text(RowSource):
             compression = infer_compression(path)
             # Files of object stores read line by line in Python, unless they are buffered.
             text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, LIMITS.text_block_bytes)
-            try:
+            damages = (OSError, EOFError, zlib.error, lzma.LZMAError) if compression else ()
+            cut = f"{self.uri} cannot be decompressed: {{reason}}. It is damaged or cut short: copy it again."
+            with instead_of(damages, InputError, cut):
                 yield raw, fsspec.compression.compr[compression](raw, mode="rb") if compression else text
-            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-                if compression is None:
-                    raise
-                raise InputError(
-                    f"{self.uri} cannot be decompressed: {str(error).rstrip('.')}. It is damaged or cut short: "
-                    "copy it again."
-                ) from error
 
     def _line(self, text: Any, number: int) -> bytes:
         """Return the next line, which has this number in the file."""
@@ -168,10 +164,8 @@ class CsvRows(Text):
     def _split(self, line: str) -> list[str]:
         n_columns = line.count(self.delimiter) + 1
         refuse_larger(n_columns * COLUMN_BYTES, f"A line of {n_columns:,} columns in {self.uri}", "Write it as Parquet")
-        try:
+        with instead_of(csv.Error, InputError, f"The first line of {self.uri} is not readable as CSV: {{reason}}."):
             return next(csv.reader([line], delimiter=self.delimiter), [])
-        except csv.Error as error:
-            raise InputError(f"The first line of {self.uri} is not readable as CSV: {error}.") from error
 
     def _decoded(self, data: bytes, line: int) -> str:
         """Return the text of whole lines, the first of which has this number."""
@@ -184,7 +178,7 @@ class CsvRows(Text):
                 f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv does so for Latin-1."
             ) from error
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows, with NaN where a cell is empty."""
         number, name = pa.from_numpy_dtype(self.dtype), pa.dictionary(pa.int32(), pa.string())
         kinds = dict.fromkeys(self.features, number) | dict.fromkeys(self.beside.values(), name)
@@ -201,11 +195,11 @@ class CsvRows(Text):
                 fraction = next((i for i, number in enumerate(numbers) if number is not None and number % 1), None)
                 if fraction is not None and key not in words:
                     problem = f"{values[fraction]} in row {first + np.argmax(codes == fraction)} is not a whole number"
-                    raise refusal(self.uri, [ColumnFault(self.name_of(position), problem, "names")])
+                    raise refusal(self.uri, [self._fault(position, problem, "names")])
                 if "" in values:
                     raise self.refusal()
                 names[key] = values, codes
-            yield Block(rows, names, done)
+            yield RowBlock(rows, names, done)
             first += len(rows)
 
     def tables(self, kinds: Mapping[int, pa.DataType], numbers: Sequence[int] = ()) -> Iterator[tuple[pa.Table, int]]:
@@ -264,7 +258,7 @@ class CsvRows(Text):
 
         It names all columns of ``numbers``, by default the features, with other cells, and labels that are empty.
         """
-        faults: dict[int, ColumnFault] = {}
+        faults: dict[int, Fault] = {}
         gaps: dict[int, tuple[int, str]] = {}
         row = 0
         for data, line, _ in self._pieces():
@@ -280,7 +274,7 @@ class CsvRows(Text):
                 raise InputError(f"Line {line + begin} of {self.uri} is not readable as CSV: {error}.") from error
         for position, (count, where) in gaps.items():
             what = f"{count:,} value{'s' * (count > 1)} missing, infinite or too large, the first in {where}"
-            faults.setdefault(position, ColumnFault(self.name_of(position), what, "gap"))
+            faults.setdefault(position, self._fault(position, what, "gap"))
         if faults:
             command = f"mmpca ingest {shlex.quote(self.uri)} DEST.parquet"
             remedy = f"write Parquet, which keeps text, dates and gaps: {command}"
@@ -288,7 +282,7 @@ class CsvRows(Text):
         return InputError(f"{self.uri} is not readable as CSV: {reason.rstrip('.')}.")
 
     def _look(
-        self, cells: list[str], where: str, numbers: Sequence[int], faults: dict[int, ColumnFault],
+        self, cells: list[str], where: str, numbers: Sequence[int], faults: dict[int, Fault],
         gaps: dict[int, tuple[int, str]],
     ) -> None:  # fmt: skip
         """Record what is wrong with the cells of a row, of which each column tells once."""
@@ -303,13 +297,16 @@ class CsvRows(Text):
             if number is None and position not in faults:
                 shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
                 hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(text) else ""
-                faults[position] = ColumnFault(self.name_of(position), f"text: {shown} in {where}{hint}")
+                faults[position] = self._fault(position, f"text: {shown} in {where}{hint}", "text")
             elif number is not None and not abs(number) <= self._largest:
                 count, first = gaps.get(position, (0, where))
                 gaps[position] = count + 1, first
         for position in self.beside.values():
             if not cells[position].strip() and position not in faults:
-                faults[position] = ColumnFault(self.name_of(position), f"the value in {where} is empty", "names")
+                faults[position] = self._fault(position, f"the value in {where} is empty", "names")
+
+    def _fault(self, position: int, problem: str, kind: str) -> Fault:
+        return Fault(problem, {"name": self.name_of(position)}, kind)
 
     def name_of(self, position: int) -> str:
         """Return the name of a column, or its number where it has none."""

@@ -15,7 +15,7 @@ from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.ingest.destination import Destination, Overwrite, Writing
-from mmpca_dist.ingest.row_source import LABELS, Block, RowSource
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.labels import refuse_texts
@@ -93,7 +93,7 @@ class ZarrWriter(ExitStack):
             self._body = _Shards(uri, self.destination, shape, dtype, chunk_rows, fill, one_chunk=True)
             self._label_chunk_rows = shard_rows * -(-LABEL_CHUNK_ROWS // shard_rows)
 
-    def append(self, block: Block) -> None:
+    def append(self, block: RowBlock) -> None:
         """Take rows, which are converted to the type given to ``begin``, and their names."""
         assert self._body is not None and self._writing is not None, "begin comes first"  # noqa: S101
         self._writing.lease.check()

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import asking, who_asks
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter
@@ -19,7 +20,6 @@ from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import RowSource
 from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
-from mmpca_dist.settings import settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
@@ -118,7 +118,7 @@ def ingest(
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection.check()
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
-    with settings_named(), writing as writer:
+    with asking(replace(who_asks(), settings="options")), writing as writer:
         rows = selection.open(origin, sparse)
         manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
@@ -216,7 +216,7 @@ def check_ingest(
     if selection is None or stem_of(origin).endswith(LIBSVM_SUFFIXES):
         return
     selection.check()
-    with settings_named():
+    with asking(replace(who_asks(), settings="options")):
         rows = selection.open(origin, None)
         if not isinstance(rows, CsvRows) or (block := next(rows.blocks(), None)) is None:
             return
@@ -240,21 +240,21 @@ def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label:
     return origin, target
 
 
-def _refuse_not_finite(rows: Any, dtype: np.dtype, first_row: int, source: RowSource) -> None:
-    if rows.dtype.kind != "f":
+def _refuse_not_finite(X: Any, dtype: np.dtype, first_row: int, source: RowSource) -> None:
+    if X.dtype.kind != "f":
         return
-    values = rows.data if issparse(rows) else rows
+    values = X.data if issparse(X) else X
     with np.errstate(over="ignore"):
         finite = np.isfinite(values if dtype.itemsize >= values.dtype.itemsize else values.astype(dtype))
     if finite.all():
         return
     if (error := source.refusal()) is not None:
         raise error
-    if issparse(rows):
-        row, column = (int(coordinate[np.argmin(finite)]) for coordinate in rows.tocoo().coords)
+    if issparse(X):
+        row, column = (int(coordinate[np.argmin(finite)]) for coordinate in X.tocoo().coords)
     else:
-        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
-    value = rows[row, column]
+        row, column = divmod(int(np.argmin(finite)), X.shape[1])
+    value = X[row, column]
     title = f"{column} ({source.feature_names[column]!r})" if source.feature_names else str(column)
     fault = "NaN" if np.isnan(value) else f"{value:g}, infinite or too large a number for {dtype},"
     raise InputError(

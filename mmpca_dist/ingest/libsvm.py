@@ -12,7 +12,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.csv import Text
 from mmpca_dist.ingest.csv_syntax import as_number
 from mmpca_dist.ingest.group_writer import csr_bytes
-from mmpca_dist.ingest.row_source import LABELS, Block, encode_block
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.memory_limits import refuse_larger
 
@@ -61,7 +61,7 @@ class LibsvmRows(Text):
         if not self.sparse:
             refuse_larger(self.n_features * dtype.itemsize, f"A dense row of {uri}", "Write sparse rows (--sparse)")
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         row_bytes = 8 if self.sparse else self.n_features * self.dtype.itemsize
         limit = max(1, LIMITS.chunk_bytes // row_bytes)
         lines: list[bytes] = []
@@ -76,7 +76,7 @@ class LibsvmRows(Text):
                     lines, n_bytes = [], 0
             yield from self._block(lines, first, raw.tell())
 
-    def _block(self, lines: list[bytes], first: int, done: int) -> Iterator[Block]:
+    def _block(self, lines: list[bytes], first: int, done: int) -> Iterator[RowBlock]:
         from sklearn.datasets import load_svmlight_file
 
         if not any(map(self._is_row, lines)):
@@ -94,7 +94,7 @@ class LibsvmRows(Text):
             ) from error
         codes = encode_block(labels, f"lines {first} to {last} of {self.uri}")
         self._piece = lines, first
-        yield Block(csr_array(rows) if self.sparse else rows.toarray(), {LABELS: codes}, done)
+        yield RowBlock(csr_array(rows) if self.sparse else rows.toarray(), {LABELS: codes}, done)
         self.first_row += len(labels)
 
     def _is_row(self, line: bytes) -> bool:

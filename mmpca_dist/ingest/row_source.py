@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.tables.labels import distinct_labels, normalize_labels
@@ -20,14 +21,14 @@ Codes = tuple[list[Any], NDArray]
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Consecutive rows of a source.
 
     ``rows``, dense or CSR, has shape (k, d); ``names`` are columns of names, the labels ``y`` among them where there
     are any; ``done`` is how far the source has been read, in its own units.
     """
 
-    rows: Any
+    rows: NDArray | csr_array
     names: Mapping[str, Codes]
     done: int
 
@@ -39,7 +40,7 @@ class RowSource(ABC):
     n_features: int
     dtype: np.dtype
     total: int
-    """How much there is to read, in the units of ``Block.done``."""
+    """How much there is to read, in the units of ``RowBlock.done``."""
     n_rows: int | None = None
     sparse = False
     """Whether the blocks are CSR rows, rather than dense ones."""
@@ -53,7 +54,7 @@ class RowSource(ABC):
     """What the user should know."""
 
     @abstractmethod
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield all rows."""
 
     def label_values(self, values: list[Any]) -> NDArray:

@@ -9,14 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Setting
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
-from mmpca_dist.ingest.row_source import LABELS, Block, RowSource, encode_block
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.dataset import Dataset, cut_edges, readable, unit_edges
-from mmpca_dist.tables.labels import notes_on_missing_labels, refuse_made_up
-from mmpca_dist.tables.readers.formats import open_column, open_dataset, stem_of
+from mmpca_dist.tables.column import Column
+from mmpca_dist.tables.compose import column_of, open_dataset
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import note_on_missing, refuse_made_up
+from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
+from mmpca_dist.tables.source import readable
+from mmpca_dist.tables.spans import cut_edges, unit_edges
+from mmpca_dist.tables.values import names
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,14 @@ class Selection:
             features=self.features,
             label=None if self.label is None else str(self.label),
             drop=self.drop,
-            beside=dict.fromkeys(self.keep, "--keep"),
+            beside=dict.fromkeys(self.keep, Setting("keep")),
             missing_chunks=self.missing_chunks,
         )
-        refuse_gaps(dataset, self.keep)
-        if dataset.label in self.keep:
-            raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
-        keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
-        return DatasetRows(dataset, sparse, keep)
+        source = dataset.stored
+        refuse_gaps(source, self.keep)
+        if source.label in self.keep:
+            raise InputError(f"--keep names {source.label!r}, which is the label of {uri}.")
+        return DatasetRows(dataset, sparse, {name: column_of(source, name, Setting("keep")) for name in self.keep})
 
     def _refuse_options(self, uri: str, stem: str) -> None:
         """Refuse options that the format of a source cannot honour."""
@@ -94,28 +100,29 @@ class DatasetRows(RowSource):
     ``keep`` are other columns of names, as the labels of data sets.
     """
 
-    def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
+    def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Column] | None = None) -> None:
         self._dataset = dataset
-        self._columns: dict[str, Dataset] = {**({LABELS: dataset} if dataset.has_labels else {}), **(keep or {})}
+        labels = {} if dataset.label_column is None else {LABELS: dataset.label_column}
+        self._columns = {**labels, **(keep or {})}
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
-        self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
+        self.feature_names, self.image_shape = dataset.feature_names, dataset.facts.image_shape
         self.n_rows = self.total = dataset.n_rows
-        self.labels = f"column {dataset.label!r}" if isinstance(dataset, ColumnRows) else None
+        self.labels = f"column {dataset.stored.label!r}" if isinstance(dataset.stored, ColumnRows) else None
         self.sparse = dataset.sparse and sparse is not False
         self.nnz = dataset.nnz if self.sparse else None
         self.notes = [
-            note
+            note_on_missing(column, "class" if name == LABELS else "name")
             for name, column in self._columns.items()
-            for note in notes_on_missing_labels(column, "class" if name == LABELS else "name")
+            if column.missing is not None
         ]
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         if not self.total:
             return
         edges = self._edges()
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
         # Rows that have the fill value, of columns of which chunks are not stored.
-        missing = {name: column.missing_labels for name, column in self._columns.items()}
+        missing = {name: column.missing for name, column in self._columns.items()}
         filled = {name: (lacking.fill, 0) for name, lacking in missing.items() if lacking is not None}
         for start, stop in itertools.pairwise(edges):
             with readable(self._dataset.describe_chunk(start)):
@@ -123,21 +130,23 @@ class DatasetRows(RowSource):
                     rows = self._dataset.read_sparse(start, stop)
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
-                names = {name: column.read_labels(start, stop) for name, column in self._columns.items()}
+                beside = {name: self._dataset.beside(column, start, stop) for name, column in self._columns.items()}
+                values = {name: names(*found) for name, found in beside.items()}
             for name, (value, n_rows) in filled.items():
-                filled[name] = value, n_rows + int(np.count_nonzero(names[name] == value))
+                filled[name] = value, n_rows + int(np.count_nonzero(values[name] == value))
             codes = {
-                name: encode_block(values, self.uri if name == LABELS else f"{name!r} of {self.uri}")
-                for name, values in names.items()
+                name: encode_block(found, self.uri if name == LABELS else f"{name!r} of {self.uri}")
+                for name, found in values.items()
             }
-            yield Block(rows, codes, stop)
+            yield RowBlock(rows, codes, stop)
         for name, (_, n_rows) in filled.items():
             refuse_made_up(self._columns[name], n_rows)
 
     def _edges(self) -> list[int]:
         """Return the edges of reading units. Large ones are cut; each piece of a large chunk reads the whole chunk."""
         if self.sparse:
-            units, limit = np.asarray([0, self.total]), LIMITS.chunk_bytes // max(self._dataset.share_bytes(1), 1)
+            units = np.asarray([0, self.total], np.int64)
+            limit = LIMITS.chunk_bytes // max(self._dataset.share_bytes(1), 1)
         else:
             row_bytes = self._dataset.row_bytes
             units, limit = unit_edges(self._dataset.chunk_edges, row_bytes), LIMITS.band_bytes // row_bytes

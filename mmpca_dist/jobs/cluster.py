@@ -10,7 +10,7 @@ import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import psutil
 
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.errors import ClusterError, ConfigError, InputError
+from mmpca_dist.errors import ClusterError, ConfigError, InputError, instead_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
@@ -157,7 +157,11 @@ def performance_report(compute: ComputeConfig, scheduler: Scheduler, uri: str) -
 def _start_local(compute: ComputeConfig) -> Any:
     from distributed import LocalCluster
 
-    try:
+    unguarded = (
+        "The worker processes did not start ({reason}). A script must start them within 'if __name__ == \"__main__\":'"
+        ", for each of them runs the rest of the script too."
+    )
+    with instead_of(RuntimeError, ClusterError, unguarded):
         return LocalCluster(
             n_workers=compute.first_workers,
             threads_per_worker=compute.threads_per_worker,
@@ -168,28 +172,18 @@ def _start_local(compute: ComputeConfig) -> Any:
             preload=[IGNORE_INTERRUPT],
             scheduler_kwargs={"worker_ttl": LIMITS.silent_seconds},
         )
-    except RuntimeError as error:
-        raise ClusterError(
-            f"The worker processes did not start ({str(error).rstrip('.')}). A script must start them within "
-            "'if __name__ == \"__main__\":', for each of them runs the rest of the script too."
-        ) from error
 
 
 def _start_class(compute: ComputeConfig) -> Any:
     """Return a new cluster of the class that is named, with ``compute.workers`` unless its options say how many."""
-    cluster_class, cluster = _class_of(compute.cluster), None
-    try:
+    cluster_class, options = _class_of(compute.cluster), ", ".join(compute.options)
+    text = f"compute.cluster: {compute.cluster} does not start with the compute.options {options}: {{reason}}."
+    with instead_of(Exception, InputError, text), ExitStack() as stack:  # the classes of clusters raise many kinds
         cluster = cluster_class(**compute.options)
+        stack.callback(cluster.close)
         if "n_workers" not in compute.options:
             cluster.scale(compute.first_workers)
-    except Exception as error:  # the classes of clusters raise many kinds
-        if cluster is not None:
-            cluster.close()
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise InputError(
-            f"compute.cluster: {compute.cluster} does not start with the compute.options {', '.join(compute.options)}: "
-            f"{reason}."
-        ) from error
+        stack.pop_all()
     return cluster
 
 
@@ -224,7 +218,17 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
     where = cluster if is_address else cluster.scheduler_address
     if compute.adapt is not None and not is_address:
         cluster.adapt(minimum=compute.adapt.minimum, maximum=compute.adapt.maximum)
-    try:
+    silent = f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
+    strange = f"compute.cluster: {where} is no address of a Dask scheduler ({{reason}}). Write tcp://HOST:PORT."
+    secured = (
+        f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
+        "distributed.comm.tls in Dask's own configuration."
+    )
+    with (
+        instead_of((TypeError, ValueError), InputError, strange),
+        instead_of(TypeError if where.startswith("tls://") else (), InputError, secured),
+        instead_of((OSError, TimeoutError), ClusterError, silent),
+    ):
         security = None  # Dask's own configuration may have some
         if compute.tls_ca_file:
             security = Security(
@@ -232,19 +236,6 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
                 require_encryption=True,
             )  # fmt: skip
         client = Client(cluster, timeout=compute.wait, set_as_default=False, security=security)
-    except (OSError, TimeoutError) as error:
-        raise ClusterError(
-            f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
-        ) from error
-    except (TypeError, ValueError) as error:
-        if not where.startswith("tls://") or isinstance(error, ValueError):
-            raise InputError(
-                f"compute.cluster: {where} is no address of a Dask scheduler ({error}). Write tcp://HOST:PORT."
-            ) from error
-        raise InputError(
-            f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
-            "distributed.comm.tls in Dask's own configuration."
-        ) from error
     log = logging.getLogger("distributed.client")
     before = log.level
     try:

@@ -19,7 +19,7 @@ from mmpca_dist.stores.lease import is_lease
 from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.stores.zarr_stores import reading_own
 
-FORMAT = 1
+FORMAT = 2
 EVALUATION = "evaluation"
 """Evaluations of a configuration have this folder below its output, next to what the run itself writes."""
 ERRORS = "errors"

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
+from mmpca_dist.errors import DamageError, InputError, did_you_mean
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs import records
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import CountRecord, ModelRecord, R, StageName, StoredColumns
+from mmpca_dist.jobs.records import ModelRecord, R, StageName
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
-from mmpca_dist.methods.base.row_features import StoredRowMaps
+from mmpca_dist.methods.base.row_features import RowMapTransformer
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
-from mmpca_dist.tables.covariates import Covariate, CovariateRows
-from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.levels import Levels
-from mmpca_dist.tables.mapped_rows import mapped
-from mmpca_dist.tables.readers.beside import FILE, open_beside
-from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.compose import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
-from mmpca_dist.tables.target_rows import SlicedRows, TargetRows
-from mmpca_dist.tables.weights import weighted_by
+from mmpca_dist.tables.source import Source
 
 STATISTICS = "statistics.zarr"
 
@@ -81,8 +74,9 @@ def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
         raise InputError(f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}.{hint}")
 
 
-def classes_of(count: CountRecord) -> NDArray:
-    return np.asarray(count["classes"], dtype=count["class_type"])
+def counted(run: RunDirectory) -> Counted:
+    """Return the table that a run was fitted to."""
+    return Counted(finished(run, records.COUNT))
 
 
 def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: ClassWeight = None) -> Statistics:
@@ -90,7 +84,7 @@ def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: Cl
     record, config = finished(run, records.REDUCE), run.config
     return load_statistics(
         run.path(STATISTICS),
-        classes_of(finished(run, records.COUNT)),
+        counted(run).classes,
         precision=config.precision,
         standardize=standardize,
         class_weight=class_weight,
@@ -99,50 +93,7 @@ def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: Cl
     )
 
 
-def open_rows_for(
-    run: RunDirectory,
-    count: CountRecord,
-    uri: str,
-    *,
-    features: str | None,
-    label: str | None,
-    labelled: bool = False,
-    leaves_out: bool = False,
-    weight: str | None = None,
-) -> Dataset:
-    """Open rows, with labels and weights or without; ``leaves_out`` treats rows without a label as the run did."""
-    columns, target = stored_columns(count), run.config.dataset.target if labelled else None
-    dataset = open_rows(
-        uri,
-        features=features,
-        label=label if target is None else label or target.column[0],
-        missing_chunks=run.config.dataset.missing_chunks,
-        missing=run.config.dataset.missing,
-        names=count.get("columns", columns["feature_names"]),
-        levels=levels_of(count),
-        labelled=labelled,
-        unlabelled=run.config.dataset.unlabelled if leaves_out else "refuse",
-        columns=run.config.dataset.columns,
-        unlabelled_value=run.config.dataset.unlabelled_value,
-    )
-    if dataset.n_features != columns["n_features"]:
-        raise InputError(
-            f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
-        )
-    if weight is not None:
-        dataset = weighted_by(dataset, open_beside(dataset, weight, "weight"))
-    if "covariates" in count:
-        dataset = _with_covariates(dataset, count["covariates"])
-    if target is not None and "edges" in count:
-        dataset = SlicedRows(dataset, np.asarray(count["edges"]))
-    elif target is not None:
-        others = [open_beside(dataset, name, "dataset.target") for name in target.column[1:]]
-        dataset = TargetRows(dataset, target.column, [dataset, *others])
-    return mapped(dataset, run.config.dataset.maps, fits_of(run))
-
-
-def open_projected(folder: str, method: str, suffix: str) -> Dataset:
+def open_projected(folder: str, method: str, suffix: str) -> Source:
     """Open the projected rows of a method, and their labels, in Zarr or Parquet, without the columns kept with them."""
     uri = storage.join(folder, f"{method}.{suffix}")
     if suffix == "zarr":
@@ -151,45 +102,13 @@ def open_projected(folder: str, method: str, suffix: str) -> Dataset:
     return open_rows(uri, names=[name for name in names if re.fullmatch(rf"{re.escape(method)}_\d+", name)])
 
 
-def levels_of(count: CountRecord) -> list[Levels]:
-    """Return what became of the columns of text that a run was fitted to."""
-    return [Levels(name, tuple(kept), tuple(rare)) for name, kept, rare in count.get("levels", [])]
-
-
-def _with_covariates(dataset: Dataset, stored: list[dict[str, Any]]) -> Dataset:
-    """Return new rows with the covariates of a run, which are columns of the same names."""
-    covariates = [Covariate.from_json(record) for record in stored]
-    files = [covariate.name for covariate in covariates if covariate.name.endswith(FILE)]
-    if files:
-        raise InputError(f"The covariates in {some_names(files)} are those of the run's own rows, and of no others.")
-    columns = [open_beside(dataset, covariate.name, "dataset.covariates") for covariate in covariates]
-    return CovariateRows(dataset, covariates, columns)
-
-
-def stored_columns(count: CountRecord) -> StoredColumns:
-    """Return the columns of the table that a run was fitted to, before row maps."""
-    return count.get("stored", count)
-
-
 def fits_of(run: RunDirectory) -> list[Arrays] | None:
     """Return the fits of a run's row maps; None where it has no maps to fit."""
     maps = run.config.dataset.maps
     return load_fits(run, finished(run, records.MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
-def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
-    """Return sentences that name the features that are too many, or lacking, where there are names."""
-    if names is None or fitted is None:
-        return ""
-    more, lacking = [name for name in names if name not in fitted], [name for name in fitted if name not in names]
-    lack = f" It lacks {some_names(lacking)}." if lacking else ""
-    if not more:
-        return lack
-    options = " ".join(f"--drop {shlex.quote(name)}" for name in more)
-    return f"{lack} It has {some_names(more)} as well: leave them out as it is ingested, with {options}."
-
-
-def load_maps(output: str) -> StoredRowMaps:
+def load_maps(output: str) -> RowMapTransformer:
     """Return the row maps of a finished run as a transformer, which comes before its models.
 
     Models of ``load_model`` take rows after the maps.
@@ -201,7 +120,7 @@ def load_maps(output: str) -> StoredRowMaps:
 
     Returns
     -------
-    StoredRowMaps
+    RowMapTransformer
         Its ``transform`` takes what that of a model takes. For a run without row maps it returns rows as they are.
 
     Raises
@@ -226,8 +145,8 @@ def load_maps(output: str) -> StoredRowMaps:
     """
     run = open_run(output)
     finished(run, records.SOLVE)
-    maps, columns = run.config.dataset.maps, stored_columns(finished(run, records.COUNT))
-    transformer = StoredRowMaps()
+    maps, columns = run.config.dataset.maps, counted(run).stored_columns
+    transformer = RowMapTransformer()
     transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
     transformer.n_features_in_ = columns["n_features"]
     if columns["named_columns"]:
@@ -241,19 +160,18 @@ LEADING = 3
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelRecord:
     """Store a fitted reducer and return what describes it."""
-    fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")}
+    fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_", "scale_")}
     scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
     arrays = {name: value for name, value in fitted.items() if name not in scalars}
-    if reducer._adjustment is not None and len(reducer._adjustment.slopes):
-        arrays |= {"slopes": reducer._adjustment.slopes, "centre": reducer._adjustment.centre}
+    if reducer.adjustment_ is not None and len(reducer.adjustment_.slopes):
+        arrays |= {"slopes": reducer.adjustment_.slopes, "centre": reducer.adjustment_.centre}
     save_arrays(run.path("model", f"{method}.zarr"), arrays)
     return {
         "scalars": scalars,
-        "n_components": reducer._n_used,
+        "n_components": reducer.fitted().used,
         "leading": [or_none(value) for value in reducer.eigenvalues_[:LEADING]],
         "total": or_none(reducer.total_),
-        "limit": reducer.limit_,
-        "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
+        "limit": reducer.limit_reason_,
         "certificate": getattr(reducer, "certificate_", None),
     }
 
@@ -290,33 +208,31 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
     group = f"model/{method}.zarr"
     arrays = load_arrays(run.path(group), objects_in(solved, group))
-    count = finished(run, records.COUNT)
+    table = counted(run)
+    count = table.record
     reducer = run.config.reducer(method, n_components or stored).set_params(standardize=count["standardize"])
-    if n_components is not None and n_components < stored and not reducer._nested:
+    if n_components is not None and n_components < stored and not reducer.traits.nested:
         raise InputError(
             f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and a fit for "
             "fewer has other ones. Run it with fewer."
         )
+    total = np.nan if record["total"] is None else record["total"]
+    fit: dict[str, Any] = {"scale_": arrays.get("scale_"), "total_": total, "limit_reason_": limit}
     with reading_own(run.path(group), AGAIN):
-        for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
-            setattr(reducer, name, record["scalars"][name] if name in record["scalars"] else arrays[name])
-    reducer.scale_ = arrays.get("scale_")
+        values = arrays | record["scalars"]
+        fit |= {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
+    fit["n_features_in_"] = len(fit["mean_"])
     if "slopes" in arrays:
-        reducer.covariates_ = tuple(map(Covariate.from_json, count["covariates"]))
-        reducer._adjustment = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])
-    if n_components is not None and n_components < stored:
-        reducer._shorten(n_components)
-    reducer._name_outcomes(classes_of(count), count.get("targets"))
-    reducer.total_, reducer.limit_ = np.nan if record["total"] is None else record["total"], limit
+        fit["covariates_"] = table.covariates
+        fit["adjustment_"] = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])
     if record["certificate"] is not None:
-        reducer.certificate_ = record["certificate"]
-    reducer.n_features_in_ = len(reducer.mean_)
+        fit["certificate_"] = record["certificate"]
     if count["named_columns"]:
-        reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)
-        reducer._text = count.get("columns", count["feature_names"]), levels_of(count)
-    reducer._kept = partial(load_moments, run.uri)
-    if "targets" in count and not reducer._takes_targets:
-        reducer._kept = "its rows have numbers to predict, which the method does not take"
+        fit["feature_names_in_"] = np.asarray(count["feature_names"], dtype=object)
+        fit["encoding_"] = table.columns, table.levels
+    reducer.restore(fit, table.classes, count.get("targets"), partial(load_moments, run.uri))
+    if n_components is not None and n_components < stored:
+        reducer.shorten(n_components)
     return reducer
 
 

@@ -11,24 +11,26 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
 from mmpca_dist.jobs.stored_arrays import save_fits
-from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.census import notes_on_missing_labels, take_census
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
-from mmpca_dist.planning.run_plan import Request
+from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.statistics.medians import median_rows
 from mmpca_dist.statistics.widened_rows import look_at_gaps
-from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.labels import notes_on_missing_labels
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import gaps_by_column
-from mmpca_dist.tables.mapped_rows import MappedRows, name_of
-from mmpca_dist.tables.readers.beside import kept_columns
+from mmpca_dist.tables.mapped_rows import name_of
+from mmpca_dist.tables.roles import SLICES
+from mmpca_dist.tables.side_columns import kept_columns
+from mmpca_dist.tables.spans import make_spans
 
 INDICATORS_BESIDE_NUMBERS = (
     "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."
@@ -57,7 +59,7 @@ def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
 def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
     """Return a note on how many rows are left out, of a data set that is named where there are several; none of 0."""
     left_out = dataset.stored.n_rows - dataset.n_rows
-    why = "no label" if dataset.read_weights(0, 1) is None else "no label or weight zero"
+    why = "no label or weight zero" if dataset.columns_into("weight") else "no label"
     return [f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else []
 
 
@@ -65,43 +67,27 @@ def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     notes = notes_on_missing_labels(dataset) + notes_on_rows_left_out(dataset)
-    if dataset.slice_edges:
-        edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(dataset.slice_edges, 1))
-        notes.append(f"Classes are slices of the target: {edges}, class {len(dataset.slice_edges) + 1} above.")
+    slices = [each.look.tolist() for each in dataset.columns_into("label") if each.role is SLICES]
+    for slice_edges in slices:
+        edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(slice_edges, 1))
+        notes.append(f"Classes are slices of the target: {edges}, class {len(slice_edges) + 1} above.")
     notes += [dataset.stored.note] if dataset.stored.note else []
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
     for note in notes:
         job.callback.on_note(note)
+    own_columns = dataset.mapped is not None and dataset.mapped.own_columns
     record: CountRecord = {
-        "n_rows": dataset.n_rows,
-        "n_features": dataset.n_features,
-        "dtype": str(dataset.dtype),
-        "classes": census.classes.tolist(),
-        "class_type": census.classes.dtype.str,
-        "counts": census.sizes.tolist(),
-        "feature_names": dataset.feature_names,
-        "named_columns": dataset.named_columns,
+        **Counted.of(dataset, census),
         "standardize": job.config.standardizes,
-        "image_shape": job.config.dataset.image_shape or dataset.image_shape,
+        "image_shape": None if own_columns else job.config.dataset.image_shape or dataset.facts.image_shape,
         "notes": notes,
     }
-    if census.totals is not None:
-        record["weights"] = census.totals.tolist()
-    if dataset.stored.levels:
-        record["columns"] = list(dataset.stored.columns)
-        record["levels"] = [[each.name, each.kept, each.rare] for each in dataset.stored.levels]
-    if dataset.slice_edges:
-        record["edges"] = list(dataset.slice_edges)
-    if dataset.targets:
-        record["targets"] = list(dataset.targets)
-    if dataset.covariates:
-        record["covariates"] = [covariate.to_json() for covariate in dataset.covariates]
     if job.config.dataset.missing == "mean":
-        stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+        stored = dataset.unmapped
         missing, means = look_at_gaps(stored, make_spans(stored), job.tasks("count"))
         if missing.any():
-            if stored is not dataset:
+            if dataset.mapped is not None:
                 raise InputError(
                     f"{dataset.uri} has missing values, and dataset.maps take whole rows: fill them before, or leave "
                     "out dataset.maps."
@@ -109,13 +95,6 @@ def _count(job: Job) -> CountRecord:
             record |= {"missing": missing.tolist(), "means": means.tolist()}
             notes.append(gaps_note(missing, dataset))
             job.callback.on_note(notes[-1])
-    if isinstance(dataset, MappedRows) and dataset.own_columns:
-        record["image_shape"], source = None, dataset.source
-        record["stored"] = {
-            "n_features": source.n_features,
-            "feature_names": source.feature_names,
-            "named_columns": source.named_columns,
-        }
     return record
 
 
@@ -137,14 +116,14 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
     return cast(PlanRecord, {**plan.to_json(), "rows": plan.rows()})
 
 
-def request_of(job: Job) -> Request:
+def request_of(job: Job) -> RunRequest:
     config, census, needs = job.config, job.counted(), job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {
         section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)
         for section in config.methods
     }
-    return Request(
+    return RunRequest(
         counts=census.sizes,
         needs=needs,
         n_methods=sum(blocks.values()),
@@ -173,13 +152,13 @@ def resources_of(config: RunConfig, output: str) -> Resources:
 
 def _fit(job: Job) -> MapsRecord:
     rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
-    assert isinstance(rows, MappedRows)  # noqa: S101  (the stage is there for row maps alone)
+    assert rows.mapped is not None  # noqa: S101  (the stage is there for row maps alone)
     tasks = job.tasks(records.MAPS, passes)
     with measured(job) as peak:
         fits = fit_row_maps(rows, partial(spread_sample, tasks))
     notes = [
         f"{name_of(row_map)}: {remark}."
-        for row_map, fit in zip(rows.maps, fits, strict=True)
+        for row_map, fit in zip(rows.mapped.maps, fits, strict=True)
         for remark in row_map.remarks(fit)
     ]
     if job.run.purpose == "evaluation":  # whose report is the last stage, and tells all notes

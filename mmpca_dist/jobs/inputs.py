@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import operator
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import given_splits, group_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
+from mmpca_dist.faults import Setting, asking, showing, who_asks
 from mmpca_dist.ingest.csv import CSV_SUFFIXES
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
@@ -26,23 +24,18 @@ from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.schedulers import Scheduler, Threads
-from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.settings import renamed, settings_named
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.chosen_columns import listed
-from mmpca_dist.tables.covariates import with_covariates
-from mmpca_dist.tables.dataset import Dataset, Span, Table, make_spans
-from mmpca_dist.tables.labels import notes_on_missing_labels
-from mmpca_dist.tables.mapped_rows import MappedRows, mapped
-from mmpca_dist.tables.readers.beside import FILE, open_beside
-from mmpca_dist.tables.readers.formats import TEXT, open_dataset, stem_of
+from mmpca_dist.tables.column import Column
+from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, side_settings
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import Table
+from mmpca_dist.tables.labels import note_on_missing
+from mmpca_dist.tables.readers.formats import TEXT, Request, open_source, stem_of
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
-from mmpca_dist.tables.target_rows import TargetRows, sliced
-from mmpca_dist.tables.times import read_times
-from mmpca_dist.tables.weights import balanced_by, weighted_by, with_weighed_levels
+from mmpca_dist.tables.roles import LABEL, TIME
 
 SHARE = "4/5"
 """Share of the rows of each class that train, by default."""
@@ -55,8 +48,8 @@ class HeldOut:
     """How rows are held out: the settings, and what names the part of each row, where a column tells that."""
 
     section: EvaluationConfig
-    column: Dataset | None = None
-    """The parts, groups or times as labels."""
+    rows: Dataset | None = None
+    """The rows with their parts, groups or times for labels."""
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset, purpose: Purpose) -> HeldOut:
@@ -66,26 +59,25 @@ class HeldOut:
         if not (reads and section.splits in BY_COLUMN):
             return cls(section)
         assert section.column is not None  # noqa: S101  (the configuration is checked)
-        return cls(section, open_beside(dataset, section.column, "evaluation.column"))
+        column = column_of(dataset.stored, section.column, Setting("column", section="evaluation"))
+        return cls(section, dataset.unmapped.labelled_by(column, TIME if section.splits == "time" else LABEL))
 
     @property
-    def addresses(self) -> list[str]:
+    def column(self) -> Column | None:
+        return None if self.rows is None else self.rows.label_column
+
+    @property
+    def addresses(self) -> Sequence[str]:
         """What is read to know the parts."""
-        return [] if self.column is None else self.column.addresses or [self.column.uri]
+        return [] if self.column is None else self.column.addresses
 
-    def digest(self, scheduler: Scheduler) -> str | None:
-        """Return a digest of the parts of the rows, from a pass over their column alone; None where there is none.
-
-        Neither a file of its own nor an array of a Zarr group enters the fingerprint of the data set.
-        """
-        if self.column is None:
-            return None
-        task, spans = _Digest(self.column, self.section.splits == "time"), make_spans(self.column)
-        return storage.digest(Tasks(scheduler=scheduler).run(task, spans, operator.add, "parts"))
+    def fingerprint(self) -> str | None:
+        """Identify the column of the parts; None where there is none."""
+        return None if self.column is None else self.column.fingerprint()
 
     def draw(self, rows: Rows) -> Splits:
         """Return the splits of the rows, from passes over labels alone."""
-        section, column = self.section, self.column
+        section, column = self.section, self.rows
         options = {"n_splits": section.count, "seed": section.seed}
         if section.splits == "shares":
             return share_splits(rows, section.train or SHARE, **options)
@@ -132,7 +124,8 @@ class HeldOut:
         """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
         folds = self.section.folds
         if self.column is not None and self.section.splits != "time":
-            return notes_on_missing_labels(self.column, "part" if self.section.splits == "given" else "group")
+            what = "part" if self.section.splits == "given" else "group"
+            return [] if self.column.missing is None else [note_on_missing(self.column, what)]
         if self.section.splits != "folds":
             return []
         return [
@@ -142,42 +135,9 @@ class HeldOut:
         ]
 
 
-@dataclass(frozen=True)
-class _Digest:
-    """Task: the digest of the parts, or times, of a span's rows, in a list of one."""
-
-    column: Dataset
-    times: bool
-    labels_only = True
-
-    def __call__(self, span: Span) -> list[str]:
-        names = (
-            read_times(self.column, span.start, span.stop)
-            if self.times
-            else self.column.read_labels(span.start, span.stop)
-        )
-        return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]
-
-
 CONVERT = "convert"
 VERSION = 1
 """Another number lets all texts be converted again."""
-
-
-@contextmanager
-def errors_name(source: str, converted: str) -> Iterator[None]:
-    """Let what is wrong with converted rows be said of their source."""
-    try:
-        yield
-    except InputError as error:
-        if converted == source or converted not in str(error):
-            raise
-        raise type(error)(str(error).replace(converted, source)) from error
-
-
-def told_as(uri: str, opened: str) -> str:
-    """Return how messages name rows: text as the user does, others by the address that was opened."""
-    return uri if TEXT.is_named_by(uri.lower()) else opened
 
 
 def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) -> str:
@@ -200,7 +160,7 @@ def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) 
         return converted
     started = time.monotonic()
     first_lease = storage.join(folder, "lease-000001.json")  # shows whether the output can be written
-    with errors_name(output, first_lease), held(folder, callback.on_note):
+    with showing({first_lease: output}), held(folder, callback.on_note):
         callback.on_stage_start(CONVERT)
         storage.remove(record)
         progress = partial(callback.on_progress, CONVERT)
@@ -211,9 +171,6 @@ def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) 
     found = [f"{uri} is kept as {converted}, until it changes."] if kept else []
     callback.on_stage_end(CONVERT, {"seconds": round(time.monotonic() - started, 3), "found": found}, False)
     return converted
-
-
-COVARIATES, TARGET = "dataset.covariates", "dataset.target"
 
 
 @dataclass(frozen=True)
@@ -230,6 +187,8 @@ class Inputs:
     held_out: HeldOut
     fitted: RunDirectory | None = None
     """The run whose models a transform applies."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """The address of text, by that of the rows that it was converted to."""
 
     @classmethod
     def of(cls, config: RunConfig, purpose: Purpose = "run", callback: Callback | None = None) -> Inputs:
@@ -248,7 +207,9 @@ class Inputs:
         mixed = 0 < of_text < dataset.stored.n_features
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
         held_out = HeldOut.of(config, dataset, purpose)
-        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out)
+        uri = config.dataset.uri
+        shown = {dataset.uri: uri} if TEXT.is_named_by(uri.lower()) else {}
+        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out, shown=shown)
 
     @property
     def chooses(self) -> bool:
@@ -267,7 +228,7 @@ class Inputs:
         return [*self.dataset.addresses, *self.held_out.addresses]
 
     def identity(self) -> Identity:
-        parts = self.held_out.digest(Threads(self.config.compute.n_threads))
+        parts = self.held_out.fingerprint()
         models = None if self.fitted is None else self.fitted.header()["key"]
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
@@ -284,7 +245,7 @@ def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
     if config.class_weight is not None:
         raise InputError("class_weight is for classes, and dataset.target holds numbers: leave it out.")
     for section in config.methods:
-        if not section.reducer(None)._serves_targets:
+        if not section.reducer(None).serves_targets:
             how = (
                 ", or give it loss: squared, a number for alpha, and a reduction for numbers, such as pls"
                 if "loss" in section.method.settable
@@ -297,47 +258,38 @@ def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
 
 
 def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
-    section, compute = config.dataset, config.compute
-    named = {"dataset.weight": section.weight, "dataset.balance": section.balance}
-    targets = [] if section.target is None else section.target.column
-    if purpose == "evaluation":
-        named["evaluation.column"] = config.evaluation.column
-    beside = {name: setting for setting, name in named.items() if name is not None and not name.endswith(FILE)}
-    beside |= {name: COVARIATES for name in section.covariates if not name.endswith(FILE)}
-    beside |= {name: TARGET for name in targets[1:] if not name.endswith(FILE)}
-    columns = [section.label, *named.values(), *section.covariates, *targets]
-    refuse_private(compute, [section.uri, *columns, config.output])
-    given = {"features", "missing_chunks", "missing", "unlabelled", "unlabelled_value", "columns"}
-    label = targets[0] if targets else section.label
+    section, compute, plays = config.dataset, config.compute, plays_of(config.dataset)
+    beside = side_settings(plays)
+    parts = config.evaluation.column
+    if purpose == "evaluation" and parts is not None and not parts.endswith(FILE):
+        beside[parts] = Setting("column", section="evaluation")
+    columns = (play.column for play in plays)
+    refuse_private(compute, [section.uri, section.outcome, *columns, parts, config.output])
     uri = readable_rows(located(section), config.output, callback)
-    options = {**section.model_dump(include=given), "label": label}
+    request = Request(
+        storage.normalize(uri), uri, section.features, section.outcome, drop=section.drop, beside=beside, encode=True,
+        missing_chunks=section.missing_chunks, missing=section.missing, unlabelled=section.unlabelled,
+        columns=None if section.columns is None else listed(section.columns),
+    )  # fmt: skip
     with (
-        errors_name(section.uri, uri),
+        showing({uri: section.uri}),
         memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"),
     ):
-        with settings_named(renamed("label", "target")) if targets else nullcontext():
-            rows = open_dataset(uri, drop=section.drop, beside=beside, encode=True, **options)
-        refuse_gaps(rows, dropped=section.drop)
+        called = {"label": Setting("label" if section.target is None else "target").said(who_asks())}
+        with asking(replace(who_asks(), called=called)):
+            source = open_source(request)
+        refuse_gaps(source, dropped=section.drop)
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")
-        if section.weight is not None:
-            rows = with_weighed_levels(weighted_by(rows, open_beside(rows, section.weight, "dataset.weight")))
-        if section.balance is not None:
-            rows = balanced_by(rows, open_beside(rows, section.balance, "dataset.balance"))
-        if section.covariates:
-            rows = with_covariates(rows, {name: open_beside(rows, name, COVARIATES) for name in section.covariates})
-        if section.target is not None:
-            others = [open_beside(rows, name, TARGET) for name in targets[1:]]
-            slices = section.target.slices
-            rows = TargetRows(rows, targets, [rows, *others]) if slices is None else sliced(rows, slices)
+        rows = compose(source, plays)
         refuse_classless(config, purpose)
-        dataset = mapped(rows, section.maps)
+        dataset = rows.with_maps(section.maps)
         if not config.chooses and config.largest > dataset.n_features:
             raise InputError(
                 f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take "
                 "as many at most, or n_components: auto."
             )
-    stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+    stored = rows.facts
     shape = section.image_shape or stored.image_shape
     if shape is not None and shape[0] * shape[1] != stored.n_features:
         raise InputError(

@@ -17,11 +17,12 @@ from mmpca_dist import compile_notice
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.faults import showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
 from mmpca_dist.jobs.directory import EVALUATION, Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
-from mmpca_dist.jobs.inputs import Inputs, errors_name, told_as
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import PLAN, Results, StageName, StageRecord
@@ -37,8 +38,8 @@ from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.tables.changes import Watch
-from mmpca_dist.tables.dataset import Dataset, Span, make_spans
-from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span, make_spans
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
@@ -83,9 +84,9 @@ class Job:
     def dataset(self) -> Dataset:
         """The rows, after their row maps once these are fitted, with covariates and indicators of gaps once counted."""
         rows = self.inputs.dataset
-        if isinstance(rows, MappedRows) and rows.needs_fit and records.MAPS in self.results:
-            fits = load_fits(self.run, self.results.of(records.MAPS), len(rows.maps))
-            rows = MappedRows(rows.source, rows.maps, fits)
+        if rows.mapped is not None and rows.mapped.fits is None and records.MAPS in self.results:
+            maps = rows.mapped.maps
+            rows = rows.unmapped.with_maps(maps, load_fits(self.run, self.results.of(records.MAPS), len(maps)))
             self.inputs = replace(self.inputs, table=rows)
         count = self.results.find(records.COUNT)
         if count is None:
@@ -336,9 +337,7 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         refuse_private(compute, [*inputs.addresses, inputs.run.uri])
     run, watch = inputs.run, Watch.of(inputs.addresses)
     identity = claimable(inputs)
-    opened = inputs.dataset.uri
-    named = errors_name(told_as(inputs.asked.dataset.uri, opened), opened)
-    with named, run.tidied(), held(run.uri, callback.on_note) as lease:
+    with showing(inputs.shown), run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
         key = run.begin(identity)
         if begun_before:
@@ -354,7 +353,9 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
             ):
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
-                job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.resident_bytes)
+                job.held = max(
+                    0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.facts.resident_bytes
+                )
                 yield job
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))

@@ -16,7 +16,6 @@ from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageNa
 from mmpca_dist.jobs.run_needs import SEARCH, RunNeed, run_needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note, percent
@@ -49,7 +48,7 @@ class SearchSummary:
         self.search, self.title, self.certificate = search, search.method.title, record["certificate"]
         self.n_rows = count["n_rows"]
         if class_weight is not None:
-            sizes = np.asarray(count["counts"])
+            sizes: NDArray = np.asarray(count["counts"])
             counting = class_factors(class_weight, np.asarray(count["classes"]), sizes) > 0
             self.n_rows = int(sizes[counting].sum())
         queries, recall = self.certificate["queries"], self.certificate["recall"]
@@ -173,10 +172,11 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
     """Return what must be known of the components of a method: too few, not told apart, or not reliable."""
     method, title, notes = section.method, section.title, []
     eigenvalues, relative_errors = reducer.eigenvalues_, reducer.relative_errors_
-    found = reducer._n_used
-    if found < asked and method.reduces:
+    fitted = reducer.fitted()
+    if fitted.used < asked and method.reduces:
         notes.append(
-            f"{title} has {counted(found, 'component')} where {asked} were asked for: its limit is {reducer.limit_}."
+            f"{title} has {counted(fitted.used, 'component')} where {asked} were asked for: its limit is "
+            f"{reducer.limit_reason_}."
         )
     alike = arbitrary(eigenvalues, reducer.residuals_, relative_errors, method.ordered, method.orthonormal)
     numbers = [str(index + 1) for index in np.flatnonzero(alike)]
@@ -186,17 +186,14 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
             f"Eigenvalues of {title} are not told apart at component {', '.join(numbers[:MOST_LISTED])}{more}: "
             "directions within the space of such neighbours are arbitrary."
         )
-    n_imprecise = int(np.sum(relative_errors > IMPRECISE))
-    if n_imprecise:
+    if n_imprecise := int(reducer.imprecise_.sum()):
         remedy = " Set precision: double." if precision == "single" else ""
         notes.append(
             f"{counted(n_imprecise, 'component')} of {title} within a hundredfold of the rounding floor of "
             f"{precision} precision: not reliable.{remedy}"
         )
-    return notes + [
-        f"{title}: {remark}"
-        for remark in [*reducer._unconverged(), *reducer._remarks(), *reducer._edges(), *reducer._cautions]
-    ]
+    told = [*fitted.unconverged, *fitted.remarks, *fitted.edges, *fitted.cautions]
+    return notes + [f"{title}: {sentence}" for sentence in told]
 
 
 def arbitrary(
@@ -232,7 +229,7 @@ def note_ahead(config: RunConfig, dataset: Dataset) -> str:
     """Return what the data set itself tells, before any pass: `mmpca ingest` notes columns that hold nearly all."""
     if not goes_by_scatter(config):
         return ""
-    return heavy_note(dataset.heavy_columns, dataset.feature_names, dataset.n_features) or ""
+    return heavy_note(dataset.stored.heavy_columns, dataset.feature_names, dataset.n_features) or ""
 
 
 def goes_by_scatter(config: RunConfig) -> bool:

@@ -47,10 +47,9 @@ class CountRecord(StageRecord):
     """Whether columns are standardised: as asked for, or as indicators stand beside numbers."""
     targets: NotRequired[list[str]]
     """What the numbers to predict are called, where there are any in the place of classes."""
-    edges: NotRequired[list[float]]
-    """Where the slices end that are the classes."""
-    covariates: NotRequired[list[dict[str, Any]]]
-    """What the covariates are, see ``Covariate``."""
+    played: list[list[Any]]
+    """Of each column in a role: the role, its name, the column, None for that of the labels, and what a look has left.
+    """
     missing: NotRequired[list[int]]
     """How many values each column lacks, where these are filled."""
     means: NotRequired[list[float]]
@@ -133,7 +132,6 @@ class ModelRecord(TypedDict):
     leading: list[float | None]
     total: float | None
     limit: str
-    imprecise: list[int]
     certificate: dict[str, Any] | None
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.traits import Fitted, Traits
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 
 
@@ -33,7 +36,9 @@ class AllColumns(MomentReducer):
     array([5.1, 3.5, 1.4, 0.2])
     """
 
-    def _needs(self) -> Needs:
+    traits = Traits(ignores_labels=True)
+
+    def needs(self) -> Needs:
         return Needs(frozenset(), full_scatter=("all-columns",))
 
     def _solve(self, statistics: Statistics) -> Solution:
@@ -52,15 +57,10 @@ class AllColumns(MomentReducer):
             components, nothing, np.zeros(len(components)), float("nan"), f"the columns, {statistics.n_features}"
         )
 
-    @property
-    def _ignores_labels(self) -> bool:
-        return True
+    def fitted(self) -> Fitted:
+        return replace(super().fitted(), used=self.components_.shape[1])
 
-    @property
-    def _n_used(self) -> int:
-        return int(self.components_.shape[1])
-
-    def _shorten(self, n_components: int) -> None:
+    def shorten(self, n_components: int) -> None:
         """Keep all columns."""
 
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:

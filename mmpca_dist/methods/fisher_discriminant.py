@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mmpca_dist.eigen.discriminants import discriminants
@@ -11,6 +9,7 @@ from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
@@ -59,10 +58,9 @@ class FisherDiscriminant(BlockReducer):
     (2, 13)
     """
 
-    _options: ClassVar = {
+    traits = Traits({
         "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
-    }
-    _by_classes = True
+    }, by_classes=True)  # fmt: skip
 
     def __init__(
         self, n_components: int | None = None, *, shrinkage: float = 1e-3,

@@ -54,7 +54,7 @@ class FisherScore(ColumnSelection):
     [2, 3]
     """
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(scatters=frozenset(), columns=True)
 
     def _solve(self, statistics: Statistics) -> Solution:

@@ -64,9 +64,9 @@ class LassoSelection(TargetReducer, ColumnSelection):
     [27, 22, 20]
     """
 
-    _stored = ("path_",)
+    traits = TargetReducer.traits.extended(stored=("path_",))
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(full_scatter=("lasso",), columns=True)
 
     def _solve(self, statistics: Statistics) -> Solution:
@@ -81,8 +81,8 @@ class LassoSelection(TargetReducer, ColumnSelection):
         limit = f"the columns that its paths take in, each at most min(n_features, n_samples - 1) = {largest}"
         return Solution.of_directions(unit_vectors(columns, d), penalties, errors, float("nan"), limit)
 
-    def _shorten(self, n_components: int) -> None:
-        super()._shorten(n_components)
+    def shorten(self, n_components: int) -> None:
+        super().shorten(n_components)
         changes = (Change(float(p), int(column), bool(enters), int(path)) for p, column, enters, path in self.path_)
         columns, self.eigenvalues_ = columns_with(changes, n_components)
         self.components_ = unit_vectors(columns, self.components_.shape[1])

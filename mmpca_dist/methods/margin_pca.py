@@ -22,7 +22,7 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -103,7 +104,7 @@ class MarginPCA(BlockReducer):
         Orthonormal; the loading of largest magnitude is positive.
     eigenvalues_ : array of shape (K,)
         Eigenvalues of the mean outer product of the difference rows, decreasing.
-    total_, limit_ : float, str
+    total_, limit_reason_ : float, str
         Sum of all eigenvalues, NaN where it is not known; what bounds the number of components.
     explained_variance_ratio_ : array of shape (K,)
         ``eigenvalues_ / total_``, for ``pca`` alone: other components do not diagonalise the total scatter.
@@ -136,7 +137,7 @@ class MarginPCA(BlockReducer):
     (150, 2)
     """
 
-    _options: ClassVar = {
+    traits = Traits({
         "pairing": Option(
             example="one-vs-one",
             description="Whether a row is compared with the rows of all other classes together, or of each other class "
@@ -157,7 +158,7 @@ class MarginPCA(BlockReducer):
             ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
         ),
         "mutual": Option(example="once", description="How often a pair counts whose rows are each other's nearest"),
-    }
+    })  # fmt: skip
 
     def __init__(
         self, n_components: int | None = None, variant: str = "m-pca0", *,
@@ -194,7 +195,7 @@ class MarginPCA(BlockReducer):
             For ``m-pca1b``: the medians of the rows not of each class.
         """
         reducer = cls(n_components=n_components, variant=variant, **parameters)
-        return reducer._fit_moments(moments, {} if medians is None else {reducer.pairing: medians})
+        return reducer.fit_moments(moments, {} if medians is None else {reducer.pairing: medians})
 
     def _solve(self, statistics: Statistics) -> Solution:
         if self.variant == PAIRED:
@@ -233,14 +234,14 @@ class MarginPCA(BlockReducer):
         return Solution.of_pairs(solved, components, limit, {**pairs.certificate, **errors, **proved})
 
     @property
-    def _ignores_labels(self) -> bool:
+    def serves_targets(self) -> bool:
         return self.variant == "pca"
 
     @property
     def _diagonal(self) -> bool:
         return self.variant == "pca"
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         if self.variant == PAIRED:
             return Needs(scatters=frozenset(), searches=(self._search(),))
         return Needs(
@@ -252,14 +253,14 @@ class MarginPCA(BlockReducer):
         """Return how nearest rows of other classes are searched for."""
         return Search(self.search, self.recall, self.max_queries, self.pairing, self.mutual)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         if self.variant not in VARIANTS:
             raise InputError(
                 f"Unknown variant {self.variant!r}; there are {', '.join(VARIANTS)}."
                 f"{did_you_mean(str(self.variant), VARIANTS)}"
             )
         self._search()
-        super()._check_parameters()
+        super().check_parameters()
 
 
 def margin_scatter(

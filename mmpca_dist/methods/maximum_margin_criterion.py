@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.linalg
 
@@ -10,6 +12,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.traits import Fitted, Traits
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 
@@ -52,10 +55,9 @@ class MaximumMarginCriterion(MomentReducer):
     array([3.64])
     """
 
-    _by_classes = True
-    _stored = ("n_negative_", "negative_sum_")
+    traits = Traits(stored=("n_negative_", "negative_sum_"), by_classes=True)
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(full_scatter=("mmc",))
 
     def _solve(self, statistics: Statistics) -> Solution:
@@ -68,16 +70,17 @@ class MaximumMarginCriterion(MomentReducer):
         pairs = pairs.leading(self._at_most(len(pairs.values)))
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit)
 
-    def _remarks(self) -> list[str]:
-        if self.eigenvalues_[0] < 0:
-            return [
-                "classes scatter more than their means differ, in every direction: the criterion is negative, and the "
-                "component is the least bad one."
-            ]
-        return [
+    def fitted(self) -> Fitted:
+        remark = (
             f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} against "
             f"{self.total_:.3g} of the positive ones."
-        ]
+        )
+        if self.eigenvalues_[0] < 0:
+            remark = (
+                "classes scatter more than their means differ, in every direction: the criterion is negative, and the "
+                "component is the least bad one."
+            )
+        return replace(super().fitted(), remarks=[remark])
 
 
 def criterion_eigenpairs(statistics: Statistics) -> tuple[Eigenpairs, int, float]:

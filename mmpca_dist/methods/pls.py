@@ -67,7 +67,7 @@ class PLS(TargetReducer):
     (3, 10)
     """
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(full_scatter=("pls",))
 
     def _solve(self, statistics: Statistics) -> Solution:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +11,7 @@ from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
@@ -57,7 +56,7 @@ class RandomProjection(MomentReducer):
     (8, 64)
     """
 
-    _options: ClassVar = {"seed": Option(ge=0, example=1, description="Seed of the directions")}
+    traits = Traits({"seed": Option(ge=0, example=1, description="Seed of the directions")}, ignores_labels=True)
 
     def __init__(
         self, n_components: int | None = None, *, seed: int = 0,
@@ -70,11 +69,7 @@ class RandomProjection(MomentReducer):
         )  # fmt: skip
         self.seed = seed
 
-    @property
-    def _ignores_labels(self) -> bool:
-        return True
-
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
     def _solve(self, statistics: Statistics) -> Solution:
@@ -86,7 +81,7 @@ class RandomProjection(MomentReducer):
         )
 
     @property
-    def _gain(self) -> float:  # type: ignore[override]
+    def gain_(self) -> float:  # type: ignore[override]
         return float(np.sqrt(self.components_.shape[1] / len(self.components_)))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -64,10 +62,10 @@ class RidgeDirections(TargetReducer):
     (2, 13)
     """
 
-    _options: ClassVar = {
-        "alpha": Option(ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn")
-    }
-    _by_classes = True
+    traits = TargetReducer.traits.extended(
+        {"alpha": Option(ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn")},
+        by_classes=True,
+    )
 
     def __init__(
         self, n_components: int | None = None, *, alpha: float = 1.0, target: str = "classes",
@@ -80,7 +78,7 @@ class RidgeDirections(TargetReducer):
         )  # fmt: skip
         self.alpha = alpha
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(full_scatter=("ridge",))
 
     def _solve(self, statistics: Statistics) -> Solution:

@@ -69,7 +69,7 @@ class SupervisedPCA(TargetReducer):
     (1, 10)
     """
 
-    _by_classes = True
+    traits = TargetReducer.traits.extended(by_classes=True)
 
     def __init__(
         self, n_components: int | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
@@ -82,7 +82,7 @@ class SupervisedPCA(TargetReducer):
         )  # fmt: skip
         self.kernel = kernel
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(full_scatter=("hsic",)) if self._continuous else Needs(scatters=frozenset())
 
     def _solve(self, statistics: Statistics) -> Solution:
@@ -104,8 +104,8 @@ class SupervisedPCA(TargetReducer):
         components, certificate = statistics.loadings(pairs.vectors), certificate_of_means(statistics)
         return Solution.of_pairs(pairs, components, class_limit(len(present)), certificate)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         left_out = self.kernel is None or (isinstance(self.kernel, str) and self.kernel == "linear")
         if self._continuous and not left_out:
             raise InputError("kernel must be left out, or 'linear', where the target is continuous.")

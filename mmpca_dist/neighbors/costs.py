@@ -16,7 +16,8 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import block_rows, sample_pairs
 from mmpca_dist.neighbors.search import FEWEST_TASKS, most_queries
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 PAIR_RATE = 5e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,14 +21,16 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.schedulers import Scheduler, Threads
+from mmpca_dist.passes.schedulers import OnRows, Scheduler, Threads
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.passes.tree_reduction import Progress, Tasks, concatenated
-from mmpca_dist.passes.units import read_codes, read_unit
-from mmpca_dist.tables.dataset import Dataset, Span, make_spans
-from mmpca_dist.tables.foreign import ForeignTable, as_table, called, check_header, check_rows, labels_of
+from mmpca_dist.passes.units import read_batch
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import ForeignTable, as_table, asked_by, check_header, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import Span, make_spans
 
 BLOCK_QUERIES = 4096
 
@@ -110,7 +112,7 @@ class NearestOpposite(BaseEstimator):
         """
         self._options()
         self.close()
-        with called(self):
+        with asked_by(self):
             dataset, scheduler = self._dataset(X, y, reset=True)
             rows = Rows.of(dataset, scheduler, progress=progress)
         in_memory = scheduler.in_process and fits_memory(dataset)
@@ -195,35 +197,33 @@ class NearestOpposite(BaseEstimator):
         if isinstance(scheduler, Threads) and dataset.in_memory:
             edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
             spans = [Span(i, edge) for i, edge in enumerate(itertools.pairwise(edges))]
-        task = _SearchRows(self._layout, dataset, self.classes_, self.pairing == "one-vs-one")
-        return Tasks(scheduler=scheduler).run(task, spans, concatenated, "queries")
+        one_vs_one = self.pairing == "one-vs-one"
+        task = partial(_search_span, layout=self._layout, classes=self.classes_, one_vs_one=one_vs_one)
+        return Tasks(scheduler=scheduler).run(OnRows(dataset, task), spans, concatenated, "queries")
 
 
-@dataclass(frozen=True)
-class _SearchRows:
-    """The task: search for rows that are not in the layout."""
+def _search_span(
+    dataset: Dataset, span: Span, *, layout: Layout, classes: NDArray, one_vs_one: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Search for rows that are not in the layout."""
+    starts = range(span.start, span.stop, BLOCK_QUERIES)
+    batches = (read_batch(dataset, a, min(a + BLOCK_QUERIES, span.stop), ("label",)) for a in starts)
+    return concatenated(*(_search(batch, layout, classes, one_vs_one) for batch in batches))
 
-    layout: Layout
-    dataset: Dataset
-    classes: NDArray
-    one_vs_one: bool
 
-    def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        starts = range(span.start, span.stop, BLOCK_QUERIES)
-        return concatenated(*(self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
-
-    def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        X = read_unit(self.dataset, start, stop)
-        codes = read_codes(self.dataset, self.classes, start, stop)
-        usable = is_usable(X)
-        if not usable.all():
-            row, column = np.argwhere(~usable)[0].tolist()
-            raise InputError(
-                f"Found {X[row, column]} in row {start + row}, column {column} of X: squared distances overflow."
-            )
-        queries = queries_from(self.layout.cells, X, codes)
-        best, _ = search_queries(queries, self.layout, one_vs_one=self.one_vs_one)
-        rows, squared = np.empty_like(best.rows), np.empty_like(best.squared)
-        rows[queries.rows] = np.where(np.isfinite(best.squared), best.rows, -1)
-        squared[queries.rows] = best.squared
-        return rows, np.sqrt(squared)
+def _search(
+    batch: Batch, layout: Layout, classes: NDArray, one_vs_one: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    X, codes = batch.X, batch.codes(classes)
+    usable = is_usable(X)
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0].tolist()
+        raise InputError(
+            f"Found {X[row, column]} in row {batch.start + row}, column {column} of X: squared distances overflow."
+        )
+    queries = queries_from(layout.cells, X, codes)
+    best, _ = search_queries(queries, layout, one_vs_one=one_vs_one)
+    rows, squared = np.empty_like(best.rows), np.empty_like(best.squared)
+    rows[queries.rows] = np.where(np.isfinite(best.squared), best.rows, -1)
+    squared[queries.rows] = best.squared
+    return rows, np.sqrt(squared)

@@ -326,7 +326,7 @@ def _lowest(halves: Any, products: Any, offset: int, first: int, last: int) -> A
 
 
 @compiled
-def _lowest_row(rows: Any, classes: Any, c: int, first: int, last: int) -> int:
+def _lowest_row(rows: NDArray[np.int64], classes: Any, c: int, first: int, last: int) -> int:
     """Return the lowest row number of a stretch: rows are sorted within each class."""
     lowest = rows[first]
     for k in range(classes.shape[1]):

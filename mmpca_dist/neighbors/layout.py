@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Col
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks, concatenated
-from mmpca_dist.passes.units import read_units, rows_within
-from mmpca_dist.tables.dataset import Dataset, Span, not_finite
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.passes.units import read_batches, rows_within
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 MIN_SEGMENTS = 32
 """Few rows make smaller segments, so that there are tasks for all threads."""
@@ -104,14 +106,14 @@ class Membership:
     columns: tuple[str, ...] = ()
     row_bytes = 0
 
-    def of(self, start: int, labels: NDArray) -> Members:
-        """Return the members among the rows from ``start`` on, which have these labels."""
-        return slice(None), np.arange(start, start + len(labels)), {}
+    def of(self, batch: Batch) -> Members:
+        """Return the members among the rows of a batch."""
+        return slice(None), np.arange(batch.start, batch.stop), {}
 
 
 @storable
 @dataclass(frozen=True)
-class _Runs:
+class _SortedUnits:
     """What sorted units hold: for every (unit, cell and class) the rows there, in one table each.
 
     ``key`` is cell * C + class; ``start`` counts within the unit's table, called ``run-FIRSTROW``.
@@ -123,38 +125,30 @@ class _Runs:
     count: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class _SortUnits:
+def _sort_units(
+    dataset: Dataset, span: Span, *, labels: NDArray, cells: Cells, scratch: Scratch, members: Membership
+) -> _SortedUnits:
     """Give rows their coordinates and cells, and write each unit sorted by cell, class and row number."""
+    units = read_batches(dataset, span)
+    return concatenated(*(_sort_unit(batch, labels, cells, scratch, members) for batch in units))
 
-    dataset: Dataset
-    labels: NDArray
-    cells: Cells
-    scratch: Scratch
-    members: Membership
 
-    def __call__(self, span: Span) -> _Runs:
-        return concatenated(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
-
-    def _sort(self, start: int, X: NDArray) -> _Runs:
-        labels = self.dataset.read_labels(start, start + len(X))
-        codes = encode(labels, self.labels, self.dataset.uri)
-        frame = self.cells.frame
-        _refuse_bad_rows(X, frame, self.dataset, start)
-        kept, numbers, columns = self.members.of(start, labels)
-        X, codes = X[kept], codes[kept]
-        cell, z, tail = self.cells.locate(X)
-        keys = cell * len(self.labels) + codes
-        order = np.argsort(keys, kind="stable")
-        if len(X):
-            table: dict[str, NDArray] = {"z": z, "tail": tail, "rows": numbers, **columns}
-            weights = self.dataset.read_weights(start, start + len(labels))
-            if weights is not None:
-                table["weights"] = weights[kept]
-            table = {name: array[order] for name, array in table.items()}
-            self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table}, copied=False)
-        key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
-        return _Runs(np.full(len(key), start), key, first, count)
+def _sort_unit(batch: Batch, labels: NDArray, cells: Cells, scratch: Scratch, members: Membership) -> _SortedUnits:
+    codes, frame = batch.codes(labels), cells.frame
+    _refuse_bad_rows(batch, frame)
+    kept, numbers, columns = members.of(batch)
+    X, codes = batch.X[kept], codes[kept]
+    cell, z, tail = cells.locate(X)
+    keys = cell * len(labels) + codes
+    order = np.argsort(keys, kind="stable")
+    if len(X):
+        table: dict[str, NDArray] = {"z": z, "tail": tail, "rows": numbers, **columns}
+        if batch.weight is not None:
+            table["weights"] = batch.weight[kept]
+        table = {name: array[order] for name, array in table.items()}
+        scratch.put(f"run-{batch.start}", {"x": frame.rows(X[order]), **table}, copied=False)
+    key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
+    return _SortedUnits(np.full(len(key), batch.start), key, first, count)
 
 
 def piece_rows(row_bytes: int) -> int:
@@ -175,7 +169,8 @@ def is_usable(X: NDArray) -> NDArray[np.bool_]:
     return np.abs(X) < LARGEST_VALUE
 
 
-def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> None:
+def _refuse_bad_rows(batch: Batch, frame: Frame) -> None:
+    X, dataset, start = batch.X, batch.table, batch.start
     usable = is_usable(X)
     if usable.all() and frame.deviations is not None:
         usable = is_usable(X / frame.deviations)
@@ -185,10 +180,11 @@ def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> 
         if np.isfinite(value):
             chunk = dataset.describe_chunk(start + int(row))
             raise InputError(
-                f"Found {value} in row {start + row}, column {column}, in {chunk}: squared distances to it overflow. "
-                "Scale the rows down."
+                f"Found {value} in row {start + row}, column {{column}}, in {chunk}: squared distances to it overflow. "
+                "Scale the rows down.",
+                column=Col(int(column)),
             )
-        raise InputError(not_finite(dataset, start + int(row), int(column), value))
+        raise InputError(batch.not_finite(int(row), int(column), value))
 
 
 def _within(entries: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
@@ -249,7 +245,7 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     """
     dataset, labels, frame = rows.dataset, rows.census.classes, cells.frame
     members = members or Membership()
-    task = _SortUnits(dataset, labels, cells, scratch, members)
+    task = partial(_sort_units, labels=labels, cells=cells, scratch=scratch, members=members)
     kept = not scratch.in_memory
     runs = rows.pass_over(task, concatenated, "cells", kept)
     order = np.lexsort((runs.unit, runs.key))

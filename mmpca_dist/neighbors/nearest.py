@@ -132,7 +132,7 @@ def find_nearest(layout: Layout, classes: NDArray, search: Search, tasks: Tasks)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchResult:
     """A search that is done."""
 
     tables: Tables
@@ -144,7 +144,7 @@ class Outcome:
 
 def run_search(
     task: SearchSegments, search: Search, tests: int, tasks: Tasks, parts: Sequence[int | None] = (None,)
-) -> Outcome:
+) -> SearchResult:
     """Search for all rows, or for those chosen; approximately where that is asked and there are queries enough.
 
     Looks further, round by round, until the intervals of all recalls lie above what ``search`` asks: a recall for each
@@ -163,7 +163,7 @@ def run_search(
     if search.mode == "exact" or n_queries <= 2 * tests:
         tasks.begins("search")
         work = run(task)
-        return Outcome(task.tables, work, work.read, np.inf, exact)
+        return SearchResult(task.tables, work, work.read, np.inf, exact)
     tasks.begins("calibrate")
     sampling = replace(task, name=f"sample.{token}", chosen=_sampled(n_queries, task.chosen, tests))
     read, sample, earlier = run(sampling).read, sampling.tables, None
@@ -175,10 +175,10 @@ def run_search(
         work, earlier = run(trial), trial.tables
         read += work.read
         if effort == np.inf:
-            return Outcome(earlier, work, read, effort, exact)
+            return SearchResult(earlier, work, read, effort, exact)
         recalls = [_measure(replace(sample, part=part), replace(earlier, part=part)) for part in parts]
         if all(recall.interval[0] >= search.recall for recall in recalls):
-            return Outcome(earlier, work, read, effort, recalls)
+            return SearchResult(earlier, work, read, effort, recalls)
     raise AssertionError("a search with infinite effort is exact and ends the rounds")
 
 

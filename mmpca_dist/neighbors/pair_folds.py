@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 Parts = Any
 """One split of the rows into parts, by `mmpca_dist.evaluation.splits`, which leaves every class a row to train on."""
@@ -48,10 +51,9 @@ class RowsInParts(Membership):
     columns = (PARTS,)
     row_bytes = np.dtype(np.int32).itemsize
 
-    def of(self, start: int, labels: NDArray) -> Members:
-        stop = start + len(labels)
-        (parts,) = self.parts.codes(start, stop, labels)
-        return slice(None), np.arange(start, stop), {PARTS: parts}
+    def of(self, batch: Batch) -> Members:
+        (parts,) = self.parts.codes(batch)
+        return slice(None), np.arange(batch.start, batch.stop), {PARTS: parts}
 
 
 @dataclass(frozen=True)
@@ -68,28 +70,19 @@ class TrainingRows(Membership):
     @classmethod
     def among(cls, rows: Rows, parts: Parts, part: int) -> TrainingRows:
         """Number the rows, in a pass over the labels alone."""
-        units = rows.reduce(_CountTraining(rows.dataset, parts, part), np.append, "training")
+        units = rows.pass_over_columns(partial(_count_training, parts=parts, part=part), np.append, "training")
         starts = [start for span in rows.spans for start, _ in span.units]
         return cls(parts, part, dict(zip(starts, (np.cumsum(units) - units).tolist(), strict=True)))
 
-    def of(self, start: int, labels: NDArray) -> Members:
-        kept = np.flatnonzero(self.parts.training(start, start + len(labels), labels, self.part)[0])
-        return kept, self.before[start] + np.arange(len(kept)), {}
+    def of(self, batch: Batch) -> Members:
+        kept = np.flatnonzero(self.parts.training(batch, self.part)[0])
+        return kept, self.before[batch.start] + np.arange(len(kept)), {}
 
 
-@dataclass(frozen=True)
-class _CountTraining:
-    """Counts the rows of every reading unit that train while a part is held out."""
-
-    dataset: Dataset
-    parts: Parts
-    part: int
-    labels_only = True
-
-    def __call__(self, span: Span) -> NDArray[np.int64]:
-        labels = self.dataset.read_labels(span.start, span.stop)
-        (trains,) = self.parts.training(span.start, span.stop, labels, self.part)
-        return np.asarray([np.count_nonzero(trains[a - span.start : b - span.start]) for a, b in span.units])
+def _count_training(dataset: Dataset, span: Span, *, parts: Parts, part: int) -> NDArray[np.int64]:
+    """Count the rows of every reading unit that train while a part is held out."""
+    (trains,) = parts.training(dataset.batch(span.start, span.stop, X=False, roles=("label",)), part)
+    return np.asarray([np.count_nonzero(trains[a - span.start : b - span.start]) for a, b in span.units])
 
 
 def find_by_part(layout: Layout, parts: Parts, search: Search, tasks: Tasks) -> list[Neighbors]:

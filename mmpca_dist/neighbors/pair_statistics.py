@@ -24,7 +24,7 @@ from mmpca_dist.passes.units import blocks, rows_within
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import too_large
-from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.spans import Span
 
 BINS = 120
 """Bins of the histogram of distances."""

@@ -19,7 +19,7 @@ from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import rows_within
-from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.spans import Span
 
 LARGEST_GAP = 3
 """Cells that are read though no query must visit them, for the sake of fewer and longer reads."""
@@ -185,7 +185,7 @@ class _Visit:
         queries, cells = self.queries, self.layout.cells
         own, own_tail = cells.centres[queries.cell], cells.tail_centres[queries.cell]
         self.between = cdist(own, cells.centres).astype(np.float32)
-        self.counters = np.asarray([0, 0, 0, 0, -1, -1])
+        self.counters = np.asarray([0, 0, 0, 0, -1, -1], np.int64)
         relative = relative_rounding(self.layout.n_features)
         self.metric = bounds.Metric(cells.frame.scale, relative, self.one_vs_one, self.best.parts.shape[1])
         self.asking = bounds.Asking(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,10 +11,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.labels import encode, refuse_made_up, warn_of_missing_labels
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import note_on_missing, refuse_made_up
+from mmpca_dist.tables.spans import Span
+
+log = logging.getLogger(__name__)
 
 
 @storable
@@ -47,23 +52,17 @@ class Census:
         return Census(classes, sizes, self.units, totals)
 
 
-@dataclass(frozen=True)
-class _CountLabels:
-    dataset: Dataset
-    kind: str
-    labels_only = True
-
-    def __call__(self, span: Span) -> Census:
-        y = self.dataset.read_labels(span.start, span.stop)
-        units = []
-        for start, stop in span.units:
-            classes, sizes = _unique(y[start - span.start : stop - span.start])
-            units.append((start, stop, classes, sizes))
-        census, weights = _union(units, self.kind), self.dataset.read_weights(span.start, span.stop)
-        if weights is None:
-            return census
-        totals = np.bincount(encode(y, census.classes, self.dataset.uri), weights, len(census.classes))
-        return replace(census, totals=totals.astype(np.float64))
+def _count_span(dataset: Dataset, span: Span, *, kind: str) -> Census:
+    batch = dataset.batch(span.start, span.stop, X=False, roles=("label", "weight"))
+    units = []
+    for start, stop in span.units:
+        classes, sizes = _unique(batch.label[start - span.start : stop - span.start])
+        units.append((start, stop, classes, sizes))
+    census = _union(units, kind)
+    if batch.weight is None:
+        return census
+    totals = np.bincount(batch.codes(census.classes), batch.weight, len(census.classes))
+    return replace(census, totals=totals.astype(np.float64))
 
 
 def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
@@ -98,7 +97,8 @@ def _merge(left: Census, right: Census, kind: str) -> Census:
 
 def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks, kind: str = "classes") -> Census:
     """Count the rows of every class, or of every one of "groups". A single one is allowed."""
-    return tasks.run(_CountLabels(dataset, kind), spans, partial(_merge, kind=kind), "count")
+    task = OnRows(dataset, partial(_count_span, kind=kind), X=False)
+    return tasks.run(task, spans, partial(_merge, kind=kind), "count")
 
 
 def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
@@ -124,6 +124,19 @@ def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArra
 
     Zarr may leave out chunks that hold only the fill value.
     """
-    if dataset.missing_labels is not None:
-        filled = int(census.sizes[census.classes == dataset.missing_labels.fill].sum())
-        refuse_made_up(dataset, filled, other_classes)
+    column = dataset.label_column
+    if column is not None and column.missing is not None:
+        filled = int(census.sizes[census.classes == column.missing.fill].sum())
+        refuse_made_up(column, filled, other_classes)
+
+
+def warn_of_missing_labels(dataset: Dataset) -> None:
+    """Log the notes, for those who call estimators and functions."""
+    for note in notes_on_missing_labels(dataset):
+        log.warning("%s", note)
+
+
+def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
+    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
+    column = dataset.label_column
+    return [] if column is None or column.missing is None else [note_on_missing(column, what)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 import dask
 import dask.array as da
@@ -17,124 +19,97 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Setting
 from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, run_span
 from mmpca_dist.passes.tree_reduction import joined, merge_leaf
-from mmpca_dist.tables.dataset import (
-    Dataset,
-    Span,
-    Table,
-    chunk_edges,
-    default_chunk_rows,
-    grain_edges,
-)
+from mmpca_dist.tables.column import Column, Known
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import label_array, normalize_labels
+from mmpca_dist.tables.labels import label_array
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, value_type
-from mmpca_dist.tables.readers.memory import SparseArray
+from mmpca_dist.tables.readers.memory import SparseArrayRows, given, weighted
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
-from mmpca_dist.tables.target_rows import GivenLabels, as_targets
-from mmpca_dist.tables.weights import as_weights, weighted
+from mmpca_dist.tables.roles import LABEL, WEIGHT, Played
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import Span, chunk_edges, default_chunk_rows, grain_edges
+from mmpca_dist.tables.values import given_weights
 
 NAME = "the Dask collection"
 STORED = "mmpca-stored-rows"
-ZEROS = "mmpca-zeros"
+LABELS, WEIGHTS = "y", "sample_weight"
+"""Columns in the blocks."""
+ROLE = {LABELS: LABEL, WEIGHTS: WEIGHT}
+EMPTY: Mapping[str, NDArray] = MappingProxyType({})
 
 
-class DaskRows(Table):
-    """The table that the row blocks of a Dask array are; a task reads its blocks as a ``_TaskRows`` in its place.
+class _Blocks(Source):
+    """Base of rows of a Dask array: of all of them for who plans passes, of its own for a task.
 
-    Blocks of CSR rows are far larger when they are dense: they are read in pieces.
+    Rows keep their numbers in the whole array. ``beside`` are labels or targets, and weights, by name.
     """
 
-    def __init__(self, X: da.Array) -> None:
-        sparse = issparse(X._meta)
-        dtype = value_type(X.dtype) if sparse else X.dtype
-        self.facts = Facts(NAME, X.shape[0], X.shape[1], dtype, sparse=sparse, kind="memory")
-        self._edges = _block_edges(X)
-        if self.sparse:
-            self._edges = np.union1d(self._edges, grain_edges(self.n_rows, self.row_bytes))
+    def __init__(
+        self, like: Any, edges: NDArray[np.int64], X: Any = None, beside: Mapping[str, NDArray] = EMPTY
+    ) -> None:
+        """Make the source of rows ``like`` an array, of which X (None where nothing is read) begins at a row."""
+        self._X, self._edges, self._beside, self._start = X, edges, beside, int(edges[0])
+        self.facts = Facts(NAME, like.shape[0], like.shape[1], like.dtype, kind="memory")
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return self._edges
 
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
+        return self._X[start - self._start : stop - self._start]
 
-class _TaskRows(Dataset):
-    """Rows of one task under their row numbers in the whole array, with labels or targets from blocks."""
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        assert name is not None  # noqa: S101  (blocks have names)
+        return Column(name, name, self.n_rows, partial(self._read_column, name), in_blocks=True)
 
-    def __init__(self, y: NDArray, start: int) -> None:
-        has_weights = y.dtype.names is not None
-        self._y, self._start = y["labels"] if has_weights else y, start
-        self._weights = y["weights"] if has_weights else None
+    def _read_column(self, name: str, start: int, stop: int) -> Known:
+        values = self._beside[name][start - self._start : stop - self._start]
+        return values, np.ones(len(values), bool)
 
     def fingerprint(self) -> str:
         return ""
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(self._y[start - self._start : stop - self._start], "y")
 
-    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        if self._weights is None:
-            return None
-        weights = self._weights[start - self._start : stop - self._start]
-        return as_weights(weights, stop - start, "sample_weight", lambda row: start + row)
+class _SparseBlocks(_Blocks, SparseRows):
+    """CSR rows; blocks of these are far larger when they are dense: they are read in pieces."""
 
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return continuous targets, shape (stop - start, q)."""
-        return as_targets(self._y[start - self._start : stop - self._start], "y")
+    def __init__(
+        self, like: Any, edges: NDArray[np.int64], X: Any = None, beside: Mapping[str, NDArray] = EMPTY
+    ) -> None:
+        super().__init__(like, edges, X, beside)
+        self.facts = replace(self.facts, dtype=value_type(like.dtype), sparse=True)
+        self._rows = None if X is None else SparseArrayRows(X, NAME)
 
-
-class _Blocks(_TaskRows):
-    """The blocks of a task."""
-
-    def __init__(self, X: NDArray, y: NDArray, edges: NDArray[np.int64]) -> None:
-        super().__init__(y, int(edges[0]))
-        check_table(NAME, X.shape, X.dtype, len(y))
-        self._X, self._edges = X, edges
-        self.facts = Facts(NAME, X.shape[0], X.shape[1], X.dtype, kind="memory")
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._edges
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return self._X[start - self._start : stop - self._start]
-
-
-class _SparseBlocks(_TaskRows, SparseRows):
-    """The blocks of CSR rows of a task."""
-
-    def __init__(self, X: Any, y: NDArray, edges: NDArray[np.int64]) -> None:
-        super().__init__(y, int(edges[0]))
-        check_table(NAME, X.shape, X.dtype, len(y))
-        self._X = SparseArray(X, None, NAME)
-        self.facts = replace(self._X.facts, has_labels=True)
+    read = SparseRows.read
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        return self._X._stored(start - self._start, stop - self._start)
+        assert self._rows is not None  # noqa: S101  (tasks have blocks)
+        return self._rows._stored(start - self._start, stop - self._start)
 
     @property
     def _ends(self) -> NDArray:
-        return self._X._ends
+        assert self._rows is not None  # noqa: S101
+        return self._rows._ends
 
 
-class _StoredRows(_TaskRows):
+class _StoredRows(_Blocks):
     """Rows of the Zarr array behind ``da.from_zarr``, which tasks read into reused buffers."""
 
-    def __init__(self, reader: ZarrReader, y: NDArray, start: int) -> None:
-        super().__init__(y, start)
-        self._reader = reader
-        n_rows, n_features = reader.array.shape
-        self.facts = Facts(NAME, n_rows, n_features, reader.array.dtype)
+    in_memory = False
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, int((self._reader.array.shards or self._reader.array.chunks)[0]))
+        array = self._X.array
+        return chunk_edges(array.shape[0], int((array.shards or array.chunks)[0]))
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        return self._reader.read(start, stop, out)
+        return self._X.read(start, stop, out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +119,8 @@ class BlockScheduler(Configured):
     graph: Graph
     """The graph of the blocks."""
     row_blocks: list[TaskRef]
-    label_blocks: list[TaskRef]
+    beside: Mapping[str, list[TaskRef]]
+    """The blocks of labels and weights, by name."""
     edges: NDArray[np.int64]
     """Rows where blocks begin, and where the last one ends."""
     sparse: bool = False
@@ -153,12 +129,14 @@ class BlockScheduler(Configured):
     def inputs(self) -> Graph:
         return self.graph if self.stored is None else {**self.graph, STORED: DataNode(STORED, self.stored)}
 
+    def _beside(self, first: int, last: int) -> dict[str, List]:
+        return {name: List(*blocks[first:last]) for name, blocks in self.beside.items()}
+
     def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable, key: str) -> list[GraphNode]:
         """Return the tasks of a span: one a unit, merged from the left."""
         if self.stored is not None:
             first, last = np.searchsorted(self.edges, [span.start, span.stop])
-            labels = List(*self.label_blocks[first:last])
-            return [Task(key, _run_on_stored, shared, span, TaskRef(STORED), labels)]
+            return [Task(key, _run_on_stored, shared, span, TaskRef(STORED), **self._beside(first, last))]  # type: ignore[arg-type]
         # A block of CSR rows is small, and may hold many units.
         pieces = [span.edges] if self.sparse else span.units
         tasks: list[GraphNode] = []
@@ -166,10 +144,12 @@ class BlockScheduler(Configured):
         for number, edges in enumerate(pieces):
             first = int(np.searchsorted(self.edges, edges[0], side="right")) - 1
             last = int(np.searchsorted(self.edges, edges[-1]))
-            rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
+            rows = self.row_blocks[first:last] if task.X else []
             name = f"{key}-{number}" if len(pieces) > 1 else key
-            blocks = List(*rows), List(*self.label_blocks[first:last])
-            unit = Task(name, _run_on_blocks, shared, Span(span.index, edges), *blocks, self.edges[first : last + 1])
+            unit = Task(
+                name, _run_on_blocks, shared, Span(span.index, edges), List(*rows), self.edges[first : last + 1],
+                **self._beside(first, last),  # type: ignore[arg-type]
+            )  # fmt: skip
             tasks.append(unit)
             if result is not None:
                 merged = key if number == len(pieces) - 1 else f"{key}-to-{number}"
@@ -179,16 +159,18 @@ class BlockScheduler(Configured):
 
 
 def _run_on_blocks(
-    task: Any, span: Span, rows: Sequence[NDArray], labels: Sequence[NDArray], edges: NDArray[np.int64]
+    task: Any, span: Span, rows: Sequence[NDArray], edges: NDArray[np.int64], **columns: Sequence[NDArray]
 ) -> Any:
-    y = _joined(labels)
-    X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
-    blocks = _SparseBlocks if issparse(X) else _Blocks
-    return run_span(lambda unit: replace(task, dataset=task.dataset.over(blocks(X, y, edges)))(unit), span)
+    beside = {name: _joined(blocks) for name, blocks in columns.items()}
+    X = _joined(rows) if rows else np.empty((len(beside[LABELS]), 1))  # a task for labels alone looks at no rows
+    check_table(NAME, X.shape, X.dtype, sparse=issparse(X))
+    blocks = (_SparseBlocks if issparse(X) else _Blocks)(X, edges, X, beside)
+    return run_span(lambda unit: replace(task, dataset=task.dataset.over(blocks))(unit), span)
 
 
-def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
-    rows = _StoredRows(reader, _joined(labels), span.start)
+def _run_on_stored(task: Any, span: Span, reader: ZarrReader, **columns: Sequence[NDArray]) -> Any:
+    beside = {name: _joined(blocks) for name, blocks in columns.items()}
+    rows = _StoredRows(reader.array, np.asarray([span.start], np.int64), reader, beside)
     return run_span(lambda unit: replace(task, dataset=task.dataset.over(rows))(unit), span)
 
 
@@ -201,7 +183,7 @@ def _joined(blocks: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else joined(*arrays)
 
 
-def lazy_rows(rows: Any, y: Any, weights: Any = None) -> tuple[Dataset, Scheduler]:
+def lazy_rows(rows: Dataset | da.Array, y: Any, weights: Any = None) -> tuple[Dataset, Scheduler]:
     """Return a ``Dataset``, or a Dask array, with its labels and weights as a data set, and who reads it.
 
     Parameters
@@ -216,9 +198,9 @@ def lazy_rows(rows: Any, y: Any, weights: Any = None) -> tuple[Dataset, Schedule
     if not isinstance(rows, Dataset):
         return dask_rows(rows, y, weights)
     configured = Configured()
-    dataset = rows if y is None else GivenLabels(rows, y)
+    dataset = rows if y is None else given(rows, LABEL, label_array(y, "y"), "y")
     if weights is not None:
-        dataset = weighted(dataset, as_weights(weights, rows.n_rows, "sample_weight"))
+        dataset = weighted(dataset, weights)
     return dataset, Threads() if configured.in_process else configured
 
 
@@ -239,26 +221,33 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         y = label_array(y, "y")
         y = da.from_array(y, (X.chunks[0], *y.shape[1:]))
     y = y.rechunk((X.chunks[0], *y.shape[1:]))
+    columns = {LABELS: y}
     if weights is not None:
         n_before = X.shape[0]
-        X, y = _weighted_blocks(X, y, weights)
+        X, columns = _weighted_blocks(X, y, weights)
         stored = stored if X.shape[0] == n_before else None
-    dataset = DaskRows(X)
-    if dataset.dtype.kind not in "fiub":
-        raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
+    edges, sparse = _block_edges(X), issparse(X._meta)
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"X has type {X.dtype}; features must be numbers.")
+    source: Source = _Blocks(X, edges)
+    if sparse:
+        row_bytes = X.shape[1] * value_type(X.dtype).itemsize
+        source = _SparseBlocks(X, np.union1d(edges, grain_edges(X.shape[0], row_bytes)))
+    played = tuple(Played(ROLE[name], source.column(name, "")) for name in columns)
+    dataset = replace(Dataset.of(source), played=played)
     filled = np.flatnonzero(X.chunks[0])
-    graph = _graph_of(y) if stored is not None else _graph_of(X, y)
-    rows, labels = _blocks_of(X, filled), _blocks_of(y, filled)
+    graph = _graph_of(*columns.values(), *([] if stored is not None else [X]))
+    beside = {name: _blocks_of(column, filled) for name, column in columns.items()}
     scheduler = BlockScheduler(
-        graph=graph, row_blocks=rows, label_blocks=labels, edges=_block_edges(X), sparse=dataset.sparse, stored=stored
+        graph=graph, row_blocks=_blocks_of(X, filled), beside=beside, edges=edges, sparse=sparse, stored=stored
     )
-    return cast(Dataset, dataset), scheduler  # every task has rows that it can read in place of it
+    return dataset, scheduler
 
 
-def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, da.Array]:
-    """Return rows, and labels with their weights, without the rows of weight zero; tasks refuse bad weights."""
+def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, dict[str, da.Array]]:
+    """Return rows, and labels and weights by name, without the rows of weight zero; tasks refuse bad weights."""
     if not dask.is_dask_collection(weights):
-        weights = as_weights(weights, X.shape[0], "sample_weight")
+        weights = given_weights(weights, X.shape[0])
     weights = da.asarray(weights)
     if weights.shape != X.shape[:1]:
         raise InputError(f"Weights in sample_weight have shape {weights.shape}; X has {X.shape[0]} rows.")
@@ -271,15 +260,7 @@ def _weighted_blocks(X: da.Array, y: da.Array, weights: Any) -> tuple[da.Array, 
         X._chunks, y._chunks = (weights.chunks[0], X.chunks[1]), (weights.chunks[0], *y.chunks[1:])
     if not weights.shape[0]:
         raise InputError(f"No row of {NAME} is left: all have weight zero.")
-    both = np.dtype([("labels", y.dtype, y.shape[1:]), ("weights", np.float64)])
-    beside = weights.reshape(-1, *(1,) * (y.ndim - 1))  # blocks are told apart by the last axis first
-    return X, da.map_blocks(_with_weights, y, beside, both=both, dtype=both, drop_axis=list(range(1, y.ndim)))
-
-
-def _with_weights(y: NDArray, weights: NDArray, both: np.dtype) -> NDArray:
-    rows = np.empty(len(y), both)
-    rows["labels"], rows["weights"] = y, weights.reshape(-1)
-    return rows
+    return X, {LABELS: y, WEIGHTS: weights}
 
 
 def _graph_of(*arrays: da.Array) -> Graph:

@@ -11,8 +11,7 @@ from scipy.sparse import csr_array, hstack
 
 from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.units import read_codes
-from mmpca_dist.tables.dataset import spans_of
+from mmpca_dist.tables.spans import spans_of
 
 
 def folds_of(rows: Rows, n_folds: int) -> Folds:
@@ -30,7 +29,7 @@ def most_folds(rows: Rows) -> NDArray[np.int64]:
 def table_of_groups(rows: Rows) -> csr_array:
     """Return the rows of each class in each group, as of `group_table`."""
     assert rows.groups is not None  # noqa: S101  (only then is it asked for)
-    codes = read_codes(rows.dataset, rows.census.classes, 0, rows.dataset.n_rows)
+    codes = rows.dataset.batch(0, rows.dataset.n_rows, X=False, roles=("label",)).codes(rows.census.classes)
     return group_table(rows.groups, codes, (int(rows.groups.max()) + 1, len(rows.census.classes)))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.passes.folds import Folds
-from mmpca_dist.passes.units import read_codes
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.batch import Batch
 
 Array = NDArray[np.float64]
 Models = slice | NDArray[np.intp]
@@ -37,8 +36,8 @@ class LabelTerms(ABC):
         """Terms a row."""
 
     @abstractmethod
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        """Read the labels of a unit of rows; return a function that makes the terms of a block of them."""
+    def of_unit(self, batch: Batch) -> Callable[[slice], Terms]:
+        """Take the labels of a unit of rows; return a function that makes the terms of a block of them."""
 
 
 ErrorCounter = Callable[[slice, Array], Array]
@@ -55,12 +54,12 @@ class FoldTerms(LabelTerms):
         """Return the terms of some of the models."""
 
     @abstractmethod
-    def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
+    def folds_of(self, batch: Batch) -> NDArray[np.int64]:
         """Return the fold of each row of a unit."""
 
     @abstractmethod
-    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        """Read the labels of a unit of rows; return a function that counts the errors of candidates in a block."""
+    def error_counter(self, batch: Batch, n_models: int) -> ErrorCounter:
+        """Take the labels of a unit of rows; return a function that counts the errors of candidates in a block."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,9 @@ class ClassTerms(FoldTerms):
     folds: Folds | None = None  # None where no rows are held out
     per_row = 1
 
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        codes = read_codes(dataset, self.classes, start, stop)
-        folds = None if self.folds is None else self.folds.of_rows(codes, start)
+    def of_unit(self, batch: Batch) -> Callable[[slice], Terms]:
+        codes = batch.codes(self.classes)
+        folds = None if self.folds is None else self.folds.of_rows(codes, batch.start)
 
         def terms(rows: slice) -> Terms:
             signs = np.where(codes[rows, None] == self.positive, 1.0, -1.0)
@@ -92,12 +91,12 @@ class ClassTerms(FoldTerms):
     def only(self, models: Models) -> Self:
         return replace(self, positive=self.positive[models], held_out=self.held_out[models])
 
-    def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
+    def folds_of(self, batch: Batch) -> NDArray[np.int64]:
         assert self.folds is not None  # noqa: S101  (called where there are folds)
-        return self.folds.of_rows(read_codes(dataset, self.classes, start, stop), start)
+        return self.folds.of_rows(batch.codes(self.classes), batch.start)
 
-    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        codes = read_codes(dataset, self.classes, start, stop)
+    def error_counter(self, batch: Batch, n_models: int) -> ErrorCounter:
+        codes = batch.codes(self.classes)
         positive = self.positive[:n_models]
 
         def wrong(block: slice, scores: Array) -> Array:
@@ -121,9 +120,9 @@ class ResidualTerms(FoldTerms):
     n_folds: int
     per_row = 1
 
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        targets = dataset.read_targets(start, stop) - self.means
-        folds = self.folds_of(dataset, start, stop) if (self.held_out >= 0).any() else None
+    def of_unit(self, batch: Batch) -> Callable[[slice], Terms]:
+        targets = batch.targets - self.means
+        folds = self.folds_of(batch) if (self.held_out >= 0).any() else None
 
         def terms(rows: slice) -> Terms:
             levels = targets[rows][:, self.numbers, None]
@@ -135,11 +134,11 @@ class ResidualTerms(FoldTerms):
     def only(self, models: Models) -> Self:
         return replace(self, numbers=self.numbers[models], held_out=self.held_out[models])
 
-    def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
-        return np.arange(start, stop) % self.n_folds
+    def folds_of(self, batch: Batch) -> NDArray[np.int64]:
+        return np.arange(batch.start, batch.stop) % self.n_folds
 
-    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        targets = dataset.read_targets(start, stop) - self.means
+    def error_counter(self, batch: Batch, n_models: int) -> ErrorCounter:
+        targets = batch.targets - self.means
         return lambda block, scores: ((scores - targets[block, None]) ** 2).sum(axis=(0, 2))
 
 
@@ -155,8 +154,8 @@ class TargetTerms(LabelTerms):
     deviations: Array
     per_row = 2
 
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        targets = dataset.read_targets(start, stop)
+    def of_unit(self, batch: Batch) -> Callable[[slice], Terms]:
+        targets = batch.targets
         has_target = ~np.isnan(targets)
         y = np.where(has_target, (targets - self.means) / self.deviations, 0.0)
         levels = np.where(has_target[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,12 +12,15 @@ from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
-from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.passes.schedulers import OnRows, Scheduler
 from mmpca_dist.passes.tree_reduction import Tasks, concatenated
-from mmpca_dist.passes.units import read_codes, read_finite, read_unit
-from mmpca_dist.tables.dataset import Dataset, Span, make_spans
+from mmpca_dist.passes.units import read_batch, read_finite
+from mmpca_dist.tables.batch import dense
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span, make_spans
 
 T = TypeVar("T")
+OfSpan = Callable[[Dataset, Span], T]
 SAMPLE_BYTES = 64 << 20
 SAMPLE_UNITS = 8
 """Samples come from at most 8 units and an eighth of all."""
@@ -45,14 +49,14 @@ class Rows(Tasks):
         census = take_census(dataset, spans, Tasks(scheduler=scheduler))
         return cls(dataset=dataset, census=census, spans=spans, scheduler=scheduler, **others)
 
-    def reduce(self, task: Callable[[Span], T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
-        """Run a task on every span of the rows and merge the results."""
-        return self.run(task, self.spans, merge, name, kept)
+    def pass_over_columns(self, task: OfSpan[T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
+        """Run a function of the data set and a span on every span, without reading X, and merge the results."""
+        return self.run(OnRows(self.dataset, task, X=False), self.spans, merge, name, kept)
 
-    def pass_over(self, task: Callable[[Span], T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
-        """Report a pass over all rows, and make it."""
+    def pass_over(self, task: OfSpan[T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
+        """Report a pass over all rows, and make it: a function of the data set and a span runs on every span."""
         self.begins(name, self.dataset.n_bytes)
-        return self.reduce(task, merge, name, kept)
+        return self.run(OnRows(self.dataset, task), self.spans, merge, name, kept)
 
 
 def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
@@ -64,9 +68,9 @@ def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> 
     n_rows = np.minimum(census.sizes, np.maximum(count * census.sizes // census.n_rows, class_rows))
     units = _sample_units(census)
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
-    task = _DrawSample(dataset, census.classes, _quotas(census, units, n_rows))
+    task = partial(_draw_sample, classes=census.classes, quotas=_quotas(census, units, n_rows))
     rows.begins("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
-    return replace(rows, progress=None).run(task, edges, concatenated, "sample")
+    return replace(rows, progress=None).run(OnRows(dataset, task), edges, concatenated, "sample")
 
 
 def sample_rows(row_bytes: int) -> int:
@@ -110,39 +114,27 @@ def collect_rows(
 
     Raises InputError for rows that are not finite.
     """
-    task = _ReadSpan(dataset, targets)
+    task = OnRows(dataset, partial(_read_span, targets=targets))
     X, y, *weights = tasks.run(task, spans, concatenated, "rows", kept=False)  # too large for a checkpoint
     return X, y, weights[0] if weights else None
 
 
-@dataclass(frozen=True)
-class _ReadSpan:
-    dataset: Dataset
-    targets: bool
-
-    def __call__(self, span: Span) -> tuple[Any, ...]:
-        read = self.dataset.read_targets if self.targets else self.dataset.read_labels
-        weights = self.dataset.read_weights(span.start, span.stop)
-        own = () if weights is None else (weights,)
-        return read_finite(self.dataset, span), read(span.start, span.stop), *own
+def _read_span(dataset: Dataset, span: Span, *, targets: bool) -> tuple[Any, ...]:
+    batch = read_finite(dataset, span)
+    own = () if batch.weight is None else (batch.weight,)
+    return batch.X, batch.targets if targets else batch.label, *own
 
 
-@dataclass(frozen=True)
-class _DrawSample:
-    dataset: Dataset
-    classes: NDArray
-    quotas: dict[int, NDArray[np.int64]]
-
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
-        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
-        codes = read_codes(self.dataset, self.classes, span.start, span.stop)
-        quota = self.quotas[span.start]
-        picks = [
-            rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)]
-            for label, rows in class_groups(codes)
-        ]
-        chosen = np.sort(np.concatenate(picks))
-        return X[chosen].toarray() if self.dataset.sparse else X[chosen], codes[chosen]
+def _draw_sample(
+    dataset: Dataset, span: Span, *, classes: NDArray, quotas: dict[int, NDArray[np.int64]]
+) -> tuple[NDArray, NDArray[np.intp]]:
+    batch = read_batch(dataset, span.start, span.stop, ("label",), sparse=dataset.sparse)
+    codes, quota = batch.codes(classes), quotas[span.start]
+    picks = [
+        rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)] for label, rows in class_groups(codes)
+    ]
+    chosen = np.sort(np.concatenate(picks))
+    return dense(batch.X[chosen]), codes[chosen]
 
 
 def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:

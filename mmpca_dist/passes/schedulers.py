@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,9 +16,11 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import ClusterError, InputError
+from mmpca_dist.errors import ClusterError, InputError, instead_of
+from mmpca_dist.faults import Fault
 from mmpca_dist.passes.units import release
-from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 T = TypeVar("T")
 Graph = dict[Any, GraphNode]
@@ -26,11 +28,24 @@ Graph = dict[Any, GraphNode]
 
 
 @dataclass(frozen=True)
+class OnRows:
+    """A task on the rows of a data set: a function of these and a span of them."""
+
+    dataset: Dataset
+    function: Callable[[Dataset, Span], Any]
+    X: bool = True
+    """Whether it reads the rows, or only what columns say of them."""
+
+    def __call__(self, span: Span) -> Any:
+        return self.function(self.dataset, span)
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
 
-    message: str
-    kind: type[InputError] = InputError
+    faults: tuple[Fault, ...]
+    kind: type[InputError]
 
 
 @dataclass(frozen=True)
@@ -152,18 +167,12 @@ class Cluster(Scheduler):
                 self.client.cancel(futures)
 
 
-@contextmanager
-def telling_of_lost_connections() -> Iterator[None]:
+def telling_of_lost_connections() -> AbstractContextManager[None]:
     """Turn the exceptions of a lost Dask scheduler into a ClusterError of one sentence."""
     from distributed.comm import CommClosedError
 
-    try:
-        yield
-    except (CancelledError, CommClosedError) as error:
-        raise ClusterError(
-            "The connection to the Dask scheduler is lost. See whether it is running; the same command goes on from "
-            "what is done."
-        ) from error
+    lost = "The connection to the Dask scheduler is lost. See whether it is running; the same command goes on from what"
+    return instead_of((CancelledError, CommClosedError), ClusterError, f"{lost} is done.")
 
 
 def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
@@ -172,4 +181,4 @@ def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
         with single_blas_thread():
             return task(span)
     except InputError as error:
-        return Finding(str(error), type(error))
+        return Finding(error.faults, type(error))

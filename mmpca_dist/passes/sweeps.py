@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,9 +21,12 @@ from mmpca_dist.passes.array_sums import added
 from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.scratch import Scratch
-from mmpca_dist.passes.units import read_units
-from mmpca_dist.tables.dataset import Dataset, Span, reading_edges, spans_of
+from mmpca_dist.passes.units import read_batches
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span, reading_edges, spans_of
 
 F = TypeVar("F")
 """What is fitted: storable."""
@@ -30,7 +34,7 @@ S = TypeVar("S", bound=Any)
 """What rows leave for its update; `added` adds it up."""
 Together = tuple[Any, ...]
 """One for each of several sweeps."""
-Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
+Step = Callable[[Batch, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
 what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
 
@@ -50,15 +54,15 @@ class BlockStep(ABC, Generic[S]):
     def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[S, NDArray | None]:
         """Return what a block leaves, and the states of its rows afterwards; ``state`` are those before."""
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[S, NDArray | None]:
+    def __call__(self, batch: Batch, state: NDArray | None) -> tuple[S, NDArray | None]:
         total: S | None = None
         after: NDArray | None = None
-        terms_of = self.terms.of_unit(dataset, start, start + X.shape[0])
-        for block, rows in self.units.blocks(X, self.block_rows):
+        terms_of = self.terms.of_unit(batch)
+        for block, rows in self.units.blocks(batch.X, self.block_rows):
             sums, states = self.of_block(rows, terms_of(block), None if state is None else state[block])
             total = sums if total is None else added(total, sums)
             if states is not None:
-                after = np.empty((X.shape[0], *states.shape[1:])) if after is None else after
+                after = np.empty((len(batch), *states.shape[1:])) if after is None else after
                 after[block] = states
         assert total is not None  # noqa: S101  (a unit has rows)
         return total, after
@@ -154,14 +158,14 @@ class _StepTogether:
     steps: tuple[Step[Any] | None, ...]
     state_bytes: tuple[int, ...]
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[Together, NDArray | None]:
+    def __call__(self, batch: Batch, state: NDArray | None) -> tuple[Together, NDArray | None]:
         sums, states = [], []
         parts: Sequence[NDArray | None] = [None] * len(self.steps)
         if state is not None:  # those of the sweeps share the last axis by their sizes
             ends = np.cumsum(self.state_bytes) * state.shape[-1] // sum(self.state_bytes)
             parts = np.split(state, ends[:-1], axis=-1)
         for step, before in zip(self.steps, parts, strict=True):
-            result, after = (None, before) if step is None else step(dataset, start, X, before)
+            result, after = (None, before) if step is None else step(batch, before)
             sums.append(result)
             states.append(after)
         kept = [each for each in states if each is not None]
@@ -187,9 +191,12 @@ class Sweeper:
             before, after = (f"{name}-{i}" for i in (number, number + 1))
             sparse = dataset.sparse and sweep.keeps_sparse
             stored = before if number and sweep.state_bytes else None
-            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, stored, sparse)
+            task = partial(
+                _sweep_span, step=sweep.step(fitted), tables=self.tables, name=after, before=stored, sparse=sparse
+            )
             self.rows.begins(sweep.name, dataset.n_bytes)
-            sums = self.rows.run(task, spans, added, sweep.name, kept=False)  # states are in no checkpoint
+            # States are in no checkpoint.
+            sums = self.rows.run(OnRows(dataset, task), spans, added, sweep.name, kept=False)
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
             self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
@@ -221,27 +228,19 @@ def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
     return spans_of(reading_edges(dataset, state_bytes))
 
 
-@dataclass(frozen=True)
-class _SweepSpan(Generic[S]):
-    """The task: take the step with every unit of a span, and write the states."""
-
-    dataset: Dataset
-    step: Step[S]
-    tables: Scratch
-    name: str
-    before: str | None
-    sparse: bool
-
-    def __call__(self, span: Span) -> S:
-        total: S | None = None
-        for start, X in read_units(self.dataset, span, sparse=self.sparse):
-            state = None if self.before is None else self.tables.get(f"{self.before}-{start}", ("state",))[0]
-            sums, state = self.step(self.dataset, start, X, state)
-            if state is not None:
-                self.tables.put(f"{self.name}-{start}", {"state": state})
-            total = sums if total is None else added(total, sums)
-        assert total is not None  # noqa: S101  (a span has units)
-        return total
+def _sweep_span(
+    dataset: Dataset, span: Span, *, step: Step[S], tables: Scratch, name: str, before: str | None, sparse: bool
+) -> S:
+    """Take the step with every unit of a span, and write the states."""
+    total: S | None = None
+    for batch in read_batches(dataset, span, sparse=sparse):
+        state = None if before is None else tables.get(f"{before}-{batch.start}", ("state",))[0]
+        sums, state = step(batch, state)
+        if state is not None:
+            tables.put(f"{name}-{batch.start}", {"state": state})
+        total = sums if total is None else added(total, sums)
+    assert total is not None  # noqa: S101  (a span has units)
+    return total
 
 
 @dataclass(frozen=True)

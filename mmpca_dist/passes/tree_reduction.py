@@ -25,7 +25,7 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
 from mmpca_dist.passes.schedulers import Finding, Graph, Scheduler, SpanDone
-from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.spans import Span
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -141,7 +141,7 @@ def _repeated(tell: Callable[[], None]) -> Iterator[None]:
 
 def _raise_if_finding(result: Any) -> None:
     if isinstance(result, Finding):
-        raise result.kind(result.message)
+        raise result.kind(*result.faults)
 
 
 @dataclass

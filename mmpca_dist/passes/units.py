@@ -6,16 +6,18 @@ Page faults of new memory cost more than reading into it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError
-from mmpca_dist.tables.dataset import Dataset, Span, not_finite
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.batch import Batch, dense, refuse_not_finite
+from mmpca_dist.tables.dataset import Dataset, Roles
+from mmpca_dist.tables.spans import Span
 
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
@@ -62,31 +64,36 @@ def release() -> None:
         _free.clear()
 
 
-def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
-    """Read rows, dense or in CSR form. An unreadable chunk is named by an ``AccessError``."""
+def read_batch(
+    dataset: Dataset, start: int, stop: int, roles: Roles = None, out: NDArray | None = None, *, sparse: bool = False
+) -> Batch:
+    """Read rows, dense or in CSR form, and their roles. An unreadable chunk is named by an ``AccessError``."""
     try:
-        return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
+        batch = dataset.batch(start, stop, roles=roles, out=None if dataset.sparse else out)
+        return replace(batch, X=csr_array(batch.X) if sparse else dense(batch.X, out))
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
         raise AccessError(_damage(dataset, start, stop, error)) from error
 
 
-def read_units(dataset: Dataset, span: Span, *, sparse: bool = False) -> Iterator[tuple[int, Any]]:
-    """Yield the first row and the rows of each unit of a span: CSR, or dense in one buffer that the next overwrites."""
+def read_batches(dataset: Dataset, span: Span, roles: Roles = None, *, sparse: bool = False) -> Iterator[Batch]:
+    """Yield the units of a span: CSR rows, or dense ones in one buffer that the next unit overwrites."""
     if sparse or dataset.in_memory:
         for start, stop in span.units:
-            yield start, read_unit(dataset, start, stop, sparse=sparse)
+            yield read_batch(dataset, start, stop, roles, sparse=sparse)
         return
     largest = max(stop - start for start, stop in span.units)
     with rented(largest, dataset.n_features, dataset.dtype) as buffer:
         for start, stop in span.units:
-            yield start, read_unit(dataset, start, stop, buffer[: stop - start])
+            yield read_batch(dataset, start, stop, roles, buffer[: stop - start])
 
 
-def read_codes(dataset: Dataset, classes: NDArray, start: int, stop: int) -> NDArray[np.intp]:
-    """Read labels as the positions of their classes."""
-    return encode(dataset.read_labels(start, stop), classes, dataset.uri)
+def read_finite(dataset: Dataset, span: Span, roles: Roles = None) -> Batch:
+    """Read the rows of a span, dense or in CSR form as they are stored; an ``InputError`` names what is not finite."""
+    batch = read_batch(dataset, span.start, span.stop, roles, sparse=dataset.sparse)
+    refuse_not_finite(batch)
+    return batch
 
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
@@ -95,7 +102,7 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     while row < stop:
         _, first, last = dataset.chunk_of(row)
         try:
-            dataset.read_rows(max(first, start), min(last, stop))
+            dataset.read(max(first, start), min(last, stop))
         except Exception as chunk_error:  # the same as before, for one chunk
             cause = chunk_error
             break
@@ -105,24 +112,3 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
         f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
         "It is damaged or out of reach: restore it from its source."
     )
-
-
-def locator(dataset: Dataset, start: int) -> Callable[[int, int, float], str]:
-    """Return what makes the message for a value that is not finite, by its row after ``start``."""
-    return lambda row, column, value: not_finite(dataset, start + row, column, value)
-
-
-def read_finite(dataset: Dataset, span: Span) -> Any:
-    """Read the rows of a span, dense or in CSR form as they are stored; an ``InputError`` names what is not finite."""
-    X = read_unit(dataset, span.start, span.stop, sparse=dataset.sparse)
-    if not dataset.sparse:  # those are known to be finite since they were read
-        refuse_not_finite(dataset, span.start, X)
-    return X
-
-
-def refuse_not_finite(dataset: Dataset, start: int, X: NDArray) -> None:
-    """Refuse dense rows, of which ``start`` is the first, with a value that is not finite, by an ``InputError``."""
-    bad = np.argwhere(~np.isfinite(X))
-    if len(bad):
-        row, column = bad[0].tolist()
-        raise InputError(not_finite(dataset, start + row, column, float(X[row, column])))

@@ -142,7 +142,7 @@ class LoadingsDisplay(_Display):
         columns, or numbers of columns. Raises InputError where there is no such component.
         """
         reducer, names = _last_step(estimator), feature_names
-        rows = getattr(reducer, "_directions", reducer.components_)
+        rows = reducer.components_.reshape(-1, reducer.components_.shape[-1])  # of several models one below the other
         row = _component(rows, component)
         if names is None:
             names = getattr(reducer, "feature_names_in_", [f"column {j}" for j in range(len(row))])

@@ -37,8 +37,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table: its text, a warning behind it, and lines of small print below it."""
+class Field:
+    """A field of a printed table: its text, a warning behind it, and lines of small print below it."""
 
     text: str = ""
     small: Sequence[str] = ()
@@ -54,8 +54,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table; a ``bar`` is as long as its cells say in percent."""
+class Heading:
+    """A column of a table; a ``bar`` is as long as its fields say in percent."""
 
     heading: str
     kind: str = "text"
@@ -64,11 +64,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table with a title, words above and below it, and one of ``Cell`` or text in each cell."""
+class PrintedTable:
+    """A table with a title, words above and below it, and a ``Field`` or text in each place."""
 
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell | str]]
+    columns: Sequence[Heading]
+    rows: Sequence[Sequence[Field | str]]
     title: str = ""
     aside: str = ""
     """Soft words behind the title."""
@@ -81,16 +81,16 @@ class Table:
     """Name and description where the table is published by itself."""
 
     @property
-    def lines(self) -> Iterator[list[tuple[Column, Cell]]]:
-        """The cells of each row, with their columns."""
+    def lines(self) -> Iterator[list[tuple[Heading, Field]]]:
+        """The fields of each row, with their columns."""
         for row in self.rows:
-            cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
-            yield list(zip(self.columns, cells, strict=True))
+            fields = [each if isinstance(each, Field) else Field(each) for each in row]
+            yield list(zip(self.columns, fields, strict=True))
 
     def records(self) -> list[dict[str, str]]:
         """Return a dict of texts for each row, without bars."""
         return [
-            {" ".join(filter(None, [c.heading, c.small])): cell.words for c, cell in line if c.kind != "bar"}
+            {" ".join(filter(None, [c.heading, c.small])): shown.words for c, shown in line if c.kind != "bar"}
             for line in self.lines
         ]
 
@@ -132,20 +132,20 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A part of a page under one heading: a lead, words on how to read what follows, pictures and tables."""
 
     name: str
     title: str
     words: Sequence[str] = ()
     figures: Sequence[Figure] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PrintedTable] = ()
     lead: Sequence[str] = ()
     plots: Sequence[Plot] = ()
     commands: Sequence[Command] = ()
 
     @classmethod
-    def of(cls, figure: Figure) -> Part:
+    def of(cls, figure: Figure) -> PagePart:
         """Return a part of one picture."""
         return cls(figure.name, figure.title, figures=[figure])
 
@@ -162,7 +162,7 @@ class ReportedRun(Protocol):
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A picture, or several that belong together, in the report of a run.
 
     Reports find the sections by a registry, and show each with the methods that name it in ``Method.sections``.

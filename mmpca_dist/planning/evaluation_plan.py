@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.merged_folds import scatters_of_parts
@@ -19,7 +22,7 @@ from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
     SLACK,
-    Request,
+    RunRequest,
     make_plan,
     plan_of_passes,
     search_costs_of,
@@ -34,8 +37,8 @@ from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import Dataset, Span, grain_edges, make_spans
-from mmpca_dist.tables.proxies import Relabelled
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span, grain_edges, make_spans
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -47,7 +50,7 @@ CHOICE = "choose: "
 
 
 def plan_run(
-    dataset: Dataset, spans: list[Span], request: Request, evaluation: EvaluationRequest | None = None
+    dataset: Dataset, spans: list[Span], request: RunRequest, evaluation: EvaluationRequest | None = None
 ) -> Plan:
     """Return the plan of a run over ``spans`` of a data set.
 
@@ -70,7 +73,7 @@ def plan_run(
     )
 
 
-def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evaluation: EvaluationRequest) -> Plan:
+def plan_evaluation(dataset: Dataset, spans: list[Span], request: RunRequest, evaluation: EvaluationRequest) -> Plan:
     """Return the plan of an evaluation of methods; ``request`` is that of one fit to all rows.
 
     The passes of classifiers that learn block by block are not foreseeable, and not in the plan.
@@ -88,7 +91,7 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     )
 
 
-def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
+def _in_memory(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest) -> Plan:
     """Every thread evaluates a split: it has rows of its own to fit to, besides all rows and the reduced rows."""
     dataset, n, d = rows.dataset, rows.dataset.n_rows, rows.dataset.n_features
     alone = replace(request.resources, workers=1, threads_per_worker=1, in_process=True)
@@ -118,28 +121,40 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     )
 
 
-class _SomeRows(Relabelled):
+class _SomeRows(Dataset):
     """So many rows of a data set, taken into memory: what plans ask for, and nothing to read."""
 
-    def __init__(self, rows: Dataset, n_rows: int) -> None:
-        super().__init__(rows, n_rows=n_rows, resident_bytes=0)
-        self.chunk_edges, self.n_bytes = grain_edges(n_rows, self.row_bytes), rows.share_bytes(n_rows)
-        self.nnz = -(-rows.nnz * n_rows // rows.n_rows)
+    @classmethod
+    def taken(cls, rows: Dataset, n_rows: int) -> Dataset:
+        """Return the facts of some rows."""
+        return cls(rows, replace(rows.facts, n_rows=n_rows, resident_bytes=0))
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return grain_edges(self.n_rows, self.row_bytes)
+
+    @property
+    def n_bytes(self) -> int:
+        return self.source.share_bytes(self.n_rows)
+
+    @property
+    def nnz(self) -> int:
+        return -(-self.source.nnz * self.n_rows // self.source.n_rows)
 
     def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows) if self.sparse else 0
+        return self.source.reading_bytes(n_rows) if self.sparse else 0
 
 
-def _fitting(dataset: Dataset, n_train: int, request: Request) -> tuple[int, int]:
+def _fitting(dataset: Dataset, n_train: int, request: RunRequest) -> tuple[int, int]:
     """Return the bytes of a fit to rows that train, and of their statistics, of which classifiers are made then."""
-    subset = _SomeRows(dataset, n_train)
+    subset = _SomeRows.taken(dataset, n_train)
     fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), request)
     fit_bytes = int(fit.memory / SLACK) - fit.base
     choice = choose_solver(request.solver, n_train, dataset.n_columns, request.needs)
     return fit_bytes, fit_bytes if choice.in_passes else _statistics_bytes(subset, request)
 
 
-def _statistics_bytes(dataset: Dataset, request: Request) -> int:
+def _statistics_bytes(dataset: Dataset, request: RunRequest) -> int:
     """Return the bytes of the statistics of the rows that train, while classifiers and margins are made of them."""
     d, needs, wide = dataset.n_features, request.needs, dataset.n_rows < dataset.n_features
     rank = wide_rank(dataset, request) if wide else d
@@ -172,7 +187,7 @@ def _model_bytes(
     return models + 3 * scatters
 
 
-def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequest, rows: int) -> int:
+def _margin_bytes(dataset: Dataset, request: RunRequest, evaluation: EvaluationRequest, rows: int) -> int:
     """Return the bytes of a thread for margins of rows in memory: training rows, and a classifier of all columns."""
     n, d, specs = dataset.n_rows, dataset.n_features, evaluation.measuring
     if not specs or (dataset.sparse and not evaluation.classifiers.from_rows):
@@ -189,7 +204,7 @@ def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequ
     return rows + 8 * n * d * request.standardize + measured + max(moments, COLUMN_SCATTERS * 8 * d * d)
 
 
-def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
+def _merging(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest) -> Plan:
     """Passes over all rows serve all parts of a split, one split after the other."""
     dataset, n_splits, n_parts = rows.dataset, evaluation.parts.n_splits, evaluation.n_held_out
     d, cells = dataset.n_features, evaluation.parts.counts[0].size
@@ -271,7 +286,7 @@ def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     return max(errors + _sample_bytes(dataset, evaluation), gathered)
 
 
-def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> int:
+def _scoring(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest) -> int:
     """Return the bytes of a process that counts errors, or gathers reduced rows and fits classifiers to them."""
     dataset, resources, d = rows.dataset, request.resources, rows.dataset.n_features
     unit_rows, unit = largest_unit(dataset, rows.spans)
@@ -294,7 +309,7 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     return max(counting, resources.process_threads * (unit + 2 * share) + fitting)
 
 
-def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, together: bool) -> list[SearchCosts]:
+def _searches(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest, together: bool) -> list[SearchCosts]:
     """Return the costs of each search, as if among all rows.
 
     A search for all parts ``together`` draws more queries, so that about as many train in each part.

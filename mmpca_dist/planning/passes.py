@@ -12,8 +12,9 @@ from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.statistics.costs import reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows, unit_edges
-from mmpca_dist.tables.readers.beside import VALUE_BYTES
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.side_columns import VALUE_BYTES
+from mmpca_dist.tables.spans import Span, default_chunk_rows, unit_edges
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
@@ -51,8 +52,8 @@ class RowPasses:
         """
         dataset, resources = self.dataset, self.resources
         n_rows = dataset.n_rows if n_rows is None else n_rows
-        size, operations = dataset.share_bytes(n_rows), operations + n_rows * dataset.row_operations
-        seconds = size / READ_RATES[dataset.kind] + counted / COUNT_RATE
+        size, operations = dataset.share_bytes(n_rows), operations + n_rows * dataset.facts.row_operations
+        seconds = size / READ_RATES[dataset.facts.kind] + counted / COUNT_RATE
         seconds += operations / (CSR_RATE if dataset.sparse else PRODUCT_RATES[resources.precision])
         seconds += written / WRITE_RATES[storage.is_local(resources.output)]
         return PassPlan(name, size, seconds / min(resources.busy_threads, len(self.spans)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import format_bytes
 
 from mmpca_dist.durations import duration
-from mmpca_dist.eigen.options import Choice
+from mmpca_dist.eigen.options import SolverSelection
 from mmpca_dist.errors import PlanError, some_names
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
@@ -87,7 +87,7 @@ class Plan:
     solver: str = ""
     output: int = 0
     search: SearchCosts | None = None
-    choice: Choice | None = None  # the solver and its reason
+    choice: SolverSelection | None = None  # the solver and its reason
     remedy: str = "smaller chunks or fewer columns"  # of what fewer would need less
     advice: str = ""  # on chunks that are too large
     kept: int = 0  # checkpoints, or states between sweeps, at the output, which are deleted when their stage is done

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.eigen.options import Choice, SolverOptions, choose_solver
+from mmpca_dist.eigen.options import SolverOptions, SolverSelection, choose_solver
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.checkpoint import most_kept
@@ -23,9 +23,9 @@ from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, Span, default_chunk_rows
-from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
+from mmpca_dist.tables.spans import Span, default_chunk_rows
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -44,7 +44,7 @@ def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """Facts about a run that its plan follows from."""
 
     counts: NDArray[np.int64]  # (C,): rows of each class
@@ -68,7 +68,7 @@ class Request:
         return len(self.counts)
 
 
-def make_plan(rows: RowPasses, request: Request) -> Plan:
+def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
     """Return the plan of fits to all rows of a data set, and of projections."""
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
@@ -131,18 +131,18 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
     return replace(searches[-1], proved=all(values("proved")), **sizes, **sums)
 
 
-def wide_bytes(rows: RowPasses, request: Request) -> int:
+def wide_bytes(rows: RowPasses, request: RunRequest) -> int:
     """Return the bytes of a process with few rows of many columns."""
     rank = wide_rank(rows.dataset, request)
     return reading_wide(rows.dataset, rows.spans, rank, scatter_bytes(request.n_classes, rank))
 
 
-def wide_rank(dataset: Dataset, request: Request) -> int:
+def wide_rank(dataset: Dataset, request: RunRequest) -> int:
     """Return the largest dimension of the span of few rows and of medians."""
     return min(dataset.n_features, dataset.n_rows + request.n_classes * len(request.needs.medians))
 
 
-def _operator_passes(rows: RowPasses, request: Request, kind: str) -> tuple[list[PassPlan], int, PassesCosts]:
+def _operator_passes(rows: RowPasses, request: RunRequest, kind: str) -> tuple[list[PassPlan], int, PassesCosts]:
     """Return the passes that apply scatters to vectors, how many more there may be, and their costs."""
     resources = request.resources
     costs = passes_costs(
@@ -179,7 +179,7 @@ def plan_projection(
 
 def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, **others: Any) -> Plan:
     """Return the plan of passes; ``memory`` is what a process needs in addition to its memory before any data."""
-    base = rows.resources.base + rows.dataset.resident_bytes
+    base = rows.resources.base + rows.dataset.facts.resident_bytes
     return Plan(
         passes=passes,
         spans=len(rows.spans),
@@ -208,7 +208,7 @@ def plan_moments(
         rows = RowPasses(dataset, spans, resources)
         scatters = 1 if pooled else n_own_classes
         reducing = rows.reducing(n_own_classes, scatters=scatters)
-        memory = max(memory, reducing + dataset.resident_bytes)
+        memory = max(memory, reducing + dataset.facts.resident_bytes)
         passes.append(rows.plan("moments", 1.0 * dataset.nnz * d))
     sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "seconds"))
     return Plan(
@@ -235,7 +235,7 @@ def _advice(dataset: Dataset, spans: list[Span]) -> str:
     )
 
 
-def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[SearchCosts]:
+def search_costs_of(rows: RowPasses, request: RunRequest, choice: SolverSelection) -> list[SearchCosts]:
     """Return the costs of each search."""
     if not request.needs.searches:
         return []
@@ -327,12 +327,12 @@ def _sweeping(rows: RowPasses, each: SweepRound, in_memory: bool, gathered: bool
 
 def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Resources) -> Plan:
     """Return the plan of a job that fits the row maps of its data set before all else; others stay as they are."""
-    if not isinstance(dataset, MappedRows) or not dataset.needs_fit:
+    if dataset.mapped is None or dataset.mapped.fits is not None:
         return plan
     passes: list[PassPlan] = []
-    source = before = dataset.source
+    source = before = dataset.unmapped
     memory, counts = 0, set[tuple[int, int]]()
-    for number, row_map in enumerate(dataset.maps):
+    for number, row_map in enumerate(dataset.mapped.maps):
         count, seed = row_map.sample_rows(before.row_bytes), row_map.sample_seed
         reading = 0
         if count and (count, seed) not in counts:
@@ -347,6 +347,6 @@ def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Re
         # The sample as it is stored, drawn and joined, and its mapped rows in double precision.
         sample = count * (2 * source.row_bytes + 8 * source.n_features + 16 * before.n_features)
         memory = max(memory, sample + max(reading, row_map.fitting_bytes(before.n_features)))
-        before = MappedRows(source, dataset.maps[: number + 1])
+        before = source.with_maps(dataset.mapped.maps[: number + 1])
     held = int((plan.base + memory) * SLACK)
     return replace(plan, passes=[*passes, *plan.passes], memory=max(plan.memory, held))

@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import has_fit_parameter
 
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean, instead_of
 from mmpca_dist.predictors.liblinear import fit_alone, unconverged
 from mmpca_dist.predictors.specification import Classifier, Training, check_names
 
@@ -37,10 +37,9 @@ def classifier_class(name: str) -> type:
         )
     if not PUBLIC.fullmatch(module):
         raise InputError(f"The classifier {name!r} is of no public module. Name it as its documentation imports it.")
-    try:
+    absent = f"The classifier {name!r} cannot be imported here ({{reason}}). Correct the name."
+    with instead_of(ImportError, InputError, absent):
         holder = importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(f"The classifier {name!r} cannot be imported here ({error}). Correct the name.") from error
     kind = getattr(holder, attribute, None)
     if not (inspect.isclass(kind) and issubclass(kind, BaseEstimator) and issubclass(kind, ClassifierMixin)):
         classes = {key: value for key, value in vars(holder).items() if inspect.isclass(value)}
@@ -61,10 +60,8 @@ def make_classifier(name: str, settings: dict[str, Any]) -> Any:
     parameters: list[str] = kind._get_param_names()  # type: ignore[attr-defined]
     check_names(settings, parameters, name)
     fixed = {"random_state": 0} if "random_state" in parameters else {}
-    try:
+    with instead_of((TypeError, ValueError), InputError, f"{name} does not start with these options: {{reason}}."):
         return kind(**{**fixed, **settings})
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} does not start with these options: {' '.join(str(error).split())}.") from error
 
 
 def imported_classifier(name: str) -> Classifier:

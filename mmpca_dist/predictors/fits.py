@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.passes.folds import deal_groups, group_table, groups_of_classes
 from mmpca_dist.predictors.classifiers import ClassifierSection, refuse_weights
 from mmpca_dist.predictors.liblinear import row_space
@@ -78,16 +78,10 @@ def fit_rows(
     return FittedRows(spec.label, classes, model, unconverged, penalty)
 
 
-@contextmanager
-def _refusals(label: str) -> Iterator[None]:
+def _refusals(label: str) -> AbstractContextManager[None]:
     """Turn the errors of a classifier into `InputError` with one sentence."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (ValueError, TypeError) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(f"{label} cannot be fitted to these rows, or used on them: {reason}.") from error
+    text = f"{label} cannot be fitted to these rows, or used on them: {{reason}}."
+    return instead_of((ValueError, TypeError), InputError, text)
 
 
 def convergence_notes(models: Iterable[FittedClassifier]) -> list[str]:
@@ -189,7 +183,7 @@ def _folds(y: NDArray, groups: NDArray | None, seed: int) -> list[tuple[NDArray[
     classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     if groups is not None:
         numbers = np.unique(groups, return_inverse=True)[1]
-        table = group_table(numbers, codes, (numbers.max() + 1, len(classes)))
+        table = group_table(numbers, codes, (int(numbers.max()) + 1, len(classes)))
         counts = groups_of_classes(table)
     if counts.min() < 2:
         alone = "one row" if groups is None else "rows of one group"

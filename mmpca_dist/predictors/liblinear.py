@@ -48,8 +48,6 @@ def alone() -> Iterator[None]:
     with _alone, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
-        warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
-        warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
         yield
 
 
@@ -79,7 +77,7 @@ def row_space(Z: NDArray) -> tuple[NDArray, NDArray | None]:
     return np.ascontiguousarray(triangle.T), basis
 
 
-class Minimum(NamedTuple):
+class LiblinearFit(NamedTuple):
     """Coefficients, shape (C, K), or (1, K) for two classes, intercepts, and the number of unconverged problems."""
 
     coef: NDArray[np.float64]
@@ -109,7 +107,7 @@ def _against_rest(codes: NDArray) -> list[NDArray]:
     return [codes] if codes.max() < 2 else [(codes == code).astype(np.intp) for code in range(codes.max() + 1)]
 
 
-def _svm(Z: Any, codes: NDArray, weights: NDArray | None, dual_first: bool, settings: dict[str, Any]) -> Minimum:
+def _svm(Z: Any, codes: NDArray, weights: NDArray | None, dual_first: bool, settings: dict[str, Any]) -> LiblinearFit:
     """Solve one form and, if it does not converge, the other; if neither does, keep the lower objective."""
     minima = []
     for dual in (dual_first, not dual_first):
@@ -120,7 +118,9 @@ def _svm(Z: Any, codes: NDArray, weights: NDArray | None, dual_first: bool, sett
     return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, Z, codes, weights, settings))))
 
 
-def _objective(minimum: Minimum, Z: Any, codes: NDArray, weights: NDArray | None, settings: dict[str, Any]) -> float:
+def _objective(
+    minimum: LiblinearFit, Z: Any, codes: NDArray, weights: NDArray | None, settings: dict[str, Any]
+) -> float:
     """Return what ``svm`` minimises, summed over its problems."""
     coef, intercept = minimum.coef, minimum.intercept
     signs = np.where(codes[:, None] == np.arange(len(coef)) + (len(coef) == 1), 1, -1)
@@ -130,10 +130,10 @@ def _objective(minimum: Minimum, Z: Any, codes: NDArray, weights: NDArray | None
     return float((np.sum(coef**2) + np.sum(bias**2)) / 2 + settings["C"] * losses.sum())
 
 
-def _minimum(model: Any, Z: Any, codes: NDArray, weights: NDArray | None) -> Minimum:
+def _minimum(model: Any, Z: Any, codes: NDArray, weights: NDArray | None) -> LiblinearFit:
     fit_alone(model, Z, codes, weights)
     coef, intercept = (np.asarray(part, np.float64) for part in (np.atleast_2d(model.coef_), model.intercept_))
-    return Minimum(coef, np.broadcast_to(intercept, len(coef)).copy(), unconverged(model))
+    return LiblinearFit(coef, np.broadcast_to(intercept, len(coef)).copy(), unconverged(model))
 
 
 def _classifier(kind: str, problem: str) -> Classifier:

@@ -1,10 +1,12 @@
-"""Classifiers of reduced rows that do not fit in memory, by dask-ml; fitted models need neither dask-ml nor Dask."""
+"""Classifiers of reduced rows that do not fit in memory; fitted models need no Dask.
+
+``incremental`` is dask-ml's ``Incremental``. The package uses dask-ml for nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,6 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import expit
 
 from mmpca_dist.errors import InputError
@@ -75,57 +78,39 @@ def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
     """Fit logistic regression; of more than two classes, each against the rest.
 
     It is the minimum that LIBLINEAR finds, with its penalised bias. L-BFGS makes a pass or two an iteration.
-
-    In dask-ml (2025.1), the solvers newton and gradient_descent omit the penalty, labels must be 0 and 1 and are not
-    checked, and without ``normalize=False`` columns are divided by their standard deviations, which is another problem:
-    hence one solver, codes, and that setting. The losses of dask-ml keep all rows in memory; `_BlockLosses` hold one
-    block.
     """
-    from dask_ml.linear_model import LogisticRegression  # takes seconds to import
+    Z, codes = _in_blocks(rows.Z, rows.codes)
+    scheduler = None if isinstance(rows.Z, da.Array) else "synchronous"
+    options = {**LOGISTIC_DEFAULTS, **rows.options}
+    chunks = ((1,) * Z.numblocks[0], (Z.shape[1] + 2,))
 
-    class OutOfCore(LogisticRegression):
-        family = _BlockLosses(rows.on_pass)
+    def objective(w: NDArray[np.float64], code: int) -> tuple[float, NDArray[np.float64]]:
+        if rows.on_pass is not None:
+            rows.on_pass()
+        blocks = da.map_blocks(_losses, Z, codes[:, None], w, code, chunks=chunks, meta=np.empty((0, 0)))
+        loss, *gradient = blocks.sum(axis=0).compute(scheduler=scheduler)
+        gradient = w / C + gradient
+        return loss + w @ w / (2 * C), gradient if rows.bias else np.append(gradient[:-1], 0)
 
-    Z, labels = _in_blocks(rows.Z, rows.codes)
-    settings = {**LOGISTIC_DEFAULTS, **rows.options, "C": rows.C or DEFAULT_C, "fit_intercept": rows.bias}
-    coef, intercept = [], []
-    for code in range(1 if rows.n_classes == 2 else 0, rows.n_classes):
-        model = OutOfCore(solver="lbfgs", solver_kwargs={"normalize": False}, **settings)
-        with alone() if isinstance(rows.Z, da.Array) else computing_on("synchronous"):
-            model.fit(Z, (labels == code).astype(np.float64))
-        coef.append(np.asarray(model.coef_, dtype=np.float64))
-        intercept.append(float(model.intercept_))
-    return rule_of_scores(np.stack(coef), np.asarray(intercept)), 0
+    C, start = rows.C or DEFAULT_C, np.zeros(Z.shape[1] + 1)
+    settings = {"maxiter": options["max_iter"], "gtol": options["tol"]}
+    minima = [
+        minimize(objective, start, (code,), "L-BFGS-B", jac=True, options=settings)
+        for code in range(1 if rows.n_classes == 2 else 0, rows.n_classes)
+    ]
+    w = np.stack([minimum.x for minimum in minima])
+    return rule_of_scores(w[:, :-1], w[:, -1]), sum(minimum.status == 1 for minimum in minima)
 
 
-@dataclass(frozen=True)
-class _BlockLosses:
-    """Sum of log(1 + exp(-s b^T z)), s = 1 for label 1 and -1 for label 0, and its gradient, block by block.
+def _losses(Z: NDArray, codes: NDArray, w: NDArray, code: int) -> NDArray[np.float64]:
+    """Return the sum of log(1 + exp(-s w^T [z; 1])), s = 1 for rows of ``code`` and else -1, and its gradient.
 
-    L-BFGS builds the loss, then the gradient, and computes both together in one pass.
+    Shape (1, K + 2).
     """
-
-    on_pass: Callable[[], None] | None
-
-    def pointwise_loss(self, beta: Any, X: Any, y: Any) -> Any:
-        if self.on_pass is not None:
-            self.on_pass()
-        blocks = da.map_blocks(_loss, X, y[:, None], beta, chunks=((1,) * X.numblocks[0], (1,)), dtype=np.float64)
-        return blocks.sum()
-
-    @staticmethod
-    def pointwise_gradient(beta: Any, X: Any, y: Any) -> Any:
-        blocks = da.map_blocks(_gradient, X, y[:, None], beta, chunks=((1,) * X.numblocks[0], X.chunks[1]), dtype=float)
-        return blocks.sum(axis=0)
-
-
-def _loss(Z: NDArray, y: NDArray, beta: NDArray) -> NDArray[np.float64]:
-    scores = (2 * y[:, 0] - 1) * (Z @ beta)
-    return np.logaddexp(0, -scores).sum().reshape(1, 1)
-
-
-def _gradient(Z: NDArray, y: NDArray, beta: NDArray) -> NDArray[np.float64]:
-    return ((expit(Z @ beta) - y[:, 0]) @ Z)[None]
+    signs = np.where(codes[:, 0] == code, 1.0, -1.0)
+    margins = signs * (Z @ w[:-1] + w[-1])
+    slopes = -signs * expit(-margins)
+    return np.concatenate([[np.logaddexp(0, -margins).sum()], slopes @ Z, [slopes.sum()]])[None]
 
 
 def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
@@ -148,7 +133,7 @@ INCREMENTAL = Classifier(
 
 DASK_LOGISTIC = Classifier(
     "dask-logistic",
-    "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
+    "logistic regression of rows that do not fit in memory, by L-BFGS; takes C and bias",
     fit=fit_logistic,
     check_options=partial(check_options, "dask-logistic", LOGISTIC_OPTIONS),
     has_C=True,

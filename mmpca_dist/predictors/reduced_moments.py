@@ -39,7 +39,7 @@ class ReducedMoments:
     ) -> Self:
         """Reduce class moments of d columns by a projection A (d, K).
 
-        The mean (d,) is subtracted first; by default rows are not centred. A reducer's ``projection()`` returns both.
+        The mean (d,) is subtracted first; by default rows are not centred. ``projection()`` of a reducer has both.
         The precision of the products behind ``moments`` decides what counts as rounding. Raises InputError for fewer
         than two classes with rows.
         """

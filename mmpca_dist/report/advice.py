@@ -72,7 +72,7 @@ def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | N
 def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
     """Tell whether the method has no more components: those with one fewer than there are classes."""
     name = _section(evaluation, cell)["name"]
-    of_classes = name in METHODS and METHODS[name].limit == "classes - 1"
+    of_classes = name in METHODS and METHODS[name].estimator.traits.by_classes
     return of_classes and cell.used >= len(evaluation.dataset["classes"]) - 1
 
 

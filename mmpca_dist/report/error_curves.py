@@ -18,7 +18,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, Part, Plot
+from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
 from mmpca_dist.report.explorer import bk, blank, tools
@@ -39,7 +39,7 @@ MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "
 MARKER_SIZE = 7
 
 
-def errors_part(evaluation: Evaluation) -> Part:
+def errors_part(evaluation: Evaluation) -> PagePart:
     """Return the part of the page with the curves of all methods, under one classifier at a time."""
     still, drawn = error_curves(evaluation), styles(evaluation)
     sizes = evaluation.n_components
@@ -70,7 +70,7 @@ def errors_part(evaluation: Evaluation) -> Part:
     }
     caption = f"{curves_caption(evaluation)} Untick methods to hide them, or press None and tick those you want."
     live = Plot("errors", still.title, caption, still.alt, plot, keys, "Methods", explorer, still)
-    return Part(still.name, still.title, plots=[live])
+    return PagePart(still.name, still.title, plots=[live])
 
 
 def _curve(evaluation: Evaluation, method: str, classifier: str) -> dict[str, list[Any]]:

@@ -14,8 +14,7 @@ from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.frame import Cell as Shown
-from mmpca_dist.pictures.frame import Column, Table
+from mmpca_dist.pictures.frame import Field, Heading, PrintedTable
 from mmpca_dist.report.advice import cells_of_answer
 from mmpca_dist.report.evaluation_words import (
     ALL_COLUMNS,
@@ -38,13 +37,13 @@ SHARED = {
 }
 
 
-def error_tables(evaluation: Evaluation) -> list[Table]:
+def error_tables(evaluation: Evaluation) -> list[PrintedTable]:
     """Return the tables of errors: one, or one for each classifier where columns are many."""
     sizes, classifiers = evaluation.n_components, evaluation.classifiers
     if len(sizes) * len(classifiers) <= WIDEST:
-        columns = [Column(name, "error", f"K = {size}") for size in sizes for name in classifiers]
+        columns = [Heading(name, "error", f"K = {size}") for size in sizes for name in classifiers]
         return [_error_table(evaluation, 1, "", [(size, name) for size in sizes for name in classifiers], columns)]
-    columns = [Column(f"K = {size}", "error") for size in sizes]
+    columns = [Heading(f"K = {size}", "error") for size in sizes]
     return [
         _error_table(evaluation, number, label(evaluation, name), [(size, name) for size in sizes], columns)
         for number, name in enumerate(classifiers, 1)
@@ -52,13 +51,13 @@ def error_tables(evaluation: Evaluation) -> list[Table]:
 
 
 def _error_table(
-    evaluation: Evaluation, number: int, title: str, pairs: list[tuple[int, str]], columns: list[Column]
-) -> Table:
+    evaluation: Evaluation, number: int, title: str, pairs: list[tuple[int, str]], columns: list[Heading]
+) -> PrintedTable:
     cells, methods, decimals = evaluation.cells, evaluation.methods, digits(evaluation)
     least = {pair: min(cells[method, *pair].summary.mean for method in methods) for pair in pairs}
     rows = [
         [
-            Shown(title_of(method), ["the reference" if method == evaluation.reference else method]),
+            Field(title_of(method), ["the reference" if method == evaluation.reference else method]),
             *(_error(cells[method, *pair], least[pair], decimals) for pair in pairs),
         ]
         for method in methods
@@ -68,17 +67,17 @@ def _error_table(
         f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
     )
     about += f": {title}" if title else ""
-    return Table([Column("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
+    return PrintedTable([Heading("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
 
 
-def _error(cell: Cell, least: float, decimals: int) -> Shown:
+def _error(cell: Cell, least: float, decimals: int) -> Field:
     """Return mean and deviation, and below it p-values and the number of components where there are fewer."""
     tested = []
     if cell.t_test is not None:
         tested.append("p unknown" if cell.t_test.adjusted is None else probability(cell.t_test.adjusted))
     if cell.test is not None:
         tested.append(f"sign {probability(cell.test.p_value)}")
-    return Shown(
+    return Field(
         spread(cell.summary, decimals),
         [*tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
@@ -86,7 +85,7 @@ def _error(cell: Cell, least: float, decimals: int) -> Shown:
     )
 
 
-def class_table(evaluation: Evaluation) -> Table:
+def class_table(evaluation: Evaluation) -> PrintedTable:
     """Return the mean errors of each class, for the cells that the answer names."""
     cells = {cell.key: cell for cell in cells_of_answer(evaluation) if cell is not None}
     means, decimals = [evaluation.table.by_class(key)[1] for key in cells], digits(evaluation)
@@ -96,10 +95,10 @@ def class_table(evaluation: Evaluation) -> Table:
         for name, count, *values in classes
     ]
     numbers = ("rows", *(named(evaluation, cell) for cell in cells.values()))
-    return Table([Column("class", "head"), *(Column(heading, "number") for heading in numbers)], rows)
+    return PrintedTable([Heading("class", "head"), *(Heading(heading, "number") for heading in numbers)], rows)
 
 
-def regression_table(evaluation: Evaluation) -> Table:
+def regression_table(evaluation: Evaluation) -> PrintedTable:
     """Return R^2 and the root mean squared error of each method and number of components, means over the splits."""
     lines: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for line in evaluation.table.lines:
@@ -110,12 +109,12 @@ def regression_table(evaluation: Evaluation) -> Table:
         words = [f"{mean(each):.4g}" + (f"{PLUS_MINUS}{stdev(each):.2g}" if len(each) > 1 else "") for each in of_both]
         rows.append([title_of(method), str(size), *words])
     numbers = ("components", "R\N{SUPERSCRIPT TWO}", "RMSE")
-    columns = [Column("method", "head"), *(Column(name, "number") for name in numbers)]
+    columns = [Heading("method", "head"), *(Heading(name, "number") for name in numbers)]
     about = "R^2 and RMSE, mean and deviation over splits"
-    return Table(columns, rows, "Linear regression", key="regression", about=about)
+    return PrintedTable(columns, rows, "Linear regression", key="regression", about=about)
 
 
-def standings(evaluation: Evaluation) -> Table:
+def standings(evaluation: Evaluation) -> PrintedTable:
     """Return a row for each method: its lowest mean error, and how often it differs from the reference significantly.
 
     It is compared with the reference's mean with as many components under the same classifier, and with that of all
@@ -130,10 +129,10 @@ def standings(evaluation: Evaluation) -> Table:
         with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
         compared = [count for _, cells in compared_with for count in _significant(cells, method)]
         rows.append([title_of(method), f"{spread(best.summary, decimals)}%", with_what, *compared])
-    return Table(
+    return PrintedTable(
         [
-            Column("method", "head"), Column("lowest mean error", "number"), Column("with", "name"),
-            *(Column(f"significantly {each}", "number") for each in sides),
+            Heading("method", "head"), Heading("lowest mean error", "number"), Heading("with", "name"),
+            *(Heading(f"significantly {each}", "number") for each in sides),
         ],
         rows,
         key="standings",
@@ -148,7 +147,7 @@ def _significant(cells: Mapping[Key, Cell], method: str) -> list[str]:
     return [f"{count} of {len(tests)}" if tests else DASH for count in counts]
 
 
-def costs(evaluation: Evaluation) -> Table:
+def costs(evaluation: Evaluation) -> PrintedTable:
     """Return time and bytes read for each method, and for what serves several."""
     seconds, read = evaluation.seconds, evaluation.bytes_read
     names = list(dict.fromkeys([*evaluation.methods, *SHARED, *seconds, *read]))
@@ -161,5 +160,5 @@ def costs(evaluation: Evaluation) -> Table:
         )
         for name in names
     ]
-    columns = [Column("what"), Column("time", "number"), Column("read", "number")]
-    return Table(columns, rows, key="costs", about="Time and bytes read")
+    columns = [Heading("what"), Heading("time", "number"), Heading("read", "number")]
+    return PrintedTable(columns, rows, key="costs", about="Time and bytes read")

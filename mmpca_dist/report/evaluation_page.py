@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.frame import Cell, Column, Command, Part, Table
+from mmpca_dist.pictures.frame import Command, Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.advice import advise, recommended
 from mmpca_dist.report.error_curves import errors_part, split_errors
 from mmpca_dist.report.error_tables import class_table, costs, error_tables, regression_table, standings
@@ -36,7 +36,7 @@ CLASS_WORDS = (
 )
 
 
-def parts(evaluation: Evaluation) -> list[Part]:
+def parts(evaluation: Evaluation) -> list[PagePart]:
     """Return the parts of the page, in reading order; those without content are left out."""
     cost_table, splits = costs(evaluation), split_errors(evaluation)
     return [
@@ -45,20 +45,20 @@ def parts(evaluation: Evaluation) -> list[Part]:
         _verdict(evaluation),
         *_by_class(evaluation),
         _errors(evaluation),
-        *([Part("splits", "Split by split", figures=splits)] if splits else []),
+        *([PagePart("splits", "Split by split", figures=splits)] if splits else []),
         *margins_part(evaluation),
         *published_part(evaluation),
-        *([Part("costs", "Time and bytes", [COST_WORDS], tables=[cost_table])] if cost_table.rows else []),
+        *([PagePart("costs", "Time and bytes", [COST_WORDS], tables=[cost_table])] if cost_table.rows else []),
     ]
 
 
-def _answer(evaluation: Evaluation) -> Part:
+def _answer(evaluation: Evaluation) -> PagePart:
     answer, commands = advise(evaluation)
     what = f"Type next{about_config(evaluation.folder)}:"
-    return Part("answer", "Answer", lead=answer, commands=[Command(what, "\n".join(commands))] if commands else [])
+    return PagePart("answer", "Answer", lead=answer, commands=[Command(what, "\n".join(commands))] if commands else [])
 
 
-def _verdict(evaluation: Evaluation) -> Part:
+def _verdict(evaluation: Evaluation) -> PagePart:
     reference, tests = title_of(evaluation.reference), f"{counted(evaluation.n_tests, 'test')} against it"
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
@@ -68,15 +68,15 @@ def _verdict(evaluation: Evaluation) -> Part:
         f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}."
         + (" Likewise against all columns, with a correction for those tests." if evaluation.all_columns else ""),
     ]
-    return Part("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
+    return PagePart("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
 
 
-def _by_class(evaluation: Evaluation) -> list[Part]:
+def _by_class(evaluation: Evaluation) -> list[PagePart]:
     tables = [class_table(evaluation)] if evaluation.table.has_classes else []
-    return [Part("class-errors", "Errors by class", [CLASS_WORDS], tables=tables)] if tables else []
+    return [PagePart("class-errors", "Errors by class", [CLASS_WORDS], tables=tables)] if tables else []
 
 
-def _errors(evaluation: Evaluation) -> Part:
+def _errors(evaluation: Evaluation) -> PagePart:
     about = (
         "Mean \N{PLUS-MINUS SIGN} standard deviation of the test error over the splits, in percent; the lowest mean of "
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
@@ -87,20 +87,20 @@ def _errors(evaluation: Evaluation) -> Part:
         'set of twenty. "With 1": the method gave so many components only.'
     )
     regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
-    return Part("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
+    return PagePart("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
 
 
-def published_part(evaluation: Evaluation) -> list[Part]:
+def published_part(evaluation: Evaluation) -> list[PagePart]:
     """Return own figures next to published ones, where there are any."""
     if evaluation.published is None:
         return []
     tables = [_published_table(evaluation)] if evaluation.compared else []
-    return [Part("published", "Published figures", [published_words(evaluation)], tables=tables)]
+    return [PagePart("published", "Published figures", [published_words(evaluation)], tables=tables)]
 
 
-def _published_table(evaluation: Evaluation) -> Table:
+def _published_table(evaluation: Evaluation) -> PrintedTable:
     decimals = digits(evaluation)
-    rows: list[list[Cell | str]] = []
+    rows: list[list[Field | str]] = []
     for row in evaluation.compared:
         missed = row.within is False
         apart = DASH if math.isnan(row.apart) else f"{row.apart:+.1f}" if abs(row.apart) >= 0.05 else "0.0"
@@ -110,15 +110,15 @@ def _published_table(evaluation: Evaluation) -> Table:
                 title_of(row.own.method),
                 row.own.classifier,
                 spread(row.own.summary, decimals),
-                Cell(spread(row.published.summary, 1), [] if row.published.certain else ["column uncertain"]),
-                Cell(mark=apart) if missed else apart,
+                Field(spread(row.published.summary, 1), [] if row.published.certain else ["column uncertain"]),
+                Field(mark=apart) if missed else apart,
                 row.reason or ("not known" if missed else ""),
             ]
         )
-    numbers = [Column(heading, "number") for heading in ("own", "published", "standard errors apart")]
-    names = [Column("method", "name"), Column("classifier", "name")]
-    columns = [Column("K", "number"), *names, *numbers, Column("reason, where more than two apart")]
-    return Table(columns, rows, key="published", about="Own figures and published ones")
+    numbers = [Heading(heading, "number") for heading in ("own", "published", "standard errors apart")]
+    names = [Heading("method", "name"), Heading("classifier", "name")]
+    columns = [Heading("K", "number"), *names, *numbers, Heading("reason, where more than two apart")]
+    return PrintedTable(columns, rows, key="published", about="Own figures and published ones")
 
 
 def published_words(evaluation: Evaluation) -> str:
@@ -142,7 +142,7 @@ def published_words(evaluation: Evaluation) -> str:
     )
 
 
-def render_evaluation(evaluation: Evaluation, parts: Sequence[Part]) -> str:
+def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
         "Evaluation", evaluation.dataset, parts,
@@ -178,7 +178,7 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecor
     }
 
 
-def evaluation_tables(parts: Sequence[Part]) -> dict[str, tuple[str, list[dict[str, str]]]]:
+def evaluation_tables(parts: Sequence[PagePart]) -> dict[str, tuple[str, list[dict[str, str]]]]:
     """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
     return {table.key: (table.about, table.records()) for part in parts for table in part.tables if table.key}
 

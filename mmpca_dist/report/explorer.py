@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.frame import Cell, Column, Figure, Key, Part, Plot, Table
+from mmpca_dist.pictures.frame import Field, Figure, Heading, Key, PagePart, Plot, PrintedTable
 from mmpca_dist.report.method_results import MethodResult, note_of_first, note_of_models
 from mmpca_dist.report.sections.projections import (
     MOST_LETTERS,
@@ -68,11 +68,11 @@ def blank(height: int, **options: Any) -> Any:
 
 def points_part(
     methods: Sequence[MethodResult], sample: ProjectedSample | None, dataset: Mapping[str, Any], still: Figure | None
-) -> Part:
+) -> PagePart:
     """Return the rows along any two components of any method, or the reason why there is no such picture."""
     shown = [m for m in methods if sample is not None and m.name in sample.rows and sample.rows[m.name].shape[1]]
     if sample is None or not shown or not len(sample.codes):
-        return Part("projection", "The rows along the components", [NO_ROWS] if methods else [])
+        return PagePart("projection", "The rows along the components", [NO_ROWS] if methods else [])
     keys, ranks = _keys(sample, dataset)
     seen, best = separation_words(sample, shown), next(iter(separation(sample, shown)))
     count = max(2, MOST_NUMBERS // (len(sample.codes) * len(shown)))
@@ -97,7 +97,7 @@ def points_part(
         "points", "The rows along two components", caption, f"A scatter plot of {sample.note}. {seen}",
         _points(sample, dataset, keys, ranks), keys, explorer=explorer, still=still,
     )  # fmt: skip
-    return Part("projection", "The rows along the components", lead=[seen], plots=[plot])
+    return PagePart("projection", "The rows along the components", lead=[seen], plots=[plot])
 
 
 def _keys(sample: ProjectedSample, dataset: Mapping[str, Any]) -> tuple[list[Key], NDArray[np.intp]]:
@@ -190,7 +190,7 @@ def _names(dataset: Mapping[str, Any], features: Sequence[int] | NDArray) -> lis
     return [f"{name} ({i})" if shown.count(name) > 1 else name for name, i in zip(shown, features, strict=True)]
 
 
-def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], first: str) -> list[Part]:
+def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], first: str) -> list[PagePart]:
     """Return what components are made of: bars of any component, and a table of the first of each method.
 
     The bars begin with the method ``first``.
@@ -211,21 +211,21 @@ def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], f
         "colours": [POSITIVE, NEGATIVE],
         "bars": bars,
     }
-    columns = [Column("method", "head"), Column("component", "number"), Column("largest weights")]
+    columns = [Heading("method", "head"), Heading("component", "number"), Heading("largest weights")]
     rows = [row for method in shown for row in _listed(method, dataset)]
-    table = Table(columns, rows, "The largest weights", f"of the first {LISTED} components", opens=False)
+    table = PrintedTable(columns, rows, "The largest weights", f"of the first {LISTED} components", opens=False)
     alt = "Bars of the largest weights of a component. The table below lists those of the first components."
     one = Plot(
         "weights", "The weights of a component", ABOUT_LOADINGS + note_of_first(shown), alt, plot, explorer=explorer
     )
-    return [Part("loadings", "What the components are made of", plots=[one], tables=[table])]
+    return [PagePart("loadings", "What the components are made of", plots=[one], tables=[table])]
 
 
-def _listed(method: MethodResult, dataset: Mapping[str, Any]) -> list[list[Cell | str]]:
-    rows: list[list[Cell | str]] = []
+def _listed(method: MethodResult, dataset: Mapping[str, Any]) -> list[list[Field | str]]:
+    rows: list[list[Field | str]] = []
     for k, direction in enumerate(method.directions(LISTED)):
         largest = [i for i in np.argsort(-np.abs(direction), kind="stable")[:LISTED_FEATURES] if direction[i]]
         names = _names(dataset, largest)
         weights = (f"{name} {direction[i]:+.2f}" for name, i in zip(names, largest, strict=True))
-        rows.append([Cell(method.label), str(k + 1), ", ".join(weights)])
+        rows.append([Field(method.label), str(k + 1), ", ".join(weights)])
     return rows

@@ -20,9 +20,9 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import IMPRECISE
 from mmpca_dist.pictures.drawing import plain
-from mmpca_dist.pictures.frame import Cell, Column, Part, Table
+from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.pages import DASH
-from mmpca_dist.tables.dataset import Table as Rows
+from mmpca_dist.tables.facts import Table
 
 TABLE_ROWS = 10
 """Components listed for each method; models whose components are listed."""
@@ -45,12 +45,12 @@ ABOUT_ROUNDING = (
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class SolvedRun:
     """A run whose stages before the report are done, as the sections of its report see it."""
 
     run: RunDirectory
     config: RunConfig
-    table: Rows
+    table: Table
     results: Results
 
     @property
@@ -94,25 +94,26 @@ class MethodResult:
     """The classes that have a model each, with K over their number components; empty where there is one model."""
 
     @classmethod
-    def of(cls, finished: FinishedRun, section: MethodSection) -> MethodResult:
+    def of(cls, finished: SolvedRun, section: MethodSection) -> MethodResult:
         """Load what a run computed for a method."""
         name, results = section.label, finished.results
         model, entry = finished.model(name), results.of(SOLVE)["models"][name]
+        fitted = model.fitted()
         proved = certificates_of(results).get(name, {})
         history = proved.get("history", [])
         return cls(
             name=name,
             title=section.title,
             method=section.method,
-            components=model._directions.astype(np.float32),  # of many columns, and all methods at once
+            components=fitted.directions.astype(np.float32),  # of many columns, and all methods at once
             eigenvalues=model.eigenvalues_,
             residuals=model.residuals_,
             relative_errors=model.relative_errors_,
-            active=model._active,
+            active=fitted.active,
             total=model.total_,
             limit=entry["limit"],
             # Some methods have models of one number of components alone.
-            requested=sizes_of(finished.config, results, name) if model._nested else [model._n_used],
+            requested=sizes_of(finished.config, results, name) if model.traits.nested else [fitted.used],
             n_components=entry["n_components"],
             models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],
             history=history,
@@ -190,17 +191,17 @@ def note_of_first(methods: Sequence[MethodResult]) -> str:
     return note_of_models(methods, here) + note_of_switched_off(methods)
 
 
-def methods_part(methods: Sequence[MethodResult], words: Sequence[str] = ()) -> Part:
+def methods_part(methods: Sequence[MethodResult], words: Sequence[str] = ()) -> PagePart:
     """Return the table of methods under its heading, with more words on them."""
     columns = (
-        Column("method", "head"), Column("components", "number"), Column("share of its total"),
-        Column("what bounds the number"), Column("directions"),
+        Heading("method", "head"), Heading("components", "number"), Heading("share of its total"),
+        Heading("what bounds the number"), Heading("directions"),
     )  # fmt: skip
-    table = Table(columns, [_method_row(method) for method in methods])
-    return Part("methods", "Methods", [ABOUT_METHODS, *words], tables=[table])
+    table = PrintedTable(columns, [_method_row(method) for method in methods])
+    return PagePart("methods", "Methods", [ABOUT_METHODS, *words], tables=[table])
 
 
-def _method_row(method: MethodResult) -> list[Cell]:
+def _method_row(method: MethodResult) -> list[Field]:
     off, cut = np.count_nonzero(~method.active), [str(size) for size in method.requested if size > method.n_components]
     numbers = [
         *([f"for each of {len(method.models)} classes"] if method.models else []),
@@ -212,11 +213,11 @@ def _method_row(method: MethodResult) -> list[Cell]:
         shares = [f"{_share(float(method.mean_shares[:size].sum()))} in {size}" for size in method.sizes]
     n_imprecise = int(method.imprecise.sum())
     return [
-        Cell(method.title, [method.name]),
-        Cell(str(method.n_components), numbers),
-        Cell("\n".join(shares), ["mean of the classes"] if method.models else []),
-        Cell(method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}")),
-        Cell(
+        Field(method.title, [method.name]),
+        Field(str(method.n_components), numbers),
+        Field("\n".join(shares), ["mean of the classes"] if method.models else []),
+        Field(method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}")),
+        Field(
             "orthonormal" if method.method.orthonormal else "not orthonormal",
             [] if method.method.ordered else ["no eigenvectors"],
             f"{n_imprecise} close to rounding" if n_imprecise else "",
@@ -224,17 +225,17 @@ def _method_row(method: MethodResult) -> list[Cell]:
     ]
 
 
-def eigenvalue_parts(methods: Sequence[MethodResult]) -> list[Part]:
+def eigenvalue_parts(methods: Sequence[MethodResult]) -> list[PagePart]:
     """Return the tables of eigenvalues under their heading; none without methods that have any."""
     methods = [m for m in methods if "spectrum" in m.method.sections and not np.isnan(m.eigenvalues).all()]
     if not methods:
         return []
     about = ABOUT_EIGENVALUES + (ABOUT_ROUNDING if any(method.imprecise.any() for method in methods) else "")
     tables = [eigenvalue_table(method, opens=method is methods[0]) for method in methods]
-    return [Part("eigenvalues", "Eigenvalues", [about], tables=tables)]
+    return [PagePart("eigenvalues", "Eigenvalues", [about], tables=tables)]
 
 
-def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
+def eigenvalue_table(method: MethodResult, opens: bool = True) -> PrintedTable:
     """Return a row for each of the first components, of several models those of each of the first models."""
     values, n_models = method.method.values, len(method.models)
     models = min(n_models, TABLE_ROWS) or 1
@@ -244,7 +245,7 @@ def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
     of_class = " Every class has a model of its own against the rest; numbers, shares and what components hold "
     of_class += "together are those within it."
     headings = ("no.", "value" if values else "eigenvalue", "share", "together", "residual", "relative rounding error")
-    rows: list[list[Cell | str]] = [
+    rows: list[list[Field | str]] = [
         [
             *([method.models[k // method.size]] if n_models else []),
             str(k % method.size + 1),
@@ -253,12 +254,12 @@ def eigenvalue_table(method: MethodResult, opens: bool = True) -> Table:
             _share(float(together[k])),
             _number(method.residuals[k], 2),
             _number(method.relative_errors[k], 2),
-            Cell(mark="close to rounding" if method.imprecise[k] else "" if method.active[k] else "switched off"),
+            Field(mark="close to rounding" if method.imprecise[k] else "" if method.active[k] else "switched off"),
         ]
         for k in listed
     ]
-    return Table(
-        [*([Column("class")] if n_models else []), *(Column(heading, "number") for heading in headings), Column("")],
+    return PrintedTable(
+        [*([Heading("class")] if n_models else []), *(Heading(heading, "number") for heading in headings), Heading("")],
         rows,
         method.title,
         counted(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),

@@ -19,7 +19,7 @@ from dask.utils import format_time
 
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ReportRecord
-from mmpca_dist.pictures.frame import Column, Figure, Part, Plot, Table
+from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.levels import gaps_by_column
 
@@ -38,7 +38,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 
 def page(
-    about: str, dataset: Mapping[str, Any], parts: Sequence[Part], facts: Mapping[str, int], notes: Sequence[str],
+    about: str, dataset: Mapping[str, Any], parts: Sequence[PagePart], facts: Mapping[str, int], notes: Sequence[str],
     stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
     intro: Sequence[str] = (), dask_page: bool = False,
 ) -> str:  # fmt: skip
@@ -59,10 +59,10 @@ def page(
         finalize=_printable,
     )
     seconds = format_time(sum(stages.values()))
-    timed = [Column("stage"), Column("time", "number"), Column("", "bar")]
+    timed = [Heading("stage"), Heading("time", "number"), Heading("", "bar")]
     rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
     classes = _classes(dataset, opens_classes)
-    run = Part("run", "The run", [ABOUT_TIMES.format(seconds)], tables=[Table(timed, list(rows))])
+    run = PagePart("run", "The run", [ABOUT_TIMES.format(seconds)], tables=[PrintedTable(timed, list(rows))])
     return environment.get_template("page.html").render(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
         about=about,
@@ -70,13 +70,15 @@ def page(
         facts=facts,
         notes=notes,
         intro=intro,
-        parts=[*parts, Part("classes", classes.title, tables=[classes]), *_gaps(dataset), run],
+        parts=[*parts, PagePart("classes", classes.title, tables=[classes]), *_gaps(dataset), run],
         payloads={plot.name: _payload(plot) for plot in plots},
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
         seconds=seconds,
         config=config,
         dask_page=dask_page,
-        versions=Table([Column("library"), Column("version")], list(versions.items()), "Versions", opens=False),
+        versions=PrintedTable(
+            [Heading("library"), Heading("version")], list(versions.items()), "Versions", opens=False
+        ),
     )
 
 
@@ -137,7 +139,7 @@ def write_page(folder: str, html: str, figures: Sequence[Figure], config: str) -
     }
 
 
-def figures_of(parts: Sequence[Part]) -> list[Figure]:
+def figures_of(parts: Sequence[PagePart]) -> list[Figure]:
     """Return the pictures of a page, those that stand in for interactive ones included."""
     stills = [plot.still for part in parts for plot in part.plots if plot.still is not None]
     return [*stills, *(figure for part in parts for figure in part.figures)]
@@ -155,7 +157,7 @@ def _printable(value: Any) -> Any:
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
 
 
-def _gaps(dataset: Mapping[str, Any]) -> list[Part]:
+def _gaps(dataset: Mapping[str, Any]) -> list[PagePart]:
     """Return how much is missing of the columns that lack most, where any do."""
     worst = gaps_by_column(dataset.get("missing") or [], dataset.get("feature_names"))
     if not worst:
@@ -169,11 +171,11 @@ def _gaps(dataset: Mapping[str, Any]) -> list[Part]:
         f"{counted(len(worst), 'column')} with missing values, for which the mean of the others stands: it shrinks the "
         f"variance of a column by the share that is missing.{' The worst are:' if len(worst) > len(shown) else ''}"
     )
-    columns = [Column("column"), Column("missing", "number"), Column("share", "number"), Column("", "bar")]
-    return [Part("gaps", "Missing values", [about], tables=[Table(columns, rows)])]
+    columns = [Heading("column"), Heading("missing", "number"), Heading("share", "number"), Heading("", "bar")]
+    return [PagePart("gaps", "Missing values", [about], tables=[PrintedTable(columns, rows)])]
 
 
-def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
+def _classes(dataset: Mapping[str, Any], opens: bool) -> PrintedTable:
     counts, weights = dataset["counts"], dataset.get("weights")
     names = [", ".join(dataset["targets"])] if "targets" in dataset else dataset["classes"]
     amounts = weights or counts
@@ -184,13 +186,13 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> Table:
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
     numbers = ["rows", *(["weight"] if weights else []), "share"]
     title, outcome = ("Numbers to predict", "target") if "targets" in dataset else ("Classes", "class")
-    columns = [Column("no.", "number"), Column(outcome), *(Column(name, "number") for name in numbers)]
+    columns = [Heading("no.", "number"), Heading(outcome), *(Heading(name, "number") for name in numbers)]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
          f"{100 * amounts[i] / total:.1f}%", lengths[i])
         for i in listed
     ]  # fmt: skip
-    return Table(
-        [*columns, Column("", "bar")], rows, title, "and how many rows each has", below=below,
+    return PrintedTable(
+        [*columns, Heading("", "bar")], rows, title, "and how many rows each has", below=below,
         opens=opens and len(names) <= OPEN_CLASSES,
     )  # fmt: skip

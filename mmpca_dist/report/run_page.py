@@ -30,19 +30,18 @@ from mmpca_dist.jobs.records import (
     StageName,
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
-from mmpca_dist.pictures.frame import Column, Command, Figure, Part, Section
-from mmpca_dist.pictures.frame import Table as ShownTable
+from mmpca_dist.pictures.frame import Command, Figure, Heading, PagePart, PrintedTable, ReportSection
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
-from mmpca_dist.report.method_results import FinishedRun, MethodResult, eigenvalue_parts, methods_part
+from mmpca_dist.report.method_results import MethodResult, SolvedRun, eigenvalue_parts, methods_part
 from mmpca_dist.report.pages import about_config, config_in, page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
-from mmpca_dist.tables.dataset import Table
+from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.readers.formats import TEXT
 
 SECTIONS = Registry(
-    Section,
+    ReportSection,
     "mmpca_dist.report.sections",
     *(f"{models.__name__}.{family.name}" for family in iter_modules(models.__path__)),
     group="mmpca_dist.sections",
@@ -111,7 +110,7 @@ def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: 
 def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
     count, choice = results.of(COUNT), results.find(CHOOSE)
-    finished = FinishedRun(run, config, dataset, results)
+    finished = SolvedRun(run, config, dataset, results)
     methods = [MethodResult.of(finished, section) for section in config.methods]
     return ReportContents(
         dataset={
@@ -142,7 +141,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
     )  # fmt: skip
 
 
-def _shown(methods: list[MethodResult]) -> list[tuple[Section, list[MethodResult]]]:
+def _shown(methods: list[MethodResult]) -> list[tuple[ReportSection, list[MethodResult]]]:
     """Return the sections that show any methods, with these."""
     shown = ((section, [m for m in methods if section.name in m.method.sections]) for section in SECTIONS.values())
     return [(section, of_section) for section, of_section in shown if of_section]
@@ -175,7 +174,7 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
         *loadings_part(methods, dataset, first),
         *_next(contents, first),
         methods_part(methods, chosen),
-        *(Part.of(figure) for figure in figures if figure is not still or not points.plots),
+        *(PagePart.of(figure) for figure in figures if figure is not still or not points.plots),
         *eigenvalue_parts(methods),
         *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
     ]
@@ -194,7 +193,7 @@ def _intro(contents: ReportContents) -> str:
     )
 
 
-def _next(contents: ReportContents, first: str) -> list[Part]:
+def _next(contents: ReportContents, first: str) -> list[PagePart]:
     """Return what to type next, with the method ``first``, which the page shows first, where there is one."""
     if not contents.output:
         return []
@@ -217,13 +216,13 @@ def _next(contents: ReportContents, first: str) -> list[Part]:
             f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)",
         ),
     ]
-    return [Part("next", "What to type next", commands=commands)]
+    return [PagePart("next", "What to type next", commands=commands)]
 
 
-def _certificate(name: str, rows: list[tuple[str, str, str]]) -> Part:
+def _certificate(name: str, rows: list[tuple[str, str, str]]) -> PagePart:
     title, words, (what, value, other) = CERTIFICATES[name]
-    columns = [Column(what, "head"), Column(value, "text" if name == "plan" else "number"), Column(other)]
-    return Part(name, title, [words], tables=[ShownTable(columns, rows)])
+    columns = [Heading(what, "head"), Heading(value, "text" if name == "plan" else "number"), Heading(other)]
+    return PagePart(name, title, [words], tables=[PrintedTable(columns, rows)])
 
 
 def _notes(results: Results) -> list[str]:

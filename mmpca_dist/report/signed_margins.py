@@ -17,7 +17,7 @@ from mmpca_dist.jobs.notes import counted
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Cell, Column, Figure, Part, Table
+from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, PrintedTable
 from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label
 from mmpca_dist.report.pages import DASH
 
@@ -80,31 +80,31 @@ def signed_margins(evaluation: Evaluation) -> dict[Key, SignedMargins]:
     return {key: SignedMargins.of(records) for key, records in grouped.items()}
 
 
-def margins_part(evaluation: Evaluation) -> list[Part]:
+def margins_part(evaluation: Evaluation) -> list[PagePart]:
     """Return the pictures and tables of margins, where there are any."""
     margins_of = signed_margins(evaluation)
     classifiers = list(dict.fromkeys(name for _, _, name in margins_of))
     drawn = (_picture(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1))
     tables = [_table(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1)]
-    part = Part("signed-margins", "Margins", MARGIN_WORDS, [figure for figure in drawn if figure is not None], tables)
-    return [part] if tables else []
+    figures = [figure for figure in drawn if figure is not None]
+    return [PagePart("signed-margins", "Margins", MARGIN_WORDS, figures, tables)] if tables else []
 
 
-def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> Table:
+def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> PrintedTable:
     sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
     rows = [
-        [Cell(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Cell(f"{before.minimum:.3g}", [DASH])] * len(sizes)]
+        [Field(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Field(f"{before.minimum:.3g}", [DASH])] * len(sizes)]
         for (method, _, name), before in margins_of.items()
         if not method and name == classifier
     ]
     for method in evaluation.reducing:
         margins = [margins_of.get((method, size, classifier)) for size in sizes]
         if any(margins):
-            cells = [Cell(f"{m.minimum:.3g}", [f"{m.wasserstein:.3g}"]) if m else Cell(DASH) for m in margins]
-            rows.append([Cell(title_of(method), [method]), *cells])
+            cells = [Field(f"{m.minimum:.3g}", [f"{m.wasserstein:.3g}"]) if m else Field(DASH) for m in margins]
+            rows.append([Field(title_of(method), [method]), *cells])
     title = label(evaluation, classifier)
-    return Table(
-        [Column("method", "head"), *(Column(f"K = {size}", "error") for size in sizes)],
+    return PrintedTable(
+        [Heading("method", "head"), *(Heading(f"K = {size}", "error") for size in sizes)],
         rows,
         title,
         key=f"margins-{number}",

@@ -22,19 +22,19 @@ from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.faults import Asker, asking
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.inputs import errors_name
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.runs import evaluation_stages, transform_rows
 from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
 from mmpca_dist.runs.projection import CHECKED
-from mmpca_dist.settings import as_keyword, settings_named
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.tables.dataset import Dataset, default_chunk_rows
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import normalize_labels
 from mmpca_dist.tables.readers.memory import CSR_PARTS
+from mmpca_dist.tables.spans import default_chunk_rows
 
 USUAL = {"methods": ["pca", "m-pca0", "m-pca1a"], "n_components": "auto"}
 SECTIONS = {"evaluation": EvaluationConfig.model_fields, "dataset": DatasetConfig.model_fields}
@@ -103,7 +103,7 @@ def evaluate(
             (content.setdefault(section, {}) if section else content)[key] = value
         if y is None and not content["dataset"].keys() & {"label", "target"}:
             raise InputError("evaluate(X, y) needs the labels of the rows, or the name of their column.")
-        with errors_name("X", content["dataset"]["uri"]), settings_named(as_keyword):
+        with asking(Asker("keywords", addresses={content["dataset"]["uri"]: "X"})):
             outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
         weakref.finalize(outcome, stack.pop_all().close)  # a temporary folder lasts as long as the result
     return outcome
@@ -153,7 +153,7 @@ def refresh(
     return FinishedRun(manifest, config.run if manifest["folder"] is None else config.output)
 
 
-def _path(rows: Any) -> str:
+def _path(rows: object) -> str:
     if not isinstance(rows, str | os.PathLike):
         raise InputError(
             f"The rows must be in files, named by their path, and these are {type(rows).__name__}. For rows in memory "
@@ -224,6 +224,6 @@ def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
     group = zarr_stores.open_group(uri, "a")
     for name, values in {"X": X, **{name: da.from_array(labels, -1) for name, labels in y.items()}}.items():
         form: dict[str, Any] = {"dtype": str} if values.dtype.kind == "U" else {"dtype": values.dtype, **CHECKED}
-        stored = group.create_array(name, shape=values.shape, chunks=values.chunksize, **form)
-        da.store(values, stored, lock=False)  # type: ignore[arg-type]
+        stored: Any = group.create_array(name, shape=values.shape, chunks=values.chunksize, **form)
+        da.store(values, stored, lock=False)
     group.attrs.update({} if names is None else {"feature_names": list(names)})

@@ -27,8 +27,9 @@ from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns
+from mmpca_dist.tables.compose import compose, label_plays, open_rows
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text
-from mmpca_dist.tables.readers.formats import format_of, open_rows, stem_of
+from mmpca_dist.tables.readers.formats import format_of, stem_of
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES, ColumnRows, is_list
 
 LABEL, NUMBER, INDICATORS, LEFT_OUT, GROUPS = "label", "number", "indicators", "left out", "groups"
@@ -217,10 +218,12 @@ def _judged(checked: Check, columns: list[ColumnLook], named: str | None) -> Che
 def _of_array(uri: str, label: str | None, progress: Progress, features: str | None = None) -> Check:
     refused = []
     try:
-        rows = open_rows(uri, features=features, label=label, labelled=True, missing="mean", unlabelled="skip")
+        source = open_rows(uri, features=features, label=label, labelled=True, missing="mean", unlabelled="skip")
+        rows = compose(source, label_plays("skip"))
     except InputError as error:
         refused.append(str(error))
-        rows = open_rows(uri, features=features, missing="mean")
+        source = open_rows(uri, features=features, missing="mean")
+        rows = compose(source, label_plays()[: source.label is not None])
     checked = Check(uri, rows.stored.layout, label=label, why="as you say", features=features, refused=refused)
     checked.n_unlabelled = rows.stored.n_rows - rows.n_rows
     return _of_rows(DatasetRows(rows), checked, progress)

@@ -114,7 +114,7 @@ def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], li
     for label in dict.fromkeys(label for each in labels.values() for label in each):
         models = {letter: load_model(run.uri, label) for letter, run in runs.items() if label in labels[letter]}
         row: dict[str, Any] = {"method": label}
-        row |= {f"components {letter}": models[letter]._n_used if letter in models else None for letter in runs}
+        row |= {f"components {letter}": models[letter].fitted().used if letter in models else None for letter in runs}
         for letter in runs:
             model = models.get(letter)
             row[f"share {letter}"] = None if model is None else or_none(share_of(model))

@@ -167,7 +167,7 @@ def _report(job: Job) -> CompareRecord:
 def _heavy_note(job: Job) -> str:
     """Return the note of runs on columns that hold nearly all of the scatter, from a sample of the rows; or nothing."""
     config, dataset, count = job.config, job.dataset, job.results.of(records.COUNT)
-    if dataset.heavy_columns or not goes_by_scatter(config):
+    if dataset.stored.heavy_columns or not goes_by_scatter(config):
         return note_ahead(config, dataset)
     sample = spread_sample(job.tasks(), dataset, max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // dataset.row_bytes)), 0)
     spread = ColumnSpread(count["n_features"])

@@ -11,17 +11,21 @@ from typing import Any, cast
 import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.configuration.dataset_section import located
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
+from mmpca_dist.jobs.finished_runs import STATISTICS, finished, statistics_of
 from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, measured
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
+from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
@@ -32,15 +36,10 @@ from mmpca_dist.statistics.widened_rows import look_at_gaps, widened_as
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import notes_on_missing_labels
-from mmpca_dist.tables.mapped_rows import mapped
-from mmpca_dist.tables.readers.formats import FORMATS, TEXT, open_dataset
+from mmpca_dist.tables.readers.formats import FORMATS, TEXT
 from mmpca_dist.tables.readers.npy_folder import holds_npy
 from mmpca_dist.tables.readers.parquet_folders import ZARR, has_log, holds_parquet
 from mmpca_dist.tables.row_maps.specification import Arrays
-
-OPENED = {"uri", "features", "label", "drop", "missing_chunks", "columns", "unlabelled_value"}
-"""Settings of a data set that ``open_dataset`` takes."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     uri = section.uri
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
-        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.maps)
-        if run.header()["fingerprint"] == dataset.fingerprint():
+        entry["uri"] = uri = located(section)
+        if run.header()["fingerprint"] == Inputs.of(run.config).dataset.fingerprint():
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
     return [entry]
@@ -295,27 +294,10 @@ def notes_on(dataset: Dataset) -> list[str]:
     return [*notes_on_missing_labels(dataset), *left_out, *own]
 
 
-def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
+def count_record(count: Counted, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
-    census, old_classes = rows.census, classes_of(count)
-    classes = np.union1d(old_classes, census.classes)
-    old, new = np.searchsorted(classes, old_classes), np.searchsorted(classes, census.classes)
-    counts = np.bincount(old, count["counts"], len(classes)) + np.bincount(new, census.sizes, len(classes))
-    merged: CountRecord = {
-        **count,
-        "n_rows": int(counts.sum()),
-        "classes": classes.tolist(),
-        "class_type": classes.dtype.str,
-        "counts": counts.astype(np.int64).tolist(),
-        "notes": [*count["notes"], *notes_on(rows.dataset)],
-        "uri": f"{data_sets[0]['uri']} and {counted(len(data_sets) - 1, 'more data set')}",
-    }
-    if "weights" in count:
-        weights = np.bincount(old, count["weights"], len(classes)) + np.bincount(new, census.counts, len(classes))
-        merged["weights"] = weights.tolist()
-    if "missing" in count:
+    missing = None
+    if "missing" in count.record:
         missing, _ = look_at_gaps(rows.dataset, rows.spans, Tasks(scheduler=rows.scheduler))
-        merged["missing"] = (np.asarray(count["missing"]) + missing).tolist()
-    merged.pop("key", None)
-    merged.pop("seconds", None)
-    return merged
+    uri = f"{data_sets[0]['uri']} and {counted(len(data_sets) - 1, 'more data set')}"
+    return count.merged(rows.census, missing, uri, notes_on(rows.dataset))

@@ -86,7 +86,7 @@ def _figures(method: str, model: MomentReducer) -> dict[str, Any]:
     """Return the components of a method, the share of the scatter they hold, residual, leading eigenvalues."""
     return {
         "method": method,
-        "components": model._n_used,
+        "components": model.fitted().used,
         "share": share_of(model),
         "residual": float(np.max(model.residuals_) / abs(model.eigenvalues_.max())),
         "leading eigenvalues": ", ".join(_text(value, ".3g") for value in model.eigenvalues_[:3]),
@@ -218,9 +218,9 @@ class TransformedRows(Outcome):
         """Read the rows of a method, and their labels, into memory."""
         folder = storage.join(self.folder, "projected")
         suffix = "zarr" if storage.exists(storage.join(folder, f"{method}.zarr")) else "parquet"
-        dataset = open_projected(folder, method, suffix)
-        frame = pd.DataFrame(dataset.read_rows(0, dataset.n_rows), columns=dataset.feature_names)
-        return frame.assign(label=dataset.read_values(0, dataset.n_rows)) if dataset.has_labels else frame
+        rows = open_projected(folder, method, suffix)
+        frame = pd.DataFrame(rows.read(0, rows.n_rows), columns=rows.feature_names)
+        return frame if rows.label is None else frame.assign(label=rows.column(None, "label").read(0, rows.n_rows)[0])
 
 
 class FinishedEvaluation(Reported):
@@ -287,6 +287,6 @@ def to_anndata(adata: Any, models: Mapping[str, Any]) -> Any:
         raise InputError(f"models must name the fitted reducers: {{'m-pca0': model}}; it is a {type(models).__name__}.")
     for name, model in models.items():
         adata.obsm[f"X_{name}"] = np.asarray(model.transform(adata))
-        adata.varm[name] = model._directions.T
+        adata.varm[name] = model.fitted().directions.T
         adata.uns[name] = {"eigenvalues": model.eigenvalues_}
     return adata

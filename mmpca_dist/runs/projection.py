@@ -18,23 +18,26 @@ import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import Job, Stage, measured
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.jobs.records import ProjectRecord
 from mmpca_dist.methods.base.transform import projected
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import read_units, refuse_not_finite
+from mmpca_dist.passes.units import read_batches
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.tables.dataset import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.tables.readers.beside import KeptColumns, too_many
+from mmpca_dist.tables.batch import Batch, refuse_not_finite
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.zarr_groups import ROWS
+from mmpca_dist.tables.side_columns import KeptColumns, too_many
+from mmpca_dist.tables.spans import Span, chunk_edges, spans_of
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""
@@ -199,13 +202,12 @@ def _as_array(column: Any, dtype: Any, name: str) -> NDArray:
     if isinstance(column, np.ndarray):
         return column
     if dtype.kind in "iufb":
-        try:
+        gaps = (
+            f"The column {name!r} has gaps, and whole numbers that Zarr cannot hold beside these: choose "
+            "project.format: parquet, or leave it out of project.keep."
+        )
+        with instead_of(pa.ArrowInvalid, InputError, gaps):
             return np.asarray(column.cast(pa.from_numpy_dtype(dtype)).to_numpy(zero_copy_only=False), dtype)
-        except pa.ArrowInvalid as error:
-            raise InputError(
-                f"The column {name!r} has gaps, and whole numbers that Zarr cannot hold beside these: choose "
-                "project.format: parquet, or leave it out of project.keep."
-            ) from error
     return np.asarray(column.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
 
 
@@ -250,58 +252,56 @@ def project_rows(
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
     width = sum(projector.matrix.shape[1] for projector in projectors)
     rows = output_chunk_rows(dataset, width, len(kept.columns))
-    label_type = _outcomes(dataset, 0, 1).dtype if dataset.has_labels else None
+    label_type = _outcomes(dataset.batch(0, 1, X=False)).dtype if dataset.has_labels else None
     begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
     for table in [] if begun else tables:
         table.begin(kept, rows, dtype, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
-    task = _ProjectSpan(dataset, projectors, tables, kept, rows)
-    written = tasks.run(task, spans, operator.add, "project")
+    task = _Projection(projectors, tables, kept, rows)
+    written = tasks.run(OnRows(dataset, task.run), spans, operator.add, "project")
     for table in tables:
         table.complete(dtype, dataset.n_rows)
     return written
 
 
-def _outcomes(dataset: Dataset, start: int, stop: int) -> NDArray:
-    """Return the labels of rows, or the first of their numbers to predict, shape (stop - start,)."""
-    return dataset.read_targets(start, stop)[:, 0] if dataset.targets else dataset.read_labels(start, stop)
+def _outcomes(batch: Batch) -> NDArray:
+    """Return the labels of rows, or the first of their numbers to predict, shape (n,)."""
+    return batch.targets[:, 0] if "targets" in batch.roles else batch.label
 
 
 @dataclass(frozen=True)
-class _ProjectSpan:
-    dataset: Dataset
+class _Projection:
     projectors: list[Projector]
     tables: Sequence[RowTable]
     kept: KeptColumns
     chunk_rows: int
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def __call__(self, span: Span) -> Written:
+    def run(self, dataset: Dataset, span: Span) -> Written:
         written = Written(0)
         dtype = self.projectors[0].matrix.dtype
         groups = ([one for one in self.projectors if (one.mean is None) == uncentred] for uncentred in (True, False))
-        joined = [(group, self._joined(group)) for group in groups if group]
-        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
-            stop = start + X.shape[0]
-            labels = _outcomes(self.dataset, start, stop) if self.dataset.has_labels else None
-            kept, numbers = self.kept.read(start, stop), self.dataset.source_rows(start, stop)
+        joined = [(group, self._joined(group, dataset.sparse)) for group in groups if group]
+        for batch in read_batches(dataset, span, sparse=dataset.sparse):
+            labels = _outcomes(batch) if dataset.has_labels else None
+            kept = self.kept.read(batch.rows)
             by_method: dict[str, NDArray] = {}
             for group, (matrix, offset) in joined:
                 with np.errstate(invalid="ignore", over="ignore"):
-                    reduced = projected(X, matrix, group[0].mean, dtype, offset)
-                    if self.dataset.sparse and group[0].adjustment is not None:  # dense rows come without
-                        reduced -= group[0].adjustment.explained(self.dataset.read_covariates(start, stop), matrix)
+                    reduced = projected(batch.X, matrix, group[0].mean, dtype, offset)
+                    if dataset.sparse and group[0].adjustment is not None:  # dense rows come without
+                        reduced -= group[0].adjustment.explained(batch.roles["covariates"], matrix)
                 if not np.isfinite(reduced).all():
-                    self._refuse(X, start)
+                    self._refuse(batch)
                 ends = np.cumsum([projector.matrix.shape[1] for projector in group])
                 by_method |= {one.name: Z for one, Z in zip(group, np.split(reduced, ends[:-1], axis=1), strict=True)}
-            part = start // self.chunk_rows, self.token
+            part = batch.start // self.chunk_rows, self.token
             for table in self.tables:
                 rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
-                written += table.write(part, rows, numbers, kept, labels, start)
+                written += table.write(part, rows, batch.rows, kept, labels, batch.start)
         return written
 
-    def _joined(self, projectors: list[Projector]) -> tuple[NDArray, NDArray | None]:
+    def _joined(self, projectors: list[Projector], sparse: bool) -> tuple[NDArray, NDArray | None]:
         """Return the matrices of methods side by side, and their offsets."""
         matrix = np.concatenate([projector.matrix for projector in projectors], axis=1)
         offsets = [
@@ -309,14 +309,13 @@ class _ProjectSpan:
             for projector in projectors
         ]
         offset = None if all(projector.offset is None for projector in projectors) else np.concatenate(offsets)
-        return matrix.astype(np.float64) if self.dataset.sparse else matrix, offset
+        return matrix.astype(np.float64) if sparse else matrix, offset
 
-    def _refuse(self, X: Any, start: int) -> None:
-        if not self.dataset.sparse:  # those are known to be finite since they were read
-            refuse_not_finite(self.dataset, start, X)
+    def _refuse(self, batch: Batch) -> None:
+        refuse_not_finite(batch)
         is_single = all(projector.matrix.dtype == np.float32 for projector in self.projectors)
         advice = "set precision: double" if is_single else "standardise the columns (standardize: true)"
-        raise InputError(f"The projected {self.dataset.describe_chunk(start)} overflow; {advice}.")
+        raise InputError(f"The projected {batch.table.describe_chunk(batch.start)} overflow; {advice}.")
 
 
 def projectors_of(job: Job) -> list[Projector]:
@@ -328,9 +327,8 @@ def projectors_of(job: Job) -> list[Projector]:
         Projector(
             method,
             *model.projection(dtype),
-            offset=model._offset,
             fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
-            adjustment=model._adjustment if model.covariates_ else None,
+            adjustment=model.adjustment_ if model.covariates_ else None,
         )
         for method, model in models.items()
     ]

@@ -12,16 +12,18 @@ import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.configuration.sections import Section, setting
-from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.faults import showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import classes_of, finished, fits_of, is_whole, open_rows_for, open_run
+from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, is_whole, open_run
 from mmpca_dist.jobs.first_stages import resources_of
-from mmpca_dist.jobs.inputs import HeldOut, Inputs, errors_name, readable_rows
+from mmpca_dist.jobs.inputs import HeldOut, Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, run_stage, sizes_of
-from mmpca_dist.jobs.records import CountRecord, Results, StageName
+from mmpca_dist.jobs.records import Results, StageName
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
@@ -45,10 +47,10 @@ from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.changes import Watch
-from mmpca_dist.tables.dataset import Dataset, Table, make_spans
-from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import Facts, Table
 from mmpca_dist.tables.labels import unite
-from mmpca_dist.tables.readers.beside import FILE
+from mmpca_dist.tables.spans import make_spans
 
 
 class RefreshConfig(Section):
@@ -87,7 +89,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     begin, callback = time.perf_counter(), told(callbacks)
     job = _RefreshJob(config, callback)
     with held(job.output.uri, callback.on_note) as job.lease:
-        job.data_sets = data_sets_of(job.current, finished(job.current, records.REDUCE), job.count["n_rows"])
+        job.data_sets = data_sets_of(job.current, finished(job.current, records.REDUCE), job.count.record["n_rows"])
         new = new_arrivals(arrivals(config.new), job.data_sets)
         if new:
             job.add(new, client)
@@ -155,8 +157,8 @@ class _RefreshJob:
         return self.output.folder(number) if number else self.base
 
     @property
-    def count(self) -> CountRecord:
-        return finished(self.current, records.COUNT)
+    def count(self) -> Counted:
+        return counted(self.current)
 
     def add(self, new: list[Arrival], client: Any) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
@@ -164,8 +166,8 @@ class _RefreshJob:
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in new]
         with ExitStack() as stack:
-            for arrival, dataset in zip(new, datasets, strict=True):
-                stack.enter_context(errors_name(arrival.uri, dataset.uri))
+            shown = {dataset.uri: arrival.uri for arrival, dataset in zip(new, datasets, strict=True)}
+            stack.enter_context(showing(shown))
             watches = [Watch.of(dataset.addresses) for dataset in datasets]
             for method, reason in self.left_out.items():
                 self.callback.on_note(f"{method} is left out: {reason}.")
@@ -186,22 +188,14 @@ class _RefreshJob:
 
     def _open(self, arrival: Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.request
-        label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
-        weight = request.weight or section.weight
-        if request.weight is None and weight is not None and weight.endswith(FILE):
-            raise InputError(f"The weights in {weight} are those of the run's own rows. Name those of the new rows.")
+        label = None if section.uri.endswith(".npy") else section.outcome  # a file of labels is for those rows only
         uri = readable_rows(arrival.uri, self.output.top.uri, self.callback)
-        with errors_name(arrival.uri, uri):
-            return open_rows_for(
-                self.base,
-                self.count,
-                uri,
-                features=request.features or section.features,
-                label=request.label or label,
-                labelled=True,
-                leaves_out=True,
-                weight=weight,
-            )
+        with showing({uri: arrival.uri}):
+            rows = self.count.open_like(
+                uri, section, features=request.features or section.features, label=request.label or label, fits=True,
+                labelled=True, weight=request.weight,
+            )  # fmt: skip
+            return rows.with_maps(section.maps, fits_of(self.base))
 
     def _inputs_of(self, table: Table, run: RunDirectory) -> Inputs:
         return Inputs(self.config, table, run, self.config, "run", HeldOut(self.config.evaluation))
@@ -209,7 +203,7 @@ class _RefreshJob:
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
         self.callback.on_stage_start("count")
-        begin, classes, tables = time.perf_counter(), classes_of(self.count), []
+        begin, classes, tables = time.perf_counter(), self.count.classes, []
         for number, dataset in enumerate(datasets, 1):
             spans = make_spans(dataset)
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
@@ -229,7 +223,7 @@ class _RefreshJob:
         return tables
 
     def _plan(self, tables: list[Rows], config: RunConfig) -> None:
-        classes = {*classes_of(self.count).tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
+        classes = {*self.count.classes.tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
         choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
         n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
         plan = plan_moments(
@@ -237,7 +231,7 @@ class _RefreshJob:
             resources_of(config, self.output.uri),
             n_classes=len(classes),
             pooled=is_pooled(self.current),
-            models=n_vectors * self.count["n_features"] * 8,
+            models=n_vectors * self.count.record["n_features"] * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
@@ -272,7 +266,7 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        count, table = self.count, Table()  # for the report: all rows, without access to them
+        count, table = self.count.record, Table()  # for the report: all rows, without access to them
         table.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))
         job = Job(self._inputs_of(table, run), run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []

@@ -33,7 +33,8 @@ from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ def evaluation_request(
     if config.dataset.weighted:
         refuse_weights(classifiers)
     for section in config.methods:
-        if reason := section.reducer(None)._unevaluable:
+        if reason := section.reducer(None).unevaluable_reason:
             raise InputError(f"{section.label}: {reason}.")
     n_train, needs = int(parts.n_train.max()), config.needs()
     if not merged and not choose_solver(config.solver.options(), n_train, n_features, needs).in_passes:

@@ -13,27 +13,28 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
+from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import finished, open_rows_for, open_run, require_method
+from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, open_run, require_method
 from mmpca_dist.jobs.first_stages import planned, resources_of
-from mmpca_dist.jobs.inputs import HeldOut, Inputs, errors_name, readable_rows, told_as
+from mmpca_dist.jobs.inputs import HeldOut, Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.jobs.records import PlanRecord
+from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.planning.run_plan import plan_projection
 from mmpca_dist.runs.projection import FORMATS, PROJECT, Projector, RowTable, join_parts, project, projectors_of
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import notes_on_missing_labels
-from mmpca_dist.tables.proxies import Unlabelled
-from mmpca_dist.tables.readers.beside import kept_columns
-from mmpca_dist.tables.readers.formats import all_labelled, stem_of
+from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.roles import KNOWN
+from mmpca_dist.tables.side_columns import kept_columns
 
 UNFINISHED = ".unfinished"
 SUFFIX = re.compile(r"\w\.([a-z]{2,}|h5|bz2)$", re.I)
@@ -82,17 +83,16 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     with _cleared(destination):
         inputs = _inputs(config, callback)
         opened = inputs.dataset.uri
-        source = told_as(config.dataset, opened)
-        with errors_name(source, opened), open_inputs(inputs, callback, client) as job:
+        with open_inputs(inputs, callback, client) as job:
             notes = notes_on_missing_labels(job.dataset) if job.dataset.has_labels else []
-            column = job.dataset.stored.label if isinstance(job.dataset, Unlabelled) else None
+            column = None if job.dataset.has_labels else job.dataset.stored.label
             if column is not None:
                 notes.append(
                     f"Some rows of {opened} have no label, so the labels go with the projected rows as a column "
                     f"{column!r}, which has gaps."
                 )
             for note in [*notes, *filter(None, [job.dataset.stored.note])]:
-                job.callback.on_note(note.replace(opened, source))
+                job.callback.on_note(render([Fault(note)]))
             for stage in stages:
                 run_stage(job, stage)
             record = job.results.of(records.PROJECT)
@@ -103,7 +103,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                     job.check_lease()
                     join_parts(job.run.path("projected"), destination, suffix)
             manifest = {
-                "dataset": source,
+                "dataset": inputs.shown.get(opened, opened),
                 "rows": job.dataset.n_rows,
                 "methods": job.config.projected,
                 "destination": destination,
@@ -209,7 +209,7 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
     source, uri = config.dataset, readable_rows(config.dataset, beside, callback, kept)
     config = config.model_copy(update={"dataset": uri})
-    with errors_name(source, uri):
+    with showing({uri: source}):
         try:
             dataset = _open(config, run)
         except ColumnError as error:
@@ -224,7 +224,7 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
             "output": folder.uri,
         }
     )
-    return Inputs(settings, dataset, folder, settings, "transform", HeldOut(settings.evaluation), run)
+    return Inputs(settings, dataset, folder, settings, "transform", HeldOut(settings.evaluation), run, {uri: source})
 
 
 def _of_columns_needed(source: str, error: ColumnError) -> InputError:
@@ -232,21 +232,29 @@ def _of_columns_needed(source: str, error: ColumnError) -> InputError:
     faults = error.faults
     if stem_of(source).endswith(CSV_SUFFIXES):
         rows = CsvRows(storage.normalize(source), None, np.dtype(np.float64), labelled=False)
-        names = [fault.name for fault in faults]
+        names = [fault.facts["name"] for fault in faults]
         faults = getattr(rows.refusal([i for i in rows.features if rows.name_of(i) in names]), "faults", faults)
-    told = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in faults[:MAX_LISTED])
+    told = "; ".join(f"{fault.facts['name']!r}: {fault.text}" for fault in faults[:MAX_LISTED])
     return InputError(f"The models need numbers in columns of {source} that hold something else: {told}. Correct them.")
 
 
 def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
     """Open the rows, and check that their features are those of the run; their labels only where all have one."""
-    section, target, dataset = run.config.dataset, run.config.dataset.target, None
-    opened = partial(open_rows_for, run, finished(run, records.COUNT), config.dataset, features=config.features)
-    label = section.label if target is None else target.column[0]
+    section, dataset = run.config.dataset, None
+    opened = partial(counted(run).open_like, config.dataset, features=config.features, fits=False)
+    label = section.outcome
     if config.label is None and label is not None and not label.endswith(".npy"):
         with suppress(InputError):  # new rows need no labels
-            dataset = opened(label=label, labelled=target is not None)
+            any_label = section.model_copy(update={"unlabelled_value": None})
+            dataset = opened(any_label, label=label, labelled=section.target is not None)
     if dataset is None:
-        dataset = opened(label=config.label)
-    partly = dataset.has_labels and config.label is None and not all_labelled(dataset)
-    return Unlabelled(dataset) if partly else dataset
+        dataset = opened(section, label=config.label, labelled=False)
+    dataset = dataset.with_maps(section.maps, fits_of(run))
+    partly = dataset.has_labels and config.label is None and not _all_labelled(dataset, section.unlabelled_value)
+    return dataset.unlabelled() if partly else dataset
+
+
+def _all_labelled(dataset: Dataset, none: str | int | None) -> bool:
+    """Tell whether all rows have a label, and not the one that says there is ``none``, from a look at the labels."""
+    values = dataset.unlabelled().values(dataset.stored.column(None, "label"))
+    return all(KNOWN.encode(known, place, ("skip", none)).all() for known, place, _ in values)

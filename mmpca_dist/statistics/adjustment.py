@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Col
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks
@@ -88,8 +89,8 @@ class Adjustment:
         shares = mean[widening.n_columns : widening.filled]
         if (shares >= 1).any():
             empty = int(np.argmax(shares >= 1))
-            name = "" if widening.names is None else f" ({widening.names[empty]!r})"
-            raise InputError(f"Column {widening.gaps[empty]}{name} has no value in any row that is fitted to: drop it.")
+            column = Col(int(widening.gaps[empty]), None if widening.names is None else widening.names[empty])
+            raise InputError("Column {column} has no value in any row that is fitted to: drop it.", column=column)
         deltas, taken = near / (1 - shares), np.zeros(widening.n_columns)
         taken[widening.gaps] = deltas**2 * shares * (1 - shares)
         slopes = np.zeros((len(widening.covariates), widening.n_columns))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Fault
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import (
     BLOCK_ROWS,
@@ -67,7 +68,7 @@ class ChunkAdder:
         self._ones = np.ones(BLOCK_ROWS, work)
 
     def add(
-        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], row_weights: NDArray | None = None,
+        self, X: NDArray, codes: NDArray, locate: Callable[..., Fault | str], row_weights: NDArray | None = None,
         beside: NDArray | None = None,
     ) -> None:  # fmt: skip
         """Add a chunk.
@@ -78,7 +79,7 @@ class ChunkAdder:
         codes : int array of shape (n,)
             Position of each row's class.
         locate : callable
-            Returns the message for a value that is not finite: called with its row in the chunk, column and value.
+            Returns the fault of a value that is not finite: called with its row in the chunk, column and value.
         row_weights : float64 array of shape (n,), optional
             Positive; by default every row counts once.
         beside : array of shape (n, q + t), optional

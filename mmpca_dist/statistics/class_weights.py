@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.dask_rows import BlockScheduler
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.tables.dataset import Dataset, make_spans
-from mmpca_dist.tables.weights import WeightedByName, without_zeros
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.roles import FACTOR, Played
+from mmpca_dist.tables.spans import make_spans
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 """Classes count alike, or by label as given (others once); None: by their rows."""
@@ -52,11 +54,11 @@ def weighted_by_class(rows: Rows, class_weight: ClassWeight) -> Rows:
         return rows
     census = rows.census
     factors = class_factors(class_weight, census.classes, census.counts)
-    dataset = WeightedByName(rows.dataset, census.classes, factors)
     if factors.all():
+        dataset = replace(rows.dataset, played=(*rows.dataset.played, Played(FACTOR, None, (census.classes, factors))))
         return replace(rows, dataset=dataset, census=replace(census, totals=census.counts * factors))
-    if not isinstance(rows.dataset, Dataset):
+    if isinstance(rows.scheduler, BlockScheduler):
         raise InputError("class_weight is 0 of some classes of a Dask array: leave the rows of these classes out.")
-    selected = without_zeros(dataset)
+    selected = Dataset.of(rows.dataset).with_look(FACTOR, None, (census.classes, factors))
     spans = make_spans(selected)
     return replace(rows, dataset=selected, spans=spans, census=take_census(selected, spans, rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,10 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 10 * EPS
@@ -56,27 +57,22 @@ def target_units(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> tuple
 
     Targets that are NaN are left out. Raises InputError for targets that are infinite, and where none is known.
     """
-    counts, means, squares = tasks.run(_MeasureTargets(dataset), spans, _merged, "targets")
+    counts, means, squares = tasks.run(OnRows(dataset, _measure_targets, X=False), spans, _merged, "targets")
     if not counts.all():
         raise InputError("All values of a target are NaN, so that none is known: there is nothing to learn.")
     deviations = standard_deviations(squares / counts, means)
     return tuple(zip(means.tolist(), deviations.tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class _MeasureTargets:
-    dataset: Dataset
-    labels_only = True
-
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray, NDArray]:
-        targets = self.dataset.read_targets(span.start, span.stop)
-        if np.isinf(targets).any():
-            row = int(np.argwhere(np.isinf(targets))[0, 0])
-            raise InputError(f"The target of row {span.start + row} is infinite; targets must be finite, or NaN.")
-        is_known = ~np.isnan(targets)
-        counts = is_known.sum(axis=0)
-        means = np.where(is_known, targets, 0.0).sum(axis=0) / np.maximum(counts, 1)
-        return counts, means, np.where(is_known, (targets - means) ** 2, 0.0).sum(axis=0)
+def _measure_targets(dataset: Dataset, span: Span) -> tuple[NDArray, NDArray, NDArray]:
+    targets = dataset.batch(span.start, span.stop, X=False, roles=("targets",)).targets
+    if np.isinf(targets).any():
+        row = int(np.argwhere(np.isinf(targets))[0, 0])
+        raise InputError(f"The target of row {span.start + row} is infinite; targets must be finite, or NaN.")
+    is_known = ~np.isnan(targets)
+    counts = is_known.sum(axis=0)
+    means = np.where(is_known, targets, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    return counts, means, np.where(is_known, (targets - means) ** 2, 0.0).sum(axis=0)
 
 
 def _merged(left: tuple[NDArray, ...], right: tuple[NDArray, ...]) -> tuple[NDArray, NDArray, NDArray]:

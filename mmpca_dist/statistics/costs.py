@@ -6,7 +6,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import SAMPLE_BYTES
 from mmpca_dist.statistics.medians import PIECE_VALUES, key_type
 from mmpca_dist.statistics.precision import BLOCK_ROWS
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 MIN_JOINED = 4
 """Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks, pooled_weights
 from mmpca_dist.statistics.precision import DOUBLE
-from mmpca_dist.statistics.summary import PassResult, ReadMoments
+from mmpca_dist.statistics.summary import PassResult, read_moments
+from mmpca_dist.tables.batch import Batch
 
 
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
@@ -23,10 +25,18 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
     """
     classes = rows.census.classes
-    task = ReadMoments(rows.dataset, classes, precision, folds=folds)
-    result = rows.pass_over(task, PassResult.merge, "folds", kept=False)
+    keyed = replace(rows, dataset=rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes)))
+    keys = np.arange(folds.n_folds * len(classes))
+    task = partial(read_moments, classes=keys, precision=precision)
+    result = keyed.pass_over(task, PassResult.merge, "folds", kept=False)
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     return moments_of_parts(replace(result.moments, widening=rows.dataset.widening), classes, folds.n_folds)
+
+
+def _fold_and_class(batch: Batch, folds: Folds, classes: NDArray) -> NDArray[np.intp]:
+    """Return the number of each row's fold and class: fold by fold, class by class."""
+    codes = batch.codes(classes)
+    return folds.of_rows(codes, batch.start) * len(classes) + codes
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
+from mmpca_dist.passes.census import Census, check_missing_labels, count_labels, warn_of_missing_labels
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
@@ -25,12 +25,12 @@ from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pool
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians, take_moments
 from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
-from mmpca_dist.tables.labels import encode, label_array, normalize_labels, warn_of_missing_labels
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import GivenLabels
-from mmpca_dist.tables.weights import as_weights, weighted
+from mmpca_dist.tables.labels import encode, label_array, normalize_labels
+from mmpca_dist.tables.readers.memory import given, rows_in_memory, weighted, with_targets
+from mmpca_dist.tables.roles import LABEL
+from mmpca_dist.tables.spans import make_spans
 
 
 def moments_of(
@@ -105,7 +105,7 @@ def class_moments(
         X = X.rows if isinstance(X, ForeignTable) else X
         dataset = rows_in_memory(X, label_array(y, "y"), "the array in memory")
         if weights is not None:
-            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
+            dataset = weighted(dataset, weights)
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 
 
@@ -206,6 +206,7 @@ def rows_in_span(statistics: SpanStatistics, rows: Rows, *, targets: bool = Fals
         X /= statistics.scale
     with single_blas_thread():
         coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), 1))])
-    within = GivenLabels(rows_in_memory(coordinates, None, rows.dataset.uri), labels)
+    within = rows_in_memory(coordinates, None, rows.dataset.uri)
+    within = with_targets(within, labels) if targets else given(within, LABEL, labels, "y")
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Fault
 
 BLOCK_ROWS = 2048
 """Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
@@ -76,8 +77,8 @@ def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
 
 
-def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
-    """Return a message that names the first value that is not finite, or says that products overflowed."""
+def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[..., Fault | str]) -> Fault | str:
+    """Return a fault that names the first value that is not finite, or says that products overflowed."""
     for start in range(0, len(rows), BLOCK_ROWS):
         some = np.sort(rows)[start : start + BLOCK_ROWS]
         bad = ~np.isfinite(X[some])

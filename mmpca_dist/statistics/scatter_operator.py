@@ -25,15 +25,18 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import over_panels, products
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Fault
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import blocks, locator, read_codes, read_units
+from mmpca_dist.passes.units import blocks, read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 SPARSE_TASKS = 32
 """Most tasks of sparse rows, each of which leaves sums as large as the dense vectors."""
@@ -77,10 +80,9 @@ class Sums(ArraySums):
 
 
 @dataclass(frozen=True)
-class _ApplySpan:
-    """The task: apply scatters to blocks over the rows of a span, and sum rows and squares if asked for."""
+class _Application:
+    """Applies scatters to blocks over the rows of a span, and sums rows and squares if asked for."""
 
-    dataset: Dataset
     classes: NDArray
     centres: NDArray
     work: np.dtype
@@ -91,30 +93,27 @@ class _ApplySpan:
     unit: float = 1.0
     slopes: NDArray[np.float64] | None = None
 
-    def __call__(self, span: Span) -> Sums:
-        d, n_classes = self.dataset.n_features, len(self.classes)
+    def run(self, dataset: Dataset, span: Span) -> Sums:
+        d, n_classes = dataset.n_features, len(self.classes)
         images = tuple(np.zeros(block.vectors.shape, self.sums) for block in self.blocks)
         totals = np.zeros((n_classes, d)) if self.with_moments else None
         squares = np.zeros((n_classes, d)) if self.with_moments else None
         sums = Sums(images, totals, squares)
         add: Callable[..., None] = _add_sparse
-        if not self.dataset.sparse:
+        if not dataset.sparse:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
-        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
-            codes = read_codes(self.dataset, self.classes, start, start + X.shape[0])
-            row_weights = self.dataset.read_weights(start, start + X.shape[0])
-            if row_weights is not None:
-                row_weights = row_weights / self.unit
-            add(self, sums, X, codes, row_weights, locator(self.dataset, start))
+        for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
+            row_weights = None if batch.weight is None else batch.weight / self.unit
+            add(self, sums, batch.X, batch.codes(self.classes), row_weights, batch.not_finite)
         if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
             raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
         return sums
 
 
 def _add_dense(
-    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, row_weights: NDArray | None,
-    locate: Callable[[int, int, float], str], vectors: NDArray,
+    task: _Application, sums: Sums, X: NDArray, codes: NDArray, row_weights: NDArray | None,
+    locate: Callable[..., Fault | str], vectors: NDArray,
 ) -> None:  # fmt: skip
     work, centres = task.work, task.centres
     X = X.view(np.uint8) if X.dtype == bool else X
@@ -163,8 +162,8 @@ def _members(codes: NDArray, n_classes: int, dtype: np.dtype, row_weights: NDArr
 
 
 def _add_sparse(
-    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None,
-    _: Callable[[int, int, float], str],
+    task: _Application, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None,
+    _: Callable[..., Fault | str],
 ) -> None:  # fmt: skip
     n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
@@ -185,7 +184,7 @@ def _add_sparse(
 
 
 def _centre_sparse(
-    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None
+    task: _Application, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None
 ) -> tuple[Any, Any]:
     """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
 
@@ -221,7 +220,7 @@ def _centre_sparse(
 
 
 def _remove_covariates(
-    squares: NDArray[np.float64], slopes: NDArray[np.float64], rows: Any, rest: NDArray[np.float64],
+    squares: NDArray[np.float64], slopes: NDArray[np.float64], rows: scipy.sparse.csr_array, rest: NDArray[np.float64],
     cells: NDArray[np.intp], codes: NDArray[np.intp], row_weights: NDArray[np.float64] | None,
 ) -> None:  # fmt: skip
     """Make of the sums of squares of x those of x - B^T z: less 2 B^T z x, plus the squares of B^T z."""
@@ -314,12 +313,12 @@ class ScatterOperator:
         if self.adjustment is not None:
             slopes = self.adjustment.slopes
             scaled = tuple(Block(block.weights, self.adjustment.widened(block.vectors)) for block in scaled)
-        task = _ApplySpan(
-            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first, unit,
+        task = _Application(
+            self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first, unit,
             slopes,
         )  # fmt: skip
         spans = sparse_spans(dataset, self.rows.spans) if dataset.sparse else self.rows.spans
-        sums = self.rows.run(task, spans, operator.add, "apply")
+        sums = self.rows.run(OnRows(dataset, task.run), spans, operator.add, "apply")
         counts = counts / unit
         self.passes += 1
         if first:

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.passes.rows import class_groups
-from mmpca_dist.passes.units import read_units
+from mmpca_dist.passes.units import read_batches
 from mmpca_dist.statistics.moments import ClassMoments, class_blocks
 from mmpca_dist.statistics.precision import DOUBLE, refuse_too_large
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 DENSITY = 0.05
 """Share of stored values up to which they are multiplied, and rows are not made dense. For units of 64 MiB with 2,000
@@ -34,25 +35,26 @@ def multiplies_stored(dataset: Dataset) -> bool:
 def sparse_moments(
     dataset: Dataset,
     span: Span,
-    every: NDArray[np.intp],
-    n_classes: int,
+    classes: NDArray,
     precision: str,
     weights: NDArray | None,
 ) -> ClassMoments | None:
     """Return the moments of a span of CSR rows; None where the means are too large for sums of raw products.
 
-    ``every`` (n,) are the positions of their classes. Source: sum_i (x_i - m) (x_i - m)^T = sum_i x_i x_i^T - n m m^T.
+    Source: sum_i (x_i - m) (x_i - m)^T = sum_i x_i x_i^T - n m m^T.
     """
     from mmpca_dist.statistics.sparse_products import add_rows  # compiled: slow to import
 
+    labels = dataset.batch(span.start, span.stop, X=False, roles=("label", "weight"))
+    every, row_weights, n_classes = labels.codes(classes), labels.weight, len(classes)
     sums = ClassMoments.empty(np.arange(n_classes), dataset.n_features, weights)
     whole = np.ones(dataset.n_features, bool)
-    row_weights = dataset.read_weights(span.start, span.stop)
     sums.sizes[:] = np.bincount(every, minlength=n_classes)
     sums.counts[:] = sums.sizes if row_weights is None else np.bincount(every, row_weights, n_classes)
     if row_weights is not None and np.any(row_weights != np.rint(row_weights)):
         whole[:] = False
-    for start, X in read_units(dataset, span, sparse=True):
+    for batch in read_batches(dataset, span, (), sparse=True):
+        start, X = batch.start, batch.X
         whole[X.indices[X.data != np.rint(X.data)]] = False
         within = slice(start - span.start, start - span.start + X.shape[0])
         codes, weighted = every[within], X.data

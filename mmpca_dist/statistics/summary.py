@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import locator, read_codes, read_units
+from mmpca_dist.passes.units import read_batches
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
-from mmpca_dist.statistics.widening import implied
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.statistics.widening import Widening, implied
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.spans import Span
 
 
 @storable
@@ -41,53 +41,38 @@ class PassResult:
         return PassResult(moments, medians)
 
 
-@dataclass(frozen=True)
-class ReadMoments:
-    """The task of every pass for moments of classes, or of folds and classes, and of those for medians.
+def read_moments(
+    dataset: Dataset, span: Span, *, classes: NDArray, precision: str | None, weights: NDArray | None = None,
+    brackets: Brackets | None = None, n_rows: int = 0,
+) -> PassResult:  # fmt: skip
+    """Read the moments of classes, and what medians need, in a span.
 
     ``precision`` is that of the products; None where a pass is for medians alone.
     """
-
-    dataset: Dataset
-    classes: NDArray
-    precision: str | None
-    weights: NDArray | None = None
-    brackets: Brackets | None = None
-    n_rows: int = 0
-    folds: Folds | None = None
-
-    def __call__(self, span: Span) -> PassResult:
-        adder, counter, dataset = None, None, self.dataset
-        n_classes = len(self.classes) * (1 if self.folds is None else self.folds.n_folds)
-        rows, widening = dataset, None
-        if self.precision is not None:
-            if self.brackets is None and multiplies_stored(dataset):
-                codes = self._codes(span.start, span.stop)
-                moments = sparse_moments(dataset, span, codes, n_classes, self.precision, self.weights)
-                if moments is not None:
-                    return PassResult(moments, None)
-            # Blocks of rows are widened once they are near the processor, not rows of a unit.
-            rows = dataset.narrow
-            widening = None if rows is dataset else dataset.widening
-            adder = ChunkAdder(n_classes, dataset.n_features, rows.dtype, self.precision, self.weights, widening)
-        if self.brackets is not None:
-            counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
-        for start, X in read_units(rows, span):
-            stop = start + len(X)
-            codes = self._codes(start, stop)
-            if adder is not None:
-                beside = None if widening is None else widening.beside(rows, start, stop)
-                adder.add(X, codes, locator(dataset, start), dataset.read_weights(start, stop), beside)
-            if counter is not None:
-                counter.add(X, codes)
-        moments = None if adder is None else adder.moments()
-        del adder
-        return PassResult(moments, None if counter is None else counter.result())
-
-    def _codes(self, start: int, stop: int) -> NDArray[np.intp]:
-        """Return the position of each row's class, or of its fold and class: fold by fold, class by class."""
-        codes = read_codes(self.dataset, self.classes, start, stop)
-        return codes if self.folds is None else self.folds.of_rows(codes, start) * len(self.classes) + codes
+    adder, counter, n_classes = None, None, len(classes)
+    rows, widening = dataset, None
+    if precision is not None:
+        if brackets is None and multiplies_stored(dataset):
+            moments = sparse_moments(dataset, span, classes, precision, weights)
+            if moments is not None:
+                return PassResult(moments, None)
+        # Blocks of rows are widened once they are near the processor, not rows of a unit.
+        if isinstance(dataset.form, Widening):
+            rows, widening = dataset.narrow, dataset.form
+        adder = ChunkAdder(n_classes, dataset.n_features, rows.dtype, precision, weights, widening)
+    if brackets is not None:
+        counter = MedianCounter(brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / n_rows))
+    for batch in read_batches(rows, span):
+        codes = batch.codes(classes)
+        if adder is not None:
+            beside = None if widening is None else batch.beside()
+            explain = replace(batch, table=dataset).not_finite
+            adder.add(batch.X, codes, explain, batch.weight, beside)
+        if counter is not None:
+            counter.add(batch.X, codes)
+    moments = None if adder is None else adder.moments()
+    del adder
+    return PassResult(moments, None if counter is None else counter.result())
 
 
 def take_moments(
@@ -99,7 +84,10 @@ def take_moments(
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     precision = implied(precision, rows.dataset.widening)
-    task = ReadMoments(rows.dataset, rows.census.classes, precision, weights, brackets, rows.census.n_rows)
+    task = partial(
+        read_moments, classes=rows.census.classes, precision=precision, weights=weights, brackets=brackets,
+        n_rows=rows.census.n_rows,
+    )  # fmt: skip
     merge = partial(PassResult.merge, work=work_type(precision))
     n_classes = len(rows.census.classes)
     scatters = n_classes if weights is None else len(weights)
@@ -135,7 +123,9 @@ def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.
 
 def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
     """Count what lies below the brackets and keep what lies inside, in a pass of its own."""
-    task = ReadMoments(rows.dataset, rows.census.classes, None, None, brackets, rows.census.n_rows)
+    task = partial(
+        read_moments, classes=rows.census.classes, precision=None, brackets=brackets, n_rows=rows.census.n_rows
+    )
     return rows.pass_over(task, PassResult.merge, "medians").medians
 
 

@@ -5,132 +5,85 @@ from __future__ import annotations
 import functools
 import operator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import read_codes, read_units
+from mmpca_dist.passes.units import read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
 from mmpca_dist.statistics.widening import Widening
-from mmpca_dist.tables.dataset import Dataset, Span
-from mmpca_dist.tables.proxies import DatasetProxy
-from mmpca_dist.tables.readers.memory import rows_in_memory
-
-INDICATOR = "{} is missing"
-"""What an indicator is called."""
-
-
-class _Floating(DatasetProxy):
-    """Base of rows in floating point that are made of others as they are read."""
-
-    def __init__(self, rows: Any, **changes: Any) -> None:
-        super().__init__(rows, **{"dtype": np.result_type(rows.dtype, np.float32), **changes})
-
-    @property
-    def in_memory(self) -> bool:
-        return False  # rows are new ones
-
-    def fingerprint(self) -> str:
-        return self._rows.fingerprint()
-
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        return csr_array(self.read_rows(start, stop))
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+from mmpca_dist.tables.batch import Batch, dense
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.readers.memory import source_in_memory
+from mmpca_dist.tables.spans import Span
 
 
-class AlreadyWidened(DatasetProxy):
-    """Rows that are widened as they are: those of a data set that was read whole."""
+@dataclass(frozen=True)
+class Widened:
+    """The form of rows that are widened as they are stored: those of a data set that was read whole."""
 
-    def __init__(self, rows: Dataset, widening: Widening) -> None:
-        super().__init__(rows)
-        self._widening = widening
+    widens: Widening
+    reads: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def widening(self) -> Widening:
-        return self._widening
+    def filled(self) -> int:
+        return self.widens.width
 
-    def fingerprint(self) -> str:
-        return self._rows.fingerprint()
+    def facts(self, facts: Facts) -> Facts:
+        return facts
 
-    def adjusted(self, adjustment: Adjustment) -> Dataset:
-        return rows_in_memory(
-            adjustment.rows(self.read_rows(0, self.n_rows)), self.read_labels(0, self.n_rows), self.uri
-        )
+    def matrix(self, batch: Batch, out: NDArray | None = None) -> Any:
+        return batch.X
 
 
-class WidenedRows(_Floating):
-    """The rows of a data set with fixed values in the place of missing ones, indicators of gaps, and covariates."""
+@dataclass(frozen=True)
+class Adjusted:
+    """The form of rows with a value by column in the place of missing ones, less what covariates explain."""
 
-    def __init__(self, rows: Any, widening: Widening) -> None:
-        names = rows.feature_names
-        if names is not None:
-            beside = [*widening.covariates, *widening.targets]
-            names = [*names, *(INDICATOR.format(names[j]) for j in widening.gaps), *beside]
-        double = {"dtype": np.dtype(np.float64)} if widening.covariates or widening.targets else {}
-        super().__init__(rows, n_features=widening.width, feature_names=names, image_shape=None, **double)
-        self._widening = widening
+    gaps: NDArray[np.intp]
+    values: NDArray[np.float64]
+    adjustment: Adjustment | None = None
+    widens: ClassVar[None] = None
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     @property
-    def widening(self) -> Widening:
-        return self._widening
+    def _removes(self) -> bool:
+        return self.adjustment is not None and len(self.adjustment.slopes) > 0
 
-    @property
-    def narrow(self) -> Dataset:
-        return self._rows
+    def facts(self, facts: Facts) -> Facts:
+        kind = np.float64 if self._removes else np.result_type(facts.dtype, np.float32)
+        return replace(facts, sparse=False, dtype=np.dtype(kind))
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        beside = self._widening.beside(self._rows, start, stop)
-        return self._widening.rows(self._rows.read_rows(start, stop), beside, out)
-
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        if not self.sparse:
-            return super().read_sparse(start, stop)
-        both = self._rows.read_sparse(start, stop), csr_array(self._widening.beside(self._rows, start, stop))
-        return csr_array(scipy.sparse.hstack(both, "csr"))
-
-    @property
-    def nnz(self) -> int:
-        return self._rows.nnz + self.n_rows * self._n_beside
-
-    @property
-    def _n_beside(self) -> int:
-        return len(self._widening.covariates) + len(self._widening.targets)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows) + 32 * n_rows * self._n_beside
-
-    def adjusted(self, adjustment: Adjustment) -> Dataset:
-        return AdjustedRows(self._rows, adjustment.widening.gaps, adjustment.means, adjustment)
-
-
-class AdjustedRows(_Floating):
-    """The rows of a data set with a value by column in the place of missing ones, less what covariates explain."""
-
-    def __init__(
-        self, rows: Any, gaps: NDArray[np.intp], values: NDArray[np.float64], adjustment: Adjustment | None = None
-    ) -> None:
-        removes = adjustment is not None and len(adjustment.slopes) > 0
-        super().__init__(rows, sparse=False, **({"dtype": np.dtype(np.float64)} if removes else {}))
-        self._gaps, self._values, self._adjustment = gaps, values, adjustment
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        out[...] = self._rows.read_rows(start, stop)
-        some = out[:, self._gaps]
-        out[:, self._gaps] = np.where(np.isnan(some), self._values, some)
-        if self._adjustment is not None:
-            out[...] = self._adjustment.without(out, self._rows.read_covariates(start, stop))
+    def matrix(self, batch: Batch, out: NDArray | None = None) -> NDArray:
+        X = dense(batch.X)
+        if out is None:
+            out = np.empty(X.shape, np.float64 if self._removes else np.result_type(X.dtype, np.float32))
+        out[...] = X
+        some = out[:, self.gaps]
+        out[:, self.gaps] = np.where(np.isnan(some), self.values, some)
+        if self.adjustment is not None:
+            out[...] = self.adjustment.without(out, batch.roles.get("covariates"))
         return out
+
+
+def adjusted(rows: Dataset, adjustment: Adjustment) -> Dataset:
+    """Return widened rows after the map that their moments tell; others as they are."""
+    if rows.form is None and isinstance(rows.source, Dataset):
+        return rows.over_rows(adjusted(rows.source, adjustment))
+    if isinstance(rows.form, Widened):
+        X = source_in_memory(adjustment.rows(rows.read_rows(0, rows.n_rows)), rows.uri)
+        return replace(rows, source=X, base=X.facts, form=None)
+    if isinstance(rows.form, Widening):
+        return replace(rows, form=Adjusted(adjustment.widening.gaps, adjustment.means, adjustment))
+    return rows
 
 
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
@@ -142,7 +95,7 @@ def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustme
     if rows.sparse:
         return rows
     gaps = np.zeros(0, np.intp) if rows.dtype.kind != "f" else np.arange(rows.n_features)
-    return AdjustedRows(rows, gaps, values[gaps], adjustment)
+    return replace(rows, form=Adjusted(gaps, values[gaps], adjustment))
 
 
 @storable
@@ -154,28 +107,24 @@ class _Gaps(ArraySums):
     sums: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _CountGaps:
-    dataset: Dataset
-
-    def __call__(self, span: Span) -> _Gaps:
-        gaps = _Gaps(np.zeros(self.dataset.n_features, np.int64), np.zeros(self.dataset.n_features))
-        for _, X in read_units(self.dataset, span):
-            bad = np.isnan(X)
-            values = np.ascontiguousarray(np.where(bad, 0, X))  # sums of rows in another order have other bits
-            gaps = gaps + _Gaps(bad.sum(axis=0), values.sum(axis=0, dtype=np.float64))
-        return gaps
+def _count_gaps(dataset: Dataset, span: Span) -> _Gaps:
+    gaps = _Gaps(np.zeros(dataset.n_features, np.int64), np.zeros(dataset.n_features))
+    for batch in read_batches(dataset, span, ()):
+        bad = np.isnan(batch.X)
+        values = np.ascontiguousarray(np.where(bad, 0, batch.X))  # sums of rows in another order have other bits
+        gaps = gaps + _Gaps(bad.sum(axis=0), values.sum(axis=0, dtype=np.float64))
+    return gaps
 
 
-def look_at_gaps(dataset: Any, spans: list[Span], tasks: Tasks) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def look_at_gaps(dataset: Dataset, spans: list[Span], tasks: Tasks) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return how many values each column lacks, and the mean of the others, from a pass; 0 of a column without any."""
     if dataset.dtype.kind != "f" or dataset.sparse:
         return np.zeros(dataset.n_features, np.int64), np.zeros(dataset.n_features)
-    gaps = tasks.run(_CountGaps(dataset), spans, operator.add, "gaps")
+    gaps = tasks.run(OnRows(dataset, _count_gaps), spans, operator.add, "gaps")
     return gaps.missing, gaps.sums / np.maximum(dataset.n_rows - gaps.missing, 1)
 
 
-def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None = None) -> Any:
+def widened(dataset: Dataset, missing: NDArray | None = None, means: NDArray | None = None) -> Dataset:
     """Return rows with covariates, targets, and indicators of the columns that lack values, filled with ``means``."""
     missing, means = (np.zeros(dataset.n_features) if values is None else values for values in (missing, means))
     gaps = np.flatnonzero(missing)
@@ -186,36 +135,29 @@ def widened(dataset: Any, missing: NDArray | None = None, means: NDArray | None 
     return widened_as(dataset, Widening(dataset.n_features, gaps, fills, covariates, names, dataset.targets, rounding))
 
 
-def widened_as(dataset: Any, widening: Widening | None) -> Any:
+def widened_as(dataset: Dataset, widening: Widening | None) -> Dataset:
     """Return the rows widened as others are; where nothing stands beside their columns, as they are."""
-    return dataset if widening is None or widening.width == widening.n_columns else WidenedRows(dataset, widening)
+    return dataset if widening is None or widening.width == widening.n_columns else replace(dataset, form=widening)
 
 
-def with_targets(rows: Rows) -> Rows:
+def widened_by_targets(rows: Rows) -> Rows:
     """Return rows of which passes for moments read the numbers to predict, too, where they have any."""
     none, targets = np.zeros(0), rows.dataset.targets
     widening = Widening(rows.dataset.n_features, none.astype(np.intp), none, targets=targets)
     return replace(rows, dataset=widened_as(rows.dataset, widening)) if targets else rows
 
 
-@dataclass(frozen=True)
-class _SumProducts:
-    dataset: Dataset
-    classes: NDArray
-
-    def __call__(self, span: Span) -> CrossSums:
-        parts = []
-        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
-            stop = start + X.shape[0]
-            codes = read_codes(self.dataset, self.classes, start, stop)
-            weights = self.dataset.read_weights(start, stop)
-            parts.append(CrossSums.of(X, codes, len(self.classes), weights, self.dataset.widening))
-        return functools.reduce(operator.add, parts)
+def _sum_products(dataset: Dataset, span: Span, *, classes: NDArray) -> CrossSums:
+    parts = []
+    for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
+        codes = batch.codes(classes)
+        parts.append(CrossSums.of(batch.X, codes, len(classes), batch.weight, dataset.widening))
+    return functools.reduce(operator.add, parts)
 
 
 def adjustment_from_pass(rows: Rows) -> Adjustment:
     """Return the map of widened rows from a pass for their means and products with covariates."""
-    sums = rows.pass_over(_SumProducts(rows.dataset, rows.census.classes), operator.add, "means")
+    sums = rows.pass_over(partial(_sum_products, classes=rows.census.classes), operator.add, "means")
     return Adjustment.of_sums(rows.dataset.widening, sums)
 
 
@@ -224,4 +166,4 @@ def adjusted_rows(rows: Rows, adjustment: Adjustment | None = None) -> Rows:
     if rows.dataset.widening is None:
         return rows
     adjustment = adjustment_from_pass(rows) if adjustment is None else adjustment
-    return replace(rows, dataset=rows.dataset.adjusted(adjustment))
+    return replace(rows, dataset=adjusted(rows.dataset, adjustment))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.facts import Facts
+
+INDICATOR = "{} is missing"
+"""What an indicator is called."""
 
 
 @storable
@@ -45,12 +52,35 @@ class Widening:
         """Where targets stand."""
         return slice(self.z.stop, self.width)
 
-    def beside(self, rows: Any, start: int, stop: int) -> NDArray[np.float64] | None:
-        """Return covariates and targets of rows of a data set, shape (stop - start, q + t); None without any."""
-        read = [rows.read_covariates] if self.covariates else []
-        read += [rows.read_targets] if self.targets else []
-        parts = [each(start, stop) for each in read]
-        return np.concatenate(parts, axis=1) if len(parts) > 1 else next(iter(parts), None)
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The arrays of batches that stand beside the columns."""
+        return (*(["covariates"] if self.covariates else []), *(["targets"] if self.targets else []))
+
+    @property
+    def widens(self) -> Widening:
+        """What stands beside the columns of rows in this form."""
+        return self
+
+    def facts(self, facts: Facts) -> Facts:
+        """Return the facts of widened rows."""
+        names = facts.feature_names
+        if names is not None:
+            indicators = (INDICATOR.format(names[j]) for j in self.gaps)
+            names = [*names, *indicators, *self.covariates, *self.targets]
+        kind = np.float64 if self.covariates or self.targets else np.result_type(facts.dtype, np.float32)
+        return replace(facts, n_features=self.width, feature_names=names, image_shape=None, dtype=np.dtype(kind))
+
+    def matrix(self, batch: Batch, out: NDArray | None = None) -> Any:
+        """Return the widened rows of a batch, dense or CSR."""
+        beside = batch.beside()
+        if issparse(batch.X):
+            return csr_array(scipy.sparse.hstack([batch.X, csr_array(beside)], "csr"))
+        if out is None:
+            double = beside is not None
+            dtype = np.float64 if double else np.result_type(batch.X.dtype, np.float32)
+            out = np.empty((len(batch), self.width), dtype)
+        return self.rows(batch.X, beside, out)
 
     def rows(self, X: NDArray, beside: NDArray | None, out: NDArray) -> NDArray:
         """Fill ``out``, shape (n, d + g + q + t), with rows X (n, d) and what is `beside` them, and return it."""

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean, instead_of
 
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
@@ -78,15 +78,10 @@ def normalize(uri: str | os.PathLike) -> str:
 
 def absolute_path(path: str) -> Path:
     """Return a path of this machine in full; raise an ``InputError`` where its first folder is unknown."""
-    try:
+    unknown = f"{path} begins with the home folder of a user who is unknown. Write it in full."
+    removed = f"{path} is relative to the working directory, which was removed. Change to another, or write it in full."
+    with instead_of(RuntimeError, InputError, unknown), instead_of(FileNotFoundError, InputError, removed):
         return Path(path).expanduser().absolute()
-    except RuntimeError as error:
-        raise InputError(f"{path} begins with the home folder of a user who is unknown. Write it in full.") from error
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path} is relative to the working directory, which was removed. Change to another, or write an absolute "
-            "path."
-        ) from error
 
 
 def check_address(uri: str) -> None:

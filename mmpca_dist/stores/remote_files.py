@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from fsspec.spec import AbstractBufferedFile
 
-from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.errors import AccessError, InputError, instead_of
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import failures
 from mmpca_dist.stores.addresses import AZURE, GCS, S3
@@ -108,7 +108,7 @@ def _s3_options() -> tuple[str, dict[str, Any]]:
     import boto3
     from botocore.exceptions import BotoCoreError
 
-    try:
+    with instead_of((BotoCoreError, ValueError), AccessError, f"Cannot reach S3: {failures.NO_CREDENTIALS}."):
         meta = boto3.Session().client("s3", region_name=os.environ.get("AWS_REGION")).meta
         endpoint = "" if meta.endpoint_url.endswith(".amazonaws.com") else meta.endpoint_url
         options: dict[str, Any] = {"region": meta.region_name or "us-east-1", "endpoint": endpoint or None}
@@ -116,8 +116,6 @@ def _s3_options() -> tuple[str, dict[str, Any]]:
             _aws_credentials.cache_clear()
             aws_credentials()
             options["credential_provider"] = aws_credentials
-    except (BotoCoreError, ValueError) as error:
-        raise AccessError(f"Cannot reach S3: {failures.NO_CREDENTIALS}.") from error
     return endpoint, options
 
 

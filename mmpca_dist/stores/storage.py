@@ -23,7 +23,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError, did_you_mean
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, OutageError, did_you_mean, instead_of
 from mmpca_dist.stores import failures
 from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who import storage)
     NAMED,
@@ -181,12 +181,8 @@ def read_bytes(uri: str) -> bytes:
 
 def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
     """Read a JSON file that this project wrote; a DamageError for what is damaged ends with ``remedy``."""
-    try:
+    with instead_of(ValueError, DamageError, f"Cannot read {uri}: it is damaged ({{reason}}). {remedy}"):
         return undamaged(uri, lambda: from_json(read_bytes(uri)))
-    except MmpcaError:
-        raise
-    except ValueError as error:
-        raise DamageError(f"Cannot read {uri}: it is damaged ({error}). {remedy}") from error
 
 
 def write_json(uri: str, value: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import zarr
@@ -17,7 +17,7 @@ from zarr.core.buffer.cpu import NDBuffer
 from zarr.errors import GroupNotFoundError
 from zarr.storage import FsspecStore, ObjectStore, WrapperStore
 
-from mmpca_dist.errors import DamageError, InputError, MmpcaError
+from mmpca_dist.errors import DamageError, InputError, MmpcaError, instead_of
 from mmpca_dist.stores import failures, storage
 from mmpca_dist.stores.addresses import check_address, is_bucket, is_local, is_remote
 from mmpca_dist.stores.remote_files import Bucket
@@ -37,22 +37,18 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
         if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         location = zarr_location(uri, mode == "r")
-        try:
+        nothing = (
+            f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
+            "directly in it."
+        )
+        damaged = f"Cannot read {uri}: its Zarr metadata is damaged ({{reason}}). Restore it."
+        strange = (ValueError, TypeError, LookupError, RecursionError)  # JSON, or settings, that are none
+        with instead_of(strange, InputError, damaged), instead_of(GroupNotFoundError, InputError, nothing):
             if mode == "r" and is_remote(uri):
                 # Looking for all forms of groups at once would take four times as many requests.
                 with suppress(GroupNotFoundError):
                     return zarr.open_group(location, mode="r", zarr_format=3, use_consolidated=False)
             return zarr.open_group(location, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
-        except GroupNotFoundError as error:
-            raise InputError(
-                f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
-                "directly in it."
-            ) from error
-        except MmpcaError:  # a ValueError, too
-            raise
-        except (ValueError, TypeError, LookupError, RecursionError) as error:  # JSON, or settings, that are none
-            reason = " ".join(str(error).split()).rstrip(".")[:200]
-            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({reason}). Restore it.") from error
 
 
 def zarr_location(uri: str, read_only: bool = False) -> Any:
@@ -94,7 +90,7 @@ def block_of(array: zarr.Array, index: tuple[int, ...]) -> NDArray:
 
 def fill_from(array: zarr.Array, start: int, stop: int, out: NDArray) -> None:
     """Fill ``out`` with rows ``start`` to ``stop`` of an array (n, d), as ``values_of`` would give them."""
-    selection, target = (slice(start, stop), slice(None)), NDBuffer(out)  # type: ignore[arg-type]
+    selection, target = (slice(start, stop), slice(None)), NDBuffer(cast(Any, out))
     _undamaged(array, lambda: array.get_basic_selection(selection, out=target))
 
 
@@ -189,8 +185,10 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
     # The wrapper's own pass these on without the prefix and without another attempt.
     _get_many = Store._get_many
     _set_many = Store._set_many
-    get_ranges = getattr(Store, "get_ranges", None)  # of Zarr 3.3 and later, for parts of shards
-    get_sync = set_sync = delete_sync = None  # of Zarr 3.3 and later: these stores are not read without waiting
+    get_ranges: Any = getattr(Store, "get_ranges", None)  # of Zarr 3.3 and later, for parts of shards
+    get_sync: Any = None  # these, too, are of Zarr 3.3 and later: such stores are not read without waiting
+    set_sync: Any = None
+    delete_sync: Any = None
     _supports_sync_io = False
 
     async def exists(self, key: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.limits import LIMITS
@@ -25,13 +25,13 @@ class ColumnSpread:
         self._n_rows, self._mean = 0, np.zeros(n_features)
         self.squares = np.zeros(n_features)
 
-    def add(self, rows: Any) -> None:
+    def add(self, rows: NDArray | csr_array) -> None:
         """Add rows, dense or CSR, of shape (k, d)."""
         step = max(1, LIMITS.spread_bytes // (8 * rows.shape[1]))
         for start in range(0, rows.shape[0], step):
             self._add(rows[start : start + step])
 
-    def _add(self, rows: Any) -> None:
+    def _add(self, rows: NDArray | csr_array) -> None:
         n_rows = rows.shape[0]
         if issparse(rows):
             mean, variances = mean_variance_axis(rows.astype(np.float64), axis=0)

@@ -1,276 +1,292 @@
-"""Tables, row readers, and spans: the units of work of a pass."""
+"""``Dataset``: a view of the rows of a source: what its columns mean, which rows are left, and what is done to them."""
 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
-from bisect import bisect, bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.facts import Facts, as_arrow, passed_on
+from mmpca_dist.errors import InputError
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.batch import Batch, dense, joined_batches, refuse_not_finite
+from mmpca_dist.tables.column import Column, Known
+from mmpca_dist.tables.covariates import Covariate
+from mmpca_dist.tables.facts import Facts, Table
+from mmpca_dist.tables.kept_rows import KeptRows, windows
+from mmpca_dist.tables.mapped_rows import RowMaps, stored_form
+from mmpca_dist.tables.roles import KEY, LABEL, ONE_CLASS, ONLY, TARGET, Played, Role
+from mmpca_dist.tables.row_maps.specification import Arrays, RowMap
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import reading_edges, unit_edges, value_units
+from mmpca_dist.tables.values import Place
 
-MIN_UNITS, GRAIN_BYTES = 8, 1 << 20
-"""Rows in memory and sparse rows can be cut anywhere; their chunks are of this size."""
-MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
-"""A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
-MOST_STRETCHES = 4
-"""Stretches of rows without labels that are kept; messages name one less where there are more."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """Consecutive reading units that one task works through; ``edges`` are the row numbers that bound them."""
-
-    index: int
-    edges: tuple[int, ...]
-
-    @property
-    def start(self) -> int:
-        return self.edges[0]
-
-    @property
-    def stop(self) -> int:
-        return self.edges[-1]
-
-    @property
-    def units(self) -> list[tuple[int, int]]:
-        return list(itertools.pairwise(self.edges))
+Roles = Collection[str] | None
+"""The arrays of a batch that are read; None for all."""
 
 
-@dataclass(frozen=True)
-class MissingLabels:
-    """Rows whose chunks of labels are not stored: how many, the first stretches (start, stop), and their label."""
+@dataclass(frozen=True, eq=False)
+class Dataset(Table):
+    """A view of rows, as ``open_dataset`` returns it.
 
-    n_rows: int
-    stretches: tuple[tuple[int, int], ...]
-    fill: Any
+    It is sent to workers, and so holds addresses and metadata, never open files.
+    """
 
+    source: Source | Dataset
+    """Where the rows are stored; or other rows, of which some are chosen by what they hold."""
+    base: Facts
+    """The facts of the rows before maps, and before they are widened."""
+    played: tuple[Played, ...] = ()
+    kept: KeptRows | None = None
+    """The rows that are left of each chunk; None where all are."""
+    mapped: RowMaps | None = None
+    form: Any = None
+    """How rows are widened or adjusted as they are read, see ``statistics.widening``."""
 
-class Table:
-    """What a table is: its facts, columns and labels, and what reading it costs."""
+    @classmethod
+    def of(cls, source: Source | Dataset) -> Dataset:
+        """Return all rows of a source."""
+        return cls(source, source.facts)
 
-    facts: Facts
-    uri: str = passed_on("facts.uri")
-    n_rows: int = passed_on("facts.n_rows")
-    n_features: int = passed_on("facts.n_features")
-    dtype: np.dtype = passed_on("facts.dtype")
-    feature_names: list[str] | None = passed_on("facts.feature_names")
-    image_shape: tuple[int, int] | None = passed_on("facts.image_shape")
-    has_labels: bool = passed_on("facts.has_labels")
-    sparse: bool = passed_on("facts.sparse")
-    kind: str = passed_on("facts.kind")
-    read_overhead: float = passed_on("facts.read_overhead")
-    resident_bytes: int = passed_on("facts.resident_bytes")
-    row_operations: int = passed_on("facts.row_operations")
-    rows_read: float = passed_on("facts.rows_read")
-    heavy_columns: Sequence[tuple[int, float]] = ()
-    """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
-    named_columns: bool = False
-    """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
-    missing_labels: MissingLabels | None = None
-    """The rows whose labels are not stored, but read as fill values."""
-    covariates: tuple[Any, ...] = ()
-    """What the covariates of the rows are, see ``tables.covariates``."""
-    targets: tuple[str, ...] = ()
-    """What the numbers to predict are called, of rows that have these in the place of classes."""
-    slice_edges: tuple[float, ...] = ()
-    """Where slices of a number end that are the classes; none of other classes."""
-    widening: Any = None
-    """What stands beside the columns of widened rows, see ``statistics.widening``; None of others."""
+    @cached_property
+    def facts(self) -> Facts:  # type: ignore[override]
+        facts = self.base if self.mapped is None else self.mapped.facts
+        return facts if self.form is None else self.form.facts(facts)
 
     @property
-    def in_memory(self) -> bool:
-        """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
-        return self.kind == "memory" and not self.sparse
+    def stored(self) -> Source:
+        """The source as it was opened."""
+        return self.source.stored if isinstance(self.source, Dataset) else self.source
+
+    @property
+    def named_columns(self) -> bool:
+        """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
+        return self.stored.named_columns and not self._own_columns
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        edges = self.source.chunk_edges if self.kept is None else self.kept.edges
+        return edges if self.mapped is None else self.mapped.cut(edges)
+
+    # What columns mean
+
+    def playing(self, role: Role, column: Column, option: Any = None, name: str = "") -> Dataset:
+        """Return the same rows with one more column in a role, after a look at it, and without those it leaves out."""
+        return self.with_look(role, column, role.look(self, column, name, option), name)
+
+    def with_look(self, role: Role, column: Column | None, look: Any, name: str = "") -> Dataset:
+        """Return the same rows with one more column in a role, given what a look has left."""
+        classless = [Played(ONE_CLASS, None)] if role is TARGET and not self.has_labels else []
+        same = replace(self, played=(*self.played, *classless, Played(role, column, look, name)))
+        return same if role.keeps is None else same._without_left_out(role.why_left_out)
+
+    def labelled_by(self, column: Column, role: Role = LABEL) -> Dataset:
+        """Return the same rows with another column for their labels."""
+        others = tuple(each for each in self.played if each.role.into != "label")
+        return replace(self, played=(*others, Played(role, column)))
+
+    def keyed(self, key: Callable[[Batch], NDArray]) -> Dataset:
+        """Return the same rows with keys that a function makes of batches for their labels."""
+        return replace(self, played=(*self.played, Played(KEY, None, key)))
+
+    def predicting(self, names: Sequence[str]) -> Dataset:
+        """Return the same rows with the numbers in the column of their labels as targets with these names."""
+        played = (Played(TARGET, each.column, tuple(names)) if each.role is LABEL else each for each in self.played)
+        return replace(self, played=(Played(ONE_CLASS, None), *played))
+
+    def unlabelled(self) -> Dataset:
+        """Return the same rows without their labels."""
+        source = self.source.unlabelled() if isinstance(self.source, Dataset) else self.source
+        played = tuple(each for each in self.played if each.role.into not in ("label", "targets"))
+        return replace(self, source=source, played=played)
+
+    def only(self, keep: Callable[[Batch], NDArray[np.bool_]]) -> Dataset:
+        """Return the rows that ``keep`` tells by a batch of their labels and weights; they are numbered anew."""
+        return Dataset.of(self).with_look(ONLY, None, keep)
+
+    def over(self, source: Source) -> Dataset:
+        """Return the same view of another source, such as the blocks of a task, which has columns in its blocks."""
+        if isinstance(self.source, Dataset):
+            same = replace(self, source=self.source.over(source))
+        else:
+            same = replace(self, source=source, played=tuple(each.over(source) for each in self.played))
+        return same if self.kept else replace(same, base=replace(self.base, n_rows=same.source.n_rows))
+
+    def over_rows(self, source: Dataset) -> Dataset:
+        """Return the same of a source whose rows have another form."""
+        base = replace(source.facts, n_rows=self.base.n_rows, rows_read=self.base.rows_read)
+        return replace(self, source=source, base=base)
+
+    def with_maps(self, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> Dataset:
+        """Return the rows after row maps; raise InputError where one cannot be fitted to so many rows."""
+        if not maps:
+            return self
+        if fits is None:
+            for row_map in maps:
+                row_map.check(self.n_rows, self.uri)
+            fits = None if any(row_map.own_columns for row_map in maps) else [{} for _ in maps]
+        return replace(self, mapped=RowMaps(tuple(maps), self.facts, fits))
+
+    @property
+    def unmapped(self) -> Dataset:
+        """The rows before row maps."""
+        return replace(self, mapped=None, form=None)
+
+    @property
+    def narrow(self) -> Dataset:
+        """The rows without what stands beside their columns."""
+        return replace(self, form=None)
+
+    def columns_into(self, array: str) -> list[Played]:
+        """Return the columns that make an array of batches."""
+        inner = self.source.columns_into(array) if isinstance(self.source, Dataset) else []
+        return inner + [each for each in self.played if each.role.into == array]
+
+    @property
+    def has_labels(self) -> bool:
+        return bool(self.columns_into("label"))
+
+    @property
+    def label_column(self) -> Column | None:
+        """The column of the labels, or of what they are made of."""
+        return next((each.column for each in self.columns_into("label")), None)
+
+    @property
+    def covariates(self) -> tuple[Covariate, ...]:
+        return tuple(each.look for each in self.columns_into("covariates"))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What the numbers to predict are called, of rows that have these in the place of classes."""
+        return tuple(name for each in self.columns_into("targets") for name in each.names)
+
+    @property
+    def widening(self) -> Any:
+        """What stands beside the columns of widened rows; None of others."""
+        inner = self.source.widening if isinstance(self.source, Dataset) else None
+        return inner if self.form is None else self.form.widens
 
     @property
     def n_columns(self) -> int:
         """Columns of the table, and of models; widened rows have more."""
         return self.n_features if self.widening is None else self.widening.n_columns
 
-    @property
-    def narrow(self) -> Any:
-        """The rows that widened ones are made of; others themselves."""
-        return self
+    # Rows
 
-    def over(self, rows: Dataset) -> Dataset:
-        """Return the table of other rows: those that a task holds of a Dask array."""
-        return rows
+    def batch(self, start: int, stop: int, *, X: bool = True, roles: Roles = None, out: NDArray | None = None) -> Batch:
+        """Return rows ``start`` to ``stop``: X, in ``out`` where that serves, and the arrays of ``roles``."""
+        if X and self.form is not None:
+            read = None if roles is None else {*roles, *self.form.reads}
+            batch = self.narrow.batch(start, stop, roles=read)
+            return replace(batch, table=self, X=self.form.matrix(batch, out))
+        stretches = [(start, stop, slice(None))] if self.kept is None else list(self.kept.stretches(start, stop))
+        parts, rows, out = [], [], out if self.mapped is None else None
+        if X and out is None and len(stretches) > 1 and not self.base.sparse:
+            out = np.empty((stop - start, self.base.n_features), self.base.dtype)
+        for begin, end, some in stretches:
+            batch = self._stretch(begin, end, roles)
+            parts.append(batch.take(some) if self.kept is not None else batch)
+            if X:
+                done, at = sum(map(len, parts[:-1])), parts[-1].at
+                rows.append(self._rows(begin, end, at, None if out is None else out[done : done + len(at)]))
+        batch = joined_batches(parts, start)
+        if not X:
+            return batch
+        whole = rows[0] if len(rows) == 1 else vstack(rows, format="csr") if issparse(rows[0]) else out
+        if self.mapped is not None:
+            refuse_not_finite(replace(batch, table=self.unmapped, X=whole))
+            whole = self.mapped.apply(whole, start, self.describe_chunk)
+        return replace(batch, X=whole)
 
-    def fingerprint(self) -> str:
-        """Identify the content without reading rows: metadata, object names, sizes, etags or times.
+    def _rows(self, begin: int, end: int, at: NDArray[np.int64], out: NDArray | None) -> Any:
+        """Return the rows ``at`` of rows ``begin`` to ``end`` of the source."""
+        if len(at) == end - begin:
+            return self.source.read(begin, end, out)
+        rows = self.source.read(begin, end)
+        return rows[at - begin] if issparse(rows) else np.take(rows, at - begin, axis=0, out=out, mode="clip")
 
-        Empty for rows that nothing identifies, such as those of a Dask array.
-        """
-        return ""
+    def _stretch(self, begin: int, end: int, roles: Roles) -> Batch:
+        """Return what is left of rows ``begin`` to ``end`` of the source."""
+        at, drops = np.arange(begin, end), self.kept is not None
+        taken = [
+            each for each in self.played
+            if roles is None or each.role.into in roles or (drops and each.role.keeps is not None)
+        ]  # fmt: skip
+        if roles is not None and (reads := {name for each in taken for name in each.role.reads}):
+            roles = {*roles, *reads}
+            taken = [each for each in self.played if each in taken or each.role.into in roles]
+        if isinstance(self.source, Dataset):
+            batch = replace(self.source.batch(begin, end, X=False, roles=roles), table=self, at=at)
+        else:
+            batch = Batch(self, begin, at, at)
+        read: dict[int, Known] = {}
+        for each in taken:
+            place = Place(self.uri, self.uri if each.column is None else each.column.place, batch.rows)
+            values = batch if each.column is None else self._known(each.column, batch.at, read)
+            array = each.role.encode(values, place, each.look)
+            left = each.role.keeps(array) if drops and each.role.keeps is not None else None
+            array = each.role.combine(batch.roles.get(each.role.into), array)
+            batch = replace(batch, roles={**batch.roles, each.role.into: array})
+            if left is not None and not left.all():
+                batch = batch.take(left)
+                read = {column: (known[0][left], known[1][left]) for column, known in read.items()}
+        return batch
 
-    @property
-    def addresses(self) -> list[str]:
-        """Files that hold rows and labels, or folders of them; none where nothing is stored."""
-        return []
+    def _known(self, column: Column, rows: NDArray[np.int64], read: dict[int, Known]) -> Known:
+        """Return the values of a column in some rows of the source, in order, and which are there."""
+        if id(column) not in read:
+            parts = [column.read(0, 0)] if not len(rows) else []
+            for begin, end, places in windows(rows, self.source):
+                values, there = column.read(begin, end)
+                parts.append((values, there) if len(places) == end - begin else (values[places], there[places]))
+            values, there = (
+                np.concatenate([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in (0, 1)
+            )
+            read[id(column)] = values, there
+        return read[id(column)]
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a dense row."""
-        return self.n_features * self.dtype.itemsize
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
+        """Return rows ``start`` to ``stop`` as methods see them, widened or adjusted, dense or CSR."""
+        return self.batch(start, stop, roles=(), out=out).X
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that a pass over all rows reads."""
-        return self.n_rows * self.row_bytes
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored values: all values of dense rows."""
-        return self.n_rows * self.n_features
-
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
-        return int(n_rows * self.row_bytes * (1 + self.read_overhead))
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        """Return the most bytes held while ``read_sparse`` reads ``n_rows`` rows, the rows included."""
-        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
-
-    def share_bytes(self, n_rows: int) -> int:
-        """Return the bytes read for ``n_rows`` rows, on average."""
-        return self.n_bytes * n_rows // max(self.n_rows, 1)
-
-
-class Dataset(Table, ABC):
-    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
-
-    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
-    """
-
-    features: str | None = None
-    """The array or column that the rows are read from, where there may be several."""
-    label: str | None = None
-    """The array, column or file that the labels are read from."""
-    note: str | None = None
-    """What a user must know of the rows."""
-    levels: Sequence[Any] = ()
-    """What becomes of columns of text, see ``tables.levels``."""
-    columns: Sequence[str] = ()
-    """The stored columns that the features are made of, where they have names."""
-    missing_chunks: str | None = None
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
-    _skips_unlabelled = False
-    """Whether rows may have no label, as they are left out."""
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Identify the content, see ``Table.fingerprint``."""
-
-    @property
-    @abstractmethod
-    def chunk_edges(self) -> NDArray[np.int64]:
-        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
-
-    @abstractmethod
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        """Return rows ``start`` to ``stop`` as a C-ordered ``(stop - start, n_features)`` array.
-
-        ``out``, of that shape and of the type of the rows, may be filled and returned.
-        """
-
-    @abstractmethod
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
-
-    @property
-    def stored(self) -> Dataset:
-        """The table as it was opened, before row maps."""
-        return self
-
-    def _labelled_by(self, name: str) -> Any:
-        """Return the same rows with another column as their labels, each of which must be there."""
-        same = copy(self)
-        same.label, same.facts, same._skips_unlabelled = name, replace(self.facts, has_labels=True), False
-        return same
+        """Return rows ``start`` to ``stop`` as a C-ordered array (stop - start, n_features); ``out`` may be filled."""
+        return dense(self.read(start, stop, None if self.sparse else out), out)
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
-        return csr_array(self.read_rows(start, stop))
+        return csr_array(self.read(start, stop))
 
-    def with_gaps(self) -> Any:
-        """Return the same rows, of which those without a label are to be left out."""
-        same = copy(self)
-        same._skips_unlabelled = True
-        return same
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop``, shape (stop - start,)."""
+        return self.batch(start, stop, X=False, roles=("label",)).label
 
-    def with_label(self, name: str, setting: str) -> Dataset | None:
-        """Return the same rows with another column as their labels; None where it must be opened for itself."""
-        return None
+    def value_batches(self, *roles: str) -> Iterator[Batch]:
+        """Yield batches of some roles, without X, unit by unit."""
+        return (self.batch(start, stop, X=False, roles=roles) for start, stop in value_units(self))
 
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return which of rows ``start`` to ``stop`` have a label, of data sets that may lack some."""
-        return np.ones(stop - start, bool)
+    def values(self, column: Column, *roles: str) -> Iterator[tuple[Known, Place, Batch]]:
+        """Yield the values of a column in these rows, where they are, and the batch of some roles, unit by unit."""
+        for batch in self.value_batches(*roles):
+            yield self._known(column, batch.at, {}), Place(self.uri, column.place, batch.rows), batch
 
-    def read_weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        """Return the weights of rows ``start`` to ``stop``, shape ``(stop - start,)``; None where all count once."""
-        return None
-
-    def read_covariates(self, start: int, stop: int) -> NDArray[np.float64] | None:
-        """Return the covariates of rows ``start`` to ``stop``, shape ``(stop - start, q)``; None without any."""
-        return None
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the numbers to predict of rows ``start`` to ``stop``, shape ``(stop - start, t)``."""
-        return np.empty((stop - start, 0))
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        """Return what rows ``start`` to ``stop`` have in the place of labels as it is stored, such as times.
-
-        The shape is ``(stop - start,)``.
-        """
-        return self.read_labels(start, stop)
-
-    @property
-    def beside_names(self) -> list[str]:
-        """The columns of the stored table that are neither features nor labels."""
-        return []
-
-    def read_column(self, start: int, stop: int) -> pa.Array | pa.ChunkedArray:
-        """Return what rows ``start`` to ``stop`` have in the place of labels, as stored; values may be missing."""
-        return as_arrow(self.read_values(start, stop), self.is_labelled(start, stop))
-
-    def source_rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the numbers of rows ``start`` to ``stop`` in what the user gave, from 0, shape (stop - start,)."""
-        return np.arange(start, stop)
+    def beside(self, column: Column, start: int, stop: int) -> tuple[Known, Place]:
+        """Return the values of a column of the source in rows ``start`` to ``stop``, and where they are."""
+        batch = self.batch(start, stop, X=False, roles=())
+        return self._known(column, batch.at, {}), Place(self.uri, column.place, batch.rows)
 
     def source_row(self, row: int) -> int:
         """Return the number of a row in what the user gave, for messages."""
-        return int(self.source_rows(row, row + 1)[0])
+        return int(self.batch(row, row + 1, X=False, roles=()).rows[0])
 
-    @property
-    def values_place(self) -> str:
-        """Where such values are stored, for messages."""
-        return self.uri
-
-    def adjusted(self, adjustment: Any) -> Dataset:
-        """Return widened rows after the map that their moments tell; others as they are."""
-        return self
-
-    def beside(self, column: Dataset) -> Dataset:
-        """Return a column of the stored table without the rows that this data set leaves out."""
-        return column
-
-    @property
-    def before_noise(self) -> Dataset | None:
-        """The same rows before noise was added to them, where they can be read."""
-        return None
+    def describe_chunk(self, row: int) -> str:
+        """Say where a row is stored, for messages."""
+        return self.stored.describe_chunk(self.source_row(row))
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
         """Return the number of the chunk that holds a row, its first row, and the row after its last."""
@@ -278,117 +294,72 @@ class Dataset(Table, ABC):
         number = int(np.searchsorted(edges, row, side="right")) - 1
         return number, int(edges[number]), int(edges[number + 1])
 
+    def _without_left_out(self, why: str) -> Dataset:
+        """Return the same view with the number of rows that are left of each chunk; as it is where all are."""
+        edges, units = self.source.chunk_edges, reading_edges(self.source)
+        sizes = np.zeros(len(edges) - 1, np.int64)
+        counting = replace(self, kept=KeptRows.of(np.diff(edges), edges, units))
+        for begin, end in itertools.pairwise(unit_edges(edges, 8).tolist()):
+            at = counting._stretch(begin, end, ()).at
+            sizes += np.bincount(np.searchsorted(edges, at, side="right") - 1, minlength=len(sizes))
+        n_rows = int(sizes.sum())
+        if not n_rows:
+            raise InputError(f"No row of {self.uri} is left: {why}.")
+        if n_rows == self.base.n_rows:
+            return self
+        base = replace(self.base, n_rows=n_rows, rows_read=self.base.rows_read * self.base.n_rows / n_rows)
+        return replace(self, base=base, kept=KeptRows.of(sizes, edges, units))
+
+    # What identifies the rows, and what reading them costs
+
     @property
-    def layout(self) -> str:
-        """How rows are stored, in words: chunks, and where it is known their codec."""
-        return f"chunks of up to {np.diff(self.chunk_edges).max(initial=0):,} rows ({len(self.chunk_edges) - 1:,})"
+    def addresses(self) -> list[str]:
+        """Files that hold the rows and their columns, or folders of them; none where nothing is stored."""
+        columns = [each.column.addresses for each in self.played if each.column is not None]
+        return list(dict.fromkeys(itertools.chain(self.source.addresses, *columns)))
 
-    def describe_chunk(self, row: int) -> str:
-        """Say where a row is stored, for messages."""
-        _, start, stop = self.chunk_of(row)
-        return f"rows {start} to {stop - 1} of {self.uri}"
+    def fingerprint(self) -> str:
+        """Identify the content without reading rows: that of the source and of each column in a role."""
+        columns = [(each.role.name, each.column.fingerprint()) for each in self.played if each.column is not None]
+        maps = [] if self.mapped is None else [stored_form(row_map) for row_map in self.mapped.maps]
+        return storage.digest("view", self.source.fingerprint(), columns, maps)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether dense rows are in memory as they are, so that reading needs no buffer."""
+        as_it_is = self.mapped is None and self.form is None
+        return as_it_is and self.source.in_memory
 
-@contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
-    try:
-        yield
-    except (MmpcaError, MemoryError):
-        raise
-    except Exception as error:
-        raise AccessError(
-            f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
-            "reach: restore them from their source."
-        ) from error
+    @property
+    def _own_columns(self) -> bool:
+        return self.mapped is not None and self.mapped.own_columns
 
+    @property
+    def n_bytes(self) -> int:
+        return self.n_rows * self.row_bytes if self._own_columns else self.source.n_bytes
 
-def overlaps(edges: Sequence[int] | NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each chunk that holds some of rows ``start`` to ``stop``, and the first and last of these."""
-    for number in range(bisect(edges, start) - 1, min(bisect_left(edges, stop), len(edges) - 1)):
-        first, last = max(start, int(edges[number])), min(stop, int(edges[number + 1]))
-        if first < last:
-            yield number, first, last
+    @property
+    def nnz(self) -> int:
+        beside = 0 if self.form is None else self.n_rows * (self.n_features - self.form.filled)
+        own = self.n_rows * (self.base if self.mapped is None else self.mapped.facts).n_features
+        return (own if self._own_columns else self.source.nnz) + beside
 
+    def reading_bytes(self, n_rows: int) -> int:
+        held, row_bytes = self._held(n_rows, self.base.sparse and self._own_columns), self.row_bytes
+        if self.mapped is not None:
+            held += n_rows * row_bytes + self.mapped.block_bytes if self._own_columns else 3 * n_rows * row_bytes
+        return held if self.form is None else held + 2 * n_rows * row_bytes
 
-def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
-    """Return the edges of a regular grid of ``chunk_rows`` rows a chunk."""
-    return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
+    def sparse_bytes(self, n_rows: int) -> int:
+        if not self.sparse:
+            return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+        held = self._held(n_rows, sparse=True) + (0 if self.mapped is None else 3 * n_rows * self.row_bytes)
+        return held if self.form is None else held + 32 * n_rows * (self.n_features - self.form.filled)
 
-
-def cut_edges(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Return edges of which no two are more than ``most`` rows apart: chunks that are larger are cut."""
-    pieces = (range(first, last, most) for first, last in itertools.pairwise(edges.tolist()))
-    return np.asarray([*itertools.chain.from_iterable(pieces), edges[-1]], np.int64)
-
-
-def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
-    """Return the edges of the grid for rows that can be cut anywhere; ``row_bytes`` are those of a dense row."""
-    return chunk_edges(n_rows, min(default_chunk_rows(row_bytes), max(1, GRAIN_BYTES // row_bytes)))
-
-
-def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
-    """Return the message for a value that is not finite."""
-    name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
-    found, remedy = f"Found {value} in row {dataset.source_row(row)}", "Rows must be finite: fill or drop such values."
-    widening = dataset.widening
-    if widening is not None and column >= widening.y.start:
-        target = widening.targets[column - widening.y.start]
-        return f"{found} of the target ({target!r}). Fill it, or drop such rows."
-    if widening is not None and np.isnan(value):
-        remedy = "This column had no gaps in the rows before: fill it, or fit to all rows anew."
-    return f"{found}, column {column}{name}, in {dataset.describe_chunk(row)}. {remedy}"
-
-
-def default_chunk_rows(row_bytes: int) -> int:
-    """Return how many rows of ``row_bytes`` make a unit, for data without chunks."""
-    return max(1, LIMITS.unit_bytes // row_bytes)
-
-
-def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
-    """Group consecutive chunks into reading units of up to ``LIMITS.unit_bytes``, at least one chunk each.
-
-    Units are about equal, so that tasks end together. There are at least eight, if units then have 8 MiB or more.
-    """
-    first, n_rows, limit = int(edges[0]), int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
-    fewest = len(_fill_units(edges, limit, [first + n_rows])) - 1
-    n_units = max(fewest, min(MIN_UNITS, n_rows * row_bytes // LIMITS.smallest_unit_bytes), 1)
-    return np.asarray(_fill_units(edges, limit, [first + n_rows * i // n_units for i in range(1, n_units + 1)]))
-
-
-def reading_edges(dataset: Dataset, more: int = 0) -> NDArray[np.int64]:
-    """Return the row edges of reading units, with ``more`` bytes for each row than those that are read for it."""
-    return unit_edges(dataset.chunk_edges, int(dataset.row_bytes * dataset.rows_read) + more)
-
-
-def value_units(column: Dataset) -> Iterator[tuple[int, int]]:
-    """Yield the first row, and the row after the last, of the units in which a value of each row is read."""
-    yield from itertools.pairwise(unit_edges(column.chunk_edges, 8).tolist())
-
-
-def _fill_units(edges: NDArray[np.int64], limit: int, targets: list[int]) -> list[int]:
-    """Return edges near the ``targets``, at most ``limit`` rows or one chunk apart."""
-    kept = [int(edges[0])]
-    ahead = itertools.chain(targets, itertools.repeat(targets[-1]))
-    while kept[-1] < edges[-1]:
-        target = next(edge for edge in ahead if edge > kept[-1])
-        after = int(np.searchsorted(edges, target))
-        nearest = after if 2 * (edges[after] - target) <= edges[after] - edges[after - 1] else after - 1
-        within = int(np.searchsorted(edges, kept[-1] + limit, side="right")) - 1
-        following = int(np.searchsorted(edges, kept[-1], side="right"))
-        kept.append(int(edges[max(min(nearest, within), following)]))
-    return kept
-
-
-def make_spans(dataset: Dataset) -> list[Span]:
-    """Cut a data set into spans, which depend on its chunk grid alone, never on the workers."""
-    if dataset.n_rows == 0:
-        raise InputError(f"{dataset.uri} has no rows.")
-    return spans_of(reading_edges(dataset))
-
-
-def spans_of(edges: NDArray[np.int64]) -> list[Span]:
-    """Group reading units, given by their row edges, into spans."""
-    rows, n_units = edges.tolist(), len(edges) - 1
-    size = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
-    return [Span(i, tuple(rows[at : at + size + 1])) for i, at in enumerate(range(0, n_units, size))]
+    def _held(self, n_rows: int, sparse: bool) -> int:
+        """Return the bytes held while so many rows are read that are left of stretches of the source."""
+        held = self.source.sparse_bytes if sparse else self.source.reading_bytes
+        if self.kept is None:
+            return held(n_rows)
+        more = 2 * held(n_rows) if sparse else n_rows * self.base.n_features * self.base.dtype.itemsize
+        return held(self.kept.most) + more

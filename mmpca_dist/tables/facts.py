@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -21,10 +17,8 @@ class Facts:
     dtype: np.dtype
     feature_names: list[str] | None = None
     image_shape: tuple[int, int] | None = None
-    has_labels: bool = True
-    """False only for rows to be transformed, whose labels are never read."""
     sparse: bool = False
-    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    """Whether rows are stored, and read, in CSR form."""
     kind: str = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
     read_overhead: float = 1.0
@@ -34,27 +28,61 @@ class Facts:
     row_operations: int = 0
     """Multiply-adds that row maps take for a row as it is read."""
     rows_read: float = 1.0
-    """Rows that are read for each row that is taken, on average; more than one where some are left out."""
+    """Rows that are read for each row that is left, on average; more than one where some are left out."""
 
 
-class _PassedOn:
-    def __init__(self, path: str) -> None:
-        self._get = attrgetter(path)
+class Table:
+    """A table of which the facts are known."""
 
-    def __get__(self, table: Any, kind: type | None = None) -> Any:
-        return self if table is None else self._get(table)
+    facts: Facts
 
+    @property
+    def uri(self) -> str:
+        return self.facts.uri
 
-def passed_on(path: str) -> Any:
-    """Return an attribute or a method that is that of another object which a table has, such as ``facts.n_rows``.
+    @property
+    def n_rows(self) -> int:
+        return self.facts.n_rows
 
-    A table may set its own in its place.
-    """
-    return _PassedOn(path)
+    @property
+    def n_features(self) -> int:
+        return self.facts.n_features
 
+    @property
+    def dtype(self) -> np.dtype:
+        return self.facts.dtype
 
-def as_arrow(values: NDArray, known: NDArray[np.bool_]) -> pa.Array:
-    """Return values as an Arrow array, which lacks those that are not known; what is no number or time is text."""
-    if values.dtype.kind in "biufM":
-        return pa.array(values, mask=~known)
-    return pa.array([str(value) if there else None for value, there in zip(values, known, strict=True)], pa.string())
+    @property
+    def feature_names(self) -> list[str] | None:
+        return self.facts.feature_names
+
+    @property
+    def sparse(self) -> bool:
+        return self.facts.sparse
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a dense row."""
+        return self.n_features * self.dtype.itemsize
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that a pass over all rows reads."""
+        return self.n_rows * self.row_bytes
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values: all values of dense rows."""
+        return self.n_rows * self.n_features
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
+        return int(n_rows * self.row_bytes * (1 + self.facts.read_overhead))
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        """Return the most bytes held while ``n_rows`` rows are read in CSR form, the rows included."""
+        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+
+    def share_bytes(self, n_rows: int) -> int:
+        """Return the bytes read for ``n_rows`` rows, on average."""
+        return self.n_bytes * n_rows // max(self.n_rows, 1)

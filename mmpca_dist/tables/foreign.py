@@ -8,17 +8,20 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from mmpca_dist.errors import InputError, RowTypeError, did_you_mean
+from mmpca_dist.faults import Asker, Setting, asking, who_asks
 from mmpca_dist.tables.dataset import Dataset
 
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
@@ -30,7 +33,7 @@ LONGEST = 320
 class ForeignTable:
     """Rows that scikit-learn cannot check."""
 
-    rows: Any
+    rows: Dataset | da.Array | csr_array
     """A Dask array, a ``Dataset`` or a scipy.sparse matrix of shape (n, d)."""
     sample: Any
     """A row, shape (1, d), with the type and the column names of the rows, which scikit-learn checks in their place."""
@@ -96,46 +99,41 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool,
         return check_X_y(table, y, estimator=estimator, **ACCEPTED, **settings)
 
 
-@contextmanager
-def called(estimator: Any) -> Iterator[None]:
-    """Let errors about what an estimator is given begin with its class, and name the column that they number."""
-    try:
-        yield
-    except InputError as error:
-        who, names = type(estimator).__name__, getattr(estimator, "feature_names_in_", ())
-        numbered = {str(j): repr(_own_name(estimator, name)) for j, name in enumerate(names)}
-        text = re.sub(r"\b(?<=olumn )\d+\b(?! \()", lambda found: numbered.get(found[0], found[0]), str(error))
-        error.args = (text if who in text else f"{who}: {text}", *error.args[1:])
-        raise
+def asked_by(estimator: Any) -> AbstractContextManager[None]:
+    """Let errors about what an estimator is given begin with its class, and call columns by their names."""
+    outer = who_asks()
+
+    def asker() -> Asker:
+        columns = [_own_name(estimator, str(name)) for name in getattr(estimator, "feature_names_in_", ())]
+        return replace(outer, settings="keywords", estimator=type(estimator).__name__, columns=columns)
+
+    return asking(asker)
 
 
-def _own_name(estimator: Any, name: Any) -> str:
+def _own_name(estimator: Any, name: str) -> str:
     """Return what the user calls a column: of an indicator the text that it is of."""
-    levels = getattr(estimator, "_text", (None, None))[1] or ()
-    return next((each.name for each in levels if name in each.names), str(name))
+    levels = getattr(estimator, "encoding_", (None, None))[1] or ()
+    return next((each.name for each in levels if name in each.names), name)
 
 
 @contextmanager
 def naming(estimator: Any, X: Any) -> Iterator[None]:
     """Turn what libraries raise about rows X into errors that begin with the class, and name the column at fault."""
-    who = type(estimator).__name__
-    try:
-        with called(estimator):
+    with asked_by(estimator):
+        try:
             yield
-    except InputError:
-        raise
-    except (ValueError, TypeError) as error:
-        in_full = any(words in str(error) for words in ("feature names should", "Reshape"))
-        reason = re.sub(r"array=.*?\.\n(?=Reshape)", "", str(error), flags=re.DOTALL) if in_full else _begin(str(error))
-        fault = None if in_full or reason.startswith("Input y") else _fault(estimator, X)
-        if fault is None:
-            what = reason if in_full else f"{reason}."
-        elif "NaN" in fault:
-            filling = ", or set missing='mean'" if hasattr(estimator, "missing") else ""
-            what = f"{fault}. Fill or drop such values{filling}."
-        else:
-            what = f"{fault}. Rows must hold finite numbers ({reason})."
-        raise (RowTypeError if isinstance(error, TypeError) else InputError)(f"{who}: {what}") from None
+        except InputError:
+            raise
+        except (ValueError, TypeError) as error:
+            text, kind = str(error), RowTypeError if isinstance(error, TypeError) else InputError
+            if any(words in text for words in ("feature names should", "Reshape")):
+                raise kind(re.sub(r"array=.*?\.\n(?=Reshape)", "", text, flags=re.DOTALL)) from None
+            reason = _begin(text)
+            fault = None if reason.startswith("Input y") else _fault(estimator, X)
+            what = f"{reason}." if fault is None else f"{fault}. Rows must hold finite numbers ({reason})."
+            if fault is not None and "NaN" in fault:
+                what = f"{fault}. Fill or drop such values{', or set {filled}' * hasattr(estimator, 'missing')}."
+            raise kind(what, filled=Setting("missing", "mean")) from None
 
 
 def _begin(message: str) -> str:
@@ -176,7 +174,7 @@ def _sample(n_features: int, dtype: np.dtype, names: Any) -> Any:
     return row if names is None else pd.DataFrame(row, columns=names)
 
 
-def _named(rows: Any, names: list[str] | None) -> Any:
+def _named(rows: NDArray | da.Array | csr_array, names: list[str] | None) -> Any:
     if dask.is_dask_collection(rows):
         return _of_array(rows, names)
     if names is None:

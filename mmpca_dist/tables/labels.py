@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from abc import abstractmethod
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
-from mmpca_dist.settings import setting_name
-from mmpca_dist.tables.dataset import MOST_STRETCHES, Dataset, MissingLabels
-from mmpca_dist.tables.facts import as_arrow
+from mmpca_dist.errors import InputError, instead_of
+from mmpca_dist.faults import Fault, Setting, render
+from mmpca_dist.tables.column import MOST_STRETCHES, Column
 from mmpca_dist.tables.memory_limits import refuse_larger
-
-log = logging.getLogger(__name__)
 
 NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
@@ -61,60 +55,18 @@ def normalize_labels(y: Any, where: str) -> NDArray:
             )
         return y.astype(np.int64)
     if kind == "S":
-        try:
+        text = f"Labels in {where} are bytes that are not UTF-8. Convert them to text first."
+        with instead_of(UnicodeDecodeError, InputError, text):
             return np.char.decode(y, "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
         return _of_one_type(y, where)
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
-
-
-def has_label(values: NDArray) -> NDArray[np.bool_]:
-    """Return which of the values, shape (n,), are there: not NaN, and not None."""
-    if values.dtype.kind == "O":
-        return np.asarray([value is not None and value == value for value in values.tolist()], bool)
-    return ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), bool)
-
-
-def labels_among(known: NDArray[np.bool_], labels: NDArray) -> NDArray:
-    """Return labels of the rows that are ``known`` in their places, with anything in those of the others."""
-    everywhere = np.zeros(len(known), labels.dtype)
-    everywhere[known] = labels
-    return everywhere
 
 
 def of_codes(codes: NDArray, names: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
     """Return the names that codes stand for, with anything in the place of other codes, and which codes are known."""
     known = (codes >= 0) & (codes < len(names))
     return np.append(names, names[:1] if len(names) else "")[np.where(known, codes, 0)], known
-
-
-class StoredLabels(Dataset):
-    """Base of rows whose labels are the values of an array or a column, of which some may be missing."""
-
-    @abstractmethod
-    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        """Return the values of rows ``start`` to ``stop``, and which of them are there."""
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        if known.all():
-            return normalize_labels(values, self.values_place)
-        if not self._skips_unlabelled:
-            row = start + int(np.argmin(known))
-            raise InputError(f"Row {row} has no label in {self.values_place}. Leave the row out, or give it a label.")
-        return labels_among(known, normalize_labels(values[known], self.values_place))
-
-    def read_column(self, start: int, stop: int) -> pa.Array:
-        return as_arrow(*self._column(start, stop))
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._column(start, stop)[1]
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        values, known = self._column(start, stop)
-        return values if known.all() or values.dtype.kind == "f" else self.read_labels(start, stop)
 
 
 def _of_one_type(y: NDArray, where: str) -> NDArray:
@@ -190,41 +142,35 @@ def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
     return codes
 
 
-def refuse_made_up(dataset: Dataset, filled: int, classes: NDArray | None = None) -> None:
+def refuse_made_up(column: Column, filled: int, classes: NDArray | None = None) -> None:
     """Refuse label chunks that are not stored, unless their fill value is also the label of stored rows.
 
     Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also
     be one of ``classes``.
     """
-    missing = dataset.missing_labels
+    missing = column.missing
     if missing is None or filled > missing.n_rows:
         return
     if classes is None or not np.any(classes == missing.fill):
         raise InputError(
-            f"{_lacking(dataset, missing)}, and their fill value {missing.fill!s} is not the label of any other row. "
-            "Restore the missing chunks."
+            f"{_lacking(column)}, and their fill value {missing.fill!s} is not the label of any other row. Restore the "
+            "missing chunks."
         )
 
 
-def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
-    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
-    missing = dataset.missing_labels
-    if missing is None:
-        return []
-    return [
-        f"{_lacking(dataset, missing)}: they are read as {what} {missing.fill!s}, the fill value. Zarr leaves out "
-        "chunks that hold only this value; restore the chunks if they were lost. "
-        f"{setting_name('missing_chunks', 'refuse')} refuses such labels."
-    ]
+def note_on_missing(column: Column, what: str = "class") -> str:
+    """Return a note on the rows of which chunks of a column are not stored; its values name a ``what``."""
+    assert column.missing is not None  # noqa: S101  (asked for of such columns)
+    text = (
+        f"{_lacking(column)}: they are read as {what} {column.missing.fill!s}, the fill value. Zarr leaves out chunks "
+        "that hold only this value; restore the chunks if they were lost. {refuse} refuses such labels."
+    )
+    return render([Fault(text, {"refuse": Setting("missing_chunks", "refuse")})])
 
 
-def warn_of_missing_labels(dataset: Dataset) -> None:
-    """Log the notes, for those who call estimators and functions."""
-    for note in notes_on_missing_labels(dataset):
-        log.warning("%s", note)
-
-
-def _lacking(dataset: Dataset, missing: MissingLabels) -> str:
+def _lacking(column: Column) -> str:
+    missing = column.missing
+    assert missing is not None  # noqa: S101
     *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
     rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
-    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.stored.label!r} (rows {rows})"
+    return f"{column.place} lacks label chunks of {missing.n_rows} rows of {column.name!r} (rows {rows})"

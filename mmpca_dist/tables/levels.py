@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import some_names
+from mmpca_dist.faults import Fault
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.column_faults import ColumnFault
 
 RARE = 0.001
 """Levels of a smaller share of the rows are joined."""
@@ -102,7 +102,7 @@ def count_levels(values: pa.ChunkedArray, weights: NDArray | None = None) -> Cou
     return Counter(dict(zip(encoded.dictionary.to_pylist(), counts, strict=True)))
 
 
-def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:
+def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[Fault]:
     """Return the text columns whose levels are too many for indicators, alone or together."""
     sizes = {name: len(of_column) for name, of_column in counts.items()}
     faults = [name for name, size in sizes.items() if size > LIMITS.max_levels]
@@ -110,10 +110,11 @@ def level_faults(counts: Mapping[str, Mapping[str, int]]) -> list[ColumnFault]:
         faults = [max(sizes, key=lambda name: sizes[name])]
     example: Any = {name: next(iter(of_column), "") for name, of_column in counts.items()}
     return [
-        ColumnFault(
-            name,
+        Fault(
             f"{sizes[name]:,} different texts, such as {str(example[name])[:40]!r}, and indicators for at most "
             f"{LIMITS.max_levels:,} in all columns",
+            {"name": name},
+            "text",
         )
         for name in faults
     ]

@@ -1,8 +1,10 @@
-"""``MappedRows``: a table after row maps, which are applied as rows are read."""
+"""Row maps, which are applied to rows as they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,9 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, cut_edges, not_finite
-from mmpca_dist.tables.proxies import DatasetProxy
+from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
+from mmpca_dist.tables.spans import cut_edges
 
 BLOCK_ROWS = 256
 """Maps with columns of their own get so many rows at a time, aligned to the table's row numbers and filled up with
@@ -36,110 +37,100 @@ def name_of(row_map: RowMap) -> str:
     return next(kind.name for kind in ROW_MAPS.values() if kind.options is type(row_map))
 
 
-class MappedRows(DatasetProxy):
-    """The rows of a data set after row maps, in floating point, with its labels.
+@dataclass(frozen=True, eq=False)
+class RowMaps:
+    """Row maps, one after the other, which give rows in floating point.
 
     Each map gets what the one before it gives. A map with columns of its own gives dense rows. Rows of such maps can be
     read once all of these are fitted: ``fits`` is what the fit of every map has left.
     """
 
-    in_memory = False  # rows are new ones
+    maps: tuple[RowMap, ...]
+    before: Facts
+    """The facts of the rows that are mapped."""
+    fits: Sequence[Arrays] | None = None
 
-    def __init__(self, rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> None:
-        self.source, self.maps, self.fits = rows, tuple(maps), fits
-        width, operations, resident, self._block_bytes = rows.n_features, rows.row_operations, rows.resident_bytes, 0
+    @property
+    def own_columns(self) -> bool:
+        """Whether the columns are new ones."""
+        return any(row_map.own_columns for row_map in self.maps)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The facts of the rows after the maps."""
+        before = self.before
+        width, operations, resident = before.n_features, before.row_operations, before.resident_bytes
         for row_map in self.maps:
             operations += row_map.row_operations(width)
-            self._block_bytes += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
             resident += row_map.fitted_bytes(width)
             width = row_map.n_columns(width)
         # Single precision holds every integer of two bytes.
-        dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype("f4" if rows.dtype.itemsize <= 2 else "f8")
-        changes: dict[str, Any] = {"dtype": dtype, "row_operations": operations, "resident_bytes": resident}
-        own = [row_map for row_map in self.maps if row_map.own_columns]
-        self.own_columns = bool(own)
-        if own:
-            self._prefix = name_of(own[-1])
-            changes |= {
-                "n_features": width, "feature_names": [f"{self._prefix}{column}" for column in range(width)],
-                "dtype": np.result_type(dtype, np.float32),  # half precision would lose what kernels tell apart
-                "sparse": False, "image_shape": None, "read_overhead": 0.0,
-            }  # fmt: skip
-        super().__init__(rows, **changes)
-        self.named_columns = rows.named_columns and not own
-        if own:
-            # A chunk whose mapped rows would be larger than a reading unit is cut, and read once for each piece.
-            most = max(LIMITS.unit_bytes // self.row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS
-            self.chunk_edges = cut_edges(rows.chunk_edges, most)
-            self.n_bytes, self.nnz = self.n_rows * self.row_bytes, self.n_rows * self.n_features
-        self._steps: Any = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
+        dtype = before.dtype if before.dtype.kind == "f" else np.dtype("f4" if before.dtype.itemsize <= 2 else "f8")
+        facts = replace(before, dtype=dtype, row_operations=operations, resident_bytes=resident)
+        if not self.own_columns:
+            return facts
+        return replace(
+            facts, n_features=width, feature_names=[f"{self._prefix}{column}" for column in range(width)],
+            dtype=np.result_type(dtype, np.float32),  # half precision would lose what kernels tell apart
+            sparse=False, image_shape=None, read_overhead=0.0,
+        )  # fmt: skip
 
     @property
-    def needs_fit(self) -> bool:
-        """Whether maps are yet to be fitted before rows can be read."""
-        return self._steps is None
+    def _prefix(self) -> str:
+        return name_of([row_map for row_map in self.maps if row_map.own_columns][-1])
 
-    def fingerprint(self) -> str:
-        return storage.digest("mapped", self.source.fingerprint(), [stored_form(row_map) for row_map in self.maps])
+    @property
+    def block_bytes(self) -> int:
+        """Bytes held while a block of rows is mapped."""
+        width, held = self.before.n_features, 0
+        for row_map in self.maps:
+            held += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
+            width = row_map.n_columns(width)
+        return held
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        if self.own_columns:
-            return self._read_blocks(start, stop, out)
-        rows = self._rows_in_place(self.source.read_rows(start, stop), start)
-        if out is None:
-            return np.ascontiguousarray(rows, self.dtype)
-        out[...] = rows
-        return out
-
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        if self.own_columns:
-            return csr_array(self.read_rows(start, stop))
-        return csr_array(self._rows_in_place(self.source.read_sparse(start, stop), start), dtype=self.dtype)
-
-    def reading_bytes(self, n_rows: int) -> int:
+    def cut(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the edges of chunks; one whose mapped rows would be larger than a reading unit is cut."""
         if not self.own_columns:
-            return self.source.reading_bytes(n_rows) + 3 * n_rows * self.row_bytes
-        read = self.source.sparse_bytes if self.source.sparse else self.source.reading_bytes
-        return read(n_rows) + n_rows * self.row_bytes + self._block_bytes
+            return edges
+        row_bytes = self.facts.n_features * self.facts.dtype.itemsize
+        return cut_edges(edges, max(LIMITS.unit_bytes // row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS)
 
-    def sparse_bytes(self, n_rows: int) -> int:
-        if not self.own_columns:
-            return self.source.sparse_bytes(n_rows) + 3 * n_rows * self.row_bytes
-        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+    @cached_property
+    def _steps(self) -> Sequence[Callable[[Any], Any]]:
+        assert self.fits is not None  # noqa: S101  (rows are read once maps are fitted)
+        return [one.fitted(fit) for one, fit in zip(self.maps, self.fits, strict=True)]
 
-    def _rows_in_place(self, X: Any, start: int) -> Any:
-        """Return rows after maps that keep their columns."""
-        self._refuse_not_finite(X, start)
-        X = _row_by_row(X, self.dtype)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_steps"}
+
+    def apply(self, X: Any, start: int, where: Callable[[int], str]) -> Any:
+        """Return rows after the maps, in their type.
+
+        ``start`` is the number of the first in the table; ``where`` says where a row is, for messages.
+        """
+        if self.own_columns:
+            return self._in_blocks(X, start, where)
+        X = _row_by_row(X, self.facts.dtype)
         for step in self._steps:
             X = step(X)
-        return X
+        return csr_array(X, dtype=self.facts.dtype) if issparse(X) else np.ascontiguousarray(X, self.facts.dtype)
 
-    def _read_blocks(self, start: int, stop: int, out: NDArray | None) -> NDArray:
-        source = self.source
-        X = source.read_sparse(start, stop) if source.sparse else source.read_rows(start, stop)
-        self._refuse_not_finite(X, start)
-        out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
+    def _in_blocks(self, X: Any, start: int, where: Callable[[int], str]) -> NDArray:
+        stop, dtype = start + X.shape[0], self.facts.dtype
+        out = np.empty((X.shape[0], self.facts.n_features), dtype)
         for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
             begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
-            block = filled_up(_row_by_row(X[begin - start : end - start], self.dtype), begin - first)
+            block = filled_up(_row_by_row(X[begin - start : end - start], dtype), begin - first)
             rows = apply_steps(block, self.maps, self._steps)[begin - first : end - first]
             with np.errstate(over="ignore"):
                 out[begin - start : end - start] = rows
             if not (finite := np.isfinite(out[begin - start : end - start]).all(axis=1)).all():
                 row = begin + int(np.argmin(finite))
                 raise InputError(
-                    f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} "
-                    "cannot hold. Lower its gamma or degree, or map rows to unit-length before."
+                    f"{self._prefix} makes values of row {row}, in {where(row)}, that {dtype} cannot hold. Lower its "
+                    "gamma or degree, or map rows to unit-length before."
                 )
         return out
-
-    def _refuse_not_finite(self, X: Any, start: int) -> None:
-        """Name a value of the stored table that is not finite; CSR rows are checked where they are read."""
-        if issparse(X) or X.dtype.kind != "f" or np.isfinite(X).all():
-            return
-        row, column = np.argwhere(~np.isfinite(X))[0].tolist()
-        raise InputError(not_finite(self.source, start + row, column, float(X[row, column])))
 
 
 def _row_by_row(X: Any, dtype: np.dtype) -> Any:
@@ -168,15 +159,3 @@ def apply_steps(X: Any, maps: Sequence[RowMap], steps: Sequence[Callable[[Any], 
     for row_map, step in zip(maps, steps, strict=True):
         X = step(X.astype(np.float64, copy=False) if row_map.own_columns else X)
     return X
-
-
-def mapped(rows: Dataset, maps: Sequence[RowMap], fits: Sequence[Arrays] | None = None) -> Dataset:
-    """Return the rows of a data set after row maps; raise InputError where one cannot be fitted to so many rows."""
-    if not maps:
-        return rows
-    if fits is None:
-        for row_map in maps:
-            row_map.check(rows.n_rows, rows.uri)
-        if not any(row_map.own_columns for row_map in maps):
-            fits = [{} for _ in maps]
-    return MappedRows(rows, maps, fits)

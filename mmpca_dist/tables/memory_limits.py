@@ -59,10 +59,8 @@ def refuse_absurd(where: str, shape: Sequence[int], itemsize: int, *, sparse: bo
         )
 
 
-def check_table(
-    where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
-) -> None:
-    """Refuse anything but a table of numbers with one label a row, or without labels."""
+def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, *, sparse: bool = False) -> None:
+    """Refuse anything but a table of numbers."""
     if len(shape) != 2:
         raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
     if shape[1] == 0:
@@ -72,8 +70,6 @@ def check_table(
     refuse_absurd(where, shape, dtype.itemsize, sparse=sparse)
     if not sparse:
         refuse_larger(shape[1] * dtype.itemsize, f"A row of {where}", "Take fewer columns")
-    if n_labels is not None and shape[0] != n_labels:
-        raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
 
 
 def _limit() -> tuple[int, str]:

@@ -1,19 +1,23 @@
-"""Several data sets with the same columns as one table: their rows, one data set after the other."""
+"""Several sources with the same columns as one: their rows, one source after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import vstack
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, overlaps
+from mmpca_dist.tables.column import Column, Known
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import overlaps
 
 ALIKE = {
     "n_features": "the number of columns:", "dtype": "the type:", "sparse": "sparse storage:",
@@ -21,80 +25,67 @@ ALIKE = {
 }  # fmt: skip
 
 
-class StackedRows(Dataset):
-    """The rows of data sets in their order. They must agree in their columns, and each has chunks of its own."""
+class Stack(Source):
+    """The rows of sources in their order. They must agree in their columns, and each has chunks of its own."""
 
-    def __init__(self, uri: str, parts: Sequence[Dataset]) -> None:
+    def __init__(self, uri: str, parts: Sequence[Source]) -> None:
         first = parts[0]
         for part in parts[1:]:
             _refuse_other_columns(part, first)
         self._parts = [part for part in parts if part.n_rows] or [first]
         self._edges = np.cumsum([0, *(part.n_rows for part in self._parts)])
-        self.label, self.features = first.label, first.features
+        self.features, self.beside_names = first.features, first.beside_names
+        self.label = first.label if all(part.label is not None for part in parts) else None
         self.facts = replace(
-            first.facts, uri=uri, n_rows=int(self._edges[-1]), has_labels=all(part.has_labels for part in parts),
-            read_overhead=max(part.read_overhead for part in parts),
-            resident_bytes=sum(part.resident_bytes for part in parts),
+            first.facts, uri=uri, n_rows=int(self._edges[-1]),
+            read_overhead=max(part.facts.read_overhead for part in parts),
+            resident_bytes=sum(part.facts.resident_bytes for part in parts),
         )  # fmt: skip
 
-    def _within(self, start: int, stop: int) -> Iterator[tuple[Dataset, int, int]]:
-        """Yield the parts that hold some rows, and the first and last of these there."""
+    def _within(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the numbers of the parts that hold some rows, and the first and last of these there."""
         for number, first, last in overlaps(self._edges, start, stop):
             begin = int(self._edges[number])
-            yield self._parts[number], first - begin, last - begin
+            yield number, first - begin, last - begin
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         pairs = zip(self._parts, self._edges, strict=False)
         return np.unique(np.concatenate([begin + part.chunk_edges for part, begin in pairs]))
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
+        within = [(self._parts[number], begin, end) for number, begin, end in self._within(start, stop)]
+        if self.sparse:
+            return vstack([part.read(begin, end) for part, begin, end in within], format="csr")
         out, done = np.empty((stop - start, self.n_features), self.dtype) if out is None else out, 0
-        for part, begin, end in self._within(start, stop):
+        for part, begin, end in within:
             target = out[done : done + end - begin]
-            rows = part.read_rows(begin, end, target)
+            rows = part.read(begin, end, target)
             if rows is not target:
                 target[...] = rows
             done += end - begin
         return out
 
-    def read_sparse(self, start: int, stop: int) -> csr_array:
-        return vstack([part.read_sparse(begin, end) for part, begin, end in self._within(start, stop)], format="csr")
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        columns = [part.column(name, setting) for part in self._parts]
+        place = f"column {columns[0].name!r} of {self.uri}"
+        return Column(columns[0].name, place, self.n_rows, partial(self._read_column, columns), [
+            address for column in columns for address in column.addresses
+        ], arrow_reader=partial(self._read_arrow, columns))  # fmt: skip
 
-    def _joined(self, start: int, stop: int, read: Callable[[Dataset, int, int], NDArray]) -> NDArray:
-        pieces = [(part, read(part, begin, end)) for part, begin, end in self._within(start, stop)]
-        kinds = {"number" if values.dtype.kind in "iuf" else values.dtype.kind: part.uri for part, values in pieces}
+    def _read_column(self, columns: Sequence[Column], start: int, stop: int) -> Known:
+        within = [(columns[number], begin, end) for number, begin, end in self._within(start, stop)]
+        pieces = [(column, column.read(begin, end)) for column, begin, end in within]
+        kinds = {"number" if known[0].dtype.kind in "iuf" else known[0].dtype.kind: at.place for at, known in pieces}
         if len(kinds) > 1:
             files = " and ".join(kinds.values())
             raise InputError(f"{files} have numbers and names in one column. Write it with one type in all files.")
-        return np.concatenate([values for _, values in pieces])
+        values, there = zip(*(known for _, known in pieces), strict=True)
+        return np.concatenate(values), np.concatenate(there)
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._joined(start, stop, lambda part, *rows: part.read_labels(*rows))
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        return self._joined(start, stop, lambda part, *rows: part.read_values(*rows))
-
-    def read_column(self, start: int, stop: int) -> Any:
-        read = [part.read_column(begin, end) for part, begin, end in self._within(start, stop)]
-        return pa.chunked_array([one.cast(read[0].type) for one in read])
-
-    @property
-    def beside_names(self) -> list[str]:
-        return self._parts[0].beside_names
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._joined(start, stop, lambda part, *rows: part.is_labelled(*rows))
-
-    def with_label(self, name: str, setting: str) -> Dataset | None:
-        same = self._labelled_by(name)
-        same._parts = [part for part in (part.with_label(name, setting) for part in self._parts) if part is not None]
-        return same if len(same._parts) == len(self._parts) else None
-
-    def with_gaps(self) -> Any:
-        same = super().with_gaps()
-        same._parts = [part.with_gaps() for part in self._parts]
-        return same
+    def _read_arrow(self, columns: Sequence[Column], start: int, stop: int) -> pa.ChunkedArray:
+        read = [columns[number].read_arrow(begin, end) for number, begin, end in self._within(start, stop)]
+        return pa.chunked_array([chunk for one in read for chunk in one.cast(read[0].type).chunks], read[0].type)
 
     @property
     def n_bytes(self) -> int:
@@ -118,11 +109,11 @@ class StackedRows(Dataset):
         return storage.digest("stacked", [part.fingerprint() for part in self._parts])
 
     def describe_chunk(self, row: int) -> str:
-        part, begin, _ = next(self._within(row, row + 1))
-        return part.describe_chunk(begin)
+        number, begin, _ = next(self._within(row, row + 1))
+        return self._parts[number].describe_chunk(begin)
 
 
-def _refuse_other_columns(part: Dataset, first: Dataset) -> None:
+def _refuse_other_columns(part: Source, first: Source) -> None:
     for fact, what in ALIKE.items():
         here, there = getattr(part, fact), getattr(first, fact)
         if here == there:

@@ -11,27 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.column import Known
+from mmpca_dist.tables.values import Place
 
 SIGN = np.uint64(1 << 63)
 LARGEST = 2**64 - 1
 
 
-def read_times(column: Dataset, start: int, stop: int) -> NDArray:
-    """Return the values of rows ``start`` to ``stop`` as times, shape (n,): integers, doubles or datetime64.
+def times(known: Known, place: Place) -> NDArray:
+    """Return times, shape (n,): integers, doubles or datetime64.
 
     Raises InputError for what is missing, not finite, or no time.
     """
-    values, where = column.read_values(start, stop), column.values_place
+    values, there = known
     kind = values.dtype.kind
     if kind not in "iufM":
-        raise InputError(f"The times in {where} have type {values.dtype}; they must be numbers, dates or timestamps.")
-    missing = np.isnat(values) if kind == "M" else ~np.isfinite(values)
-    if missing.any():
-        row = int(np.argmax(missing))
         raise InputError(
-            f"Row {column.source_row(start + row)} has the time {values[row]!s} in {where}. Leave the row "
-            "out, or give it a time."
+            f"The times in {place.where} have type {values.dtype}; they must be numbers, dates or timestamps."
+        )
+    good = there & np.isfinite(values) if kind == "f" else there
+    if not good.all():
+        position = int(np.argmin(good))
+        if not there[position]:
+            raise place.no_value(there, "time")
+        raise InputError(
+            f"Row {place.row(position)} has the time {values[position]} in {place.where}. Leave the row out, or give "
+            "it a time."
         )
     return values.astype(np.float64) if kind == "f" else values
 

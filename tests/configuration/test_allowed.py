@@ -1,12 +1,10 @@
 """Clusters that a stranger's configuration may name: nothing is imported, reached or run for any other."""
 
-from __future__ import annotations
-
 import re
 import sys
 
 import pytest
-from helpers.runs import make_config
+from helpers.tables import make_config
 
 from mmpca_dist.configuration import allowed_clusters
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster

@@ -1,10 +1,10 @@
 """Data sets in a folder that an environment variable names."""
 
-from __future__ import annotations
+from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.evaluating import store
+from helpers.tables import write_npz
 
 from mmpca_dist.configuration.dataset_section import DatasetConfig, located
 from mmpca_dist.errors import InputError
@@ -20,7 +20,7 @@ def section(folder, uri=NAME):
 def data(tmp_path):
     """Return the bytes of a data set."""
     X = np.random.default_rng(0).standard_normal((40, 3))
-    return store(tmp_path / "source.npz", X, np.arange(40) % 2).read_bytes()
+    return Path(write_npz(tmp_path / "source.npz", X, np.arange(40) % 2)).read_bytes()
 
 
 @pytest.mark.parametrize("folder", ["$MMPCA_DATA_A", "${MMPCA_DATA_A}", "$MMPCA_DATA_A/inner", "${MMPCA_DATA_A}/inner"])

@@ -1,7 +1,5 @@
 """Settings: mistakes are named with their place and an example, and the printed ones are those there are."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

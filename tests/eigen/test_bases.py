@@ -1,7 +1,5 @@
 """Orthonormal bases and sketches of matrices that are known, against their textbook twins."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What is proved of Fisher's discriminants and LOL from passes, against dense scatters in double precision."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
-from helpers.samples import labelled, largest_angle, random_start
+from helpers.samples import largest_angle, random_start
+from helpers.tables import labelled
 from scipy.stats import spearmanr
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
@@ -24,8 +23,8 @@ from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.dataset import spans_of
 from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 CASES = 120

@@ -1,14 +1,13 @@
 """Solvers in passes: estimators against dense scatters, and the passes that are told against those that are made."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import naive
 import numpy as np
 import pytest
 import scipy.linalg
-from helpers.samples import even_edges, labelled, largest_angle, random_start
+from helpers.samples import even_edges, largest_angle, random_start, watched
+from helpers.tables import labelled
 from sklearn.base import clone
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
@@ -20,8 +19,8 @@ from mmpca_dist.methods.margin_pca import VARIANTS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 EPS = float(np.finfo(np.float64).eps)
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": EPS}
@@ -152,23 +151,13 @@ def test_a_scatter_of_low_rank_is_found_whole(precision, name):
 # ------------------------------------------------------------------------------------------------- passes that are made
 
 
-class Counting(ArrayDataset):
-    """Rows that count how many of them are read."""
-
-    rows_read = 0
-
-    def read_rows(self, start, stop, out=None):
-        self.rows_read += stop - start
-        return super().read_rows(start, stop, out)
-
-
 @pytest.mark.parametrize("medians", [False, True])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("needed", [set(), {ClassWeighting.EQUAL}, {ClassWeighting.OTHERS}, set(ClassWeighting)])
 def test_the_passes_told_are_the_passes_made(needed, standardize, medians):
     X, y = labelled(200, D, 3, seed=7)
-    dataset, spans = Counting(X, y), spans_of(even_edges(200, 17))
-    told = []
+    told, read, spans = [], [], spans_of(even_edges(200, 17))
+    dataset = watched(rows_in_memory(X, y), lambda start, stop: read.append(stop - start))
     found = statistics_in_passes(
         Rows.of(dataset, Threads(1), spans=spans, on_pass=lambda *pass_: told.append(pass_)),
         Needs(frozenset(needed), medians=("one-vs-rest",) if medians else (), n_components=3),
@@ -179,7 +168,7 @@ def test_the_passes_told_are_the_passes_made(needed, standardize, medians):
     made = sum(name in ("apply", "moments") for name, _ in told)
     most = 3 if needed else 1 - standardize
     assert found.approximation.passes == made == most + standardize
-    assert sum(n_bytes for _, n_bytes in told) == dataset.rows_read * dataset.row_bytes
+    assert sum(n_bytes for _, n_bytes in told) == sum(read) * dataset.row_bytes
     assert (found.weighted is not None) == (needed == set(ClassWeighting))
     if needed:
         assert [len(h["values"]) for h in found.approximation.history] == [3, 3]

@@ -1,7 +1,5 @@
 """Rows that are made to hide an eigenvector from the solver and from its probes."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest
@@ -17,8 +15,8 @@ from mmpca_dist.jobs.stored_arrays import load_statistics, save_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.approximation import probe_seed, probes
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 D, K, OVERSAMPLING = 70, 4, 4
 SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0
@@ -47,7 +45,7 @@ def hiding_rows(noise):
 
 def certificate_of(X, y, sample, monkeypatch):
     monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
-    dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
+    dataset, spans = rows_in_memory(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
         Rows.of(dataset, Threads(1), spans=spans),
         Needs(n_components=K),
@@ -90,12 +88,12 @@ def test_the_seed_follows_from_the_content_and_from_nothing_else():
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((60, 5)), np.arange(60) % 2
     counts, sample = np.asarray([30, 30]), X[:4]
-    seed = probe_seed(ArrayDataset(X, y), counts, sample)
-    assert seed == probe_seed(ArrayDataset(np.asfortranarray(X), y.copy()), counts, sample.copy()) == int(float(seed))
+    seed = probe_seed(rows_in_memory(X, y), counts, sample)
+    assert seed == probe_seed(rows_in_memory(np.asfortranarray(X), y.copy()), counts, sample.copy()) == int(float(seed))
     other = X.copy()
     other[50, 3] += 1e-9
     distinct = [(other, y, counts, sample), (X, y[::-1], counts, sample), (X, y, counts[::-1] + 1, sample)]
-    assert len({seed, *(probe_seed(ArrayDataset(a, b), c, s) for a, b, c, s in distinct)}) == 4
+    assert len({seed, *(probe_seed(rows_in_memory(a, b), c, s) for a, b, c, s in distinct)}) == 4
 
 
 def test_the_same_certificate_again_and_for_a_dask_array():
@@ -110,7 +108,7 @@ def test_the_same_certificate_again_and_for_a_dask_array():
 def test_the_seed_is_stored(tmp_path, monkeypatch):
     X, y, sample = hiding_rows(1.0)
     monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
-    dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
+    dataset, spans = rows_in_memory(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
         Rows.of(dataset, Threads(1), spans=spans),
         Needs(n_components=K),

@@ -1,7 +1,5 @@
 """What is proved of components from passes, on spectra made to break it; the start and the probes vary by case."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +24,8 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import approximation
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 D, K = 36, 4
 CASES = 500
@@ -108,7 +106,7 @@ def make_case(seed, patch):
     patch.setattr(LIMITS, "start_rows", 0)
     patch.setattr(LIMITS, "start_class_rows", 2)
     patch.setattr(block_passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
-    dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Threads(1)
+    dataset, spans, here = rows_in_memory(X, y), spans_of(np.asarray([0, len(X)])), Threads(1)
     statistics = statistics_in_passes(
         Rows.of(dataset, here, spans=spans),
         Needs(frozenset({ClassWeighting.OTHERS if variant == "m-pca0" else ClassWeighting.EQUAL}), n_components=K),

@@ -1,9 +1,8 @@
 """What a run says of components from passes: rows of its report, and notes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from helpers.tables import content_of
 
 from mmpca_dist import load_model, run
 from mmpca_dist.jobs.notes import solver_notes, solver_rows
@@ -77,10 +76,8 @@ def test_the_criterion_of_discriminants():
 
 def test_a_run_tells_of_every_method(tmp_path):
     methods = ["pca", "m-pca0", "fisher", "hsic", "lol"]
-    results = run({
-        "dataset": {"uri": "bundled:digits"}, "methods": methods, "n_components": 12, "precision": "double",
-        "solver": {"kind": "krylov", "passes": 2}, "output": str(tmp_path / "out"), "project": {"methods": []},
-    })  # fmt: skip
+    settings = {"solver": {"kind": "krylov", "passes": 2}, "project": {"methods": []}, "precision": "double"}
+    results = run(content_of(tmp_path / "out", "bundled:digits", methods=methods, n_components=12, **settings))
     rows = {title: found for title, found, _ in solver_rows(results)}
     assert list(rows) == ["PCA", "M-PCA0", "Fisher discriminant", "Supervised PCA (HSIC)", "LOL"]
     assert rows["Supervised PCA (HSIC)"] == "exact"
@@ -102,7 +99,6 @@ def test_a_run_tells_of_every_method(tmp_path):
 
 @pytest.mark.usefixtures("no_report")
 def test_pairs_alone_are_solved_in_passes(tmp_path):
-    settings = {"dataset": {"uri": "bundled:iris"}, "methods": ["m-pca2"], "n_components": 2, "output": str(tmp_path)}
-    results = run({**settings, "solver": {"kind": "krylov"}})
+    results = run(content_of(tmp_path, methods=["m-pca2"], solver={"kind": "krylov"}))
     assert results["solve"]["heavy_columns"] == []
     assert load_model(str(tmp_path), "m-pca2").components_.shape == (2, 4)

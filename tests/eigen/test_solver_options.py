@@ -1,11 +1,9 @@
 """Which solver is taken for which shape, and what is refused; it never depends on the machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import psutil
 import pytest
-from helpers.samples import labelled
+from helpers.tables import labelled
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
@@ -18,28 +16,25 @@ WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
 """Columns of 1,000 rows that are just kept."""
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "components", "options", "kind", "reason"),
-    [
-        (10_000, 100, 5, {}, "dense", "100 x 100 scatter is small and quickly solved"),
-        (10_000, LIMITS.dense_columns, 50, {}, "dense", "quickly solved"),
-        (10_000, LIMITS.dense_columns + 1, 50, {}, "krylov", "LAPACK longer than passes"),
-        (10_000, 4000, 1000, {}, "dense", ""),  # more than a quarter of all: a basis would hold most
-        (10_000, 8000, None, {}, "dense", ""),  # all there are
-        (10_000, 8000, 2000, {}, "dense", ""),
-        (10_000, 8000, 1990, {}, "krylov", ""),  # (1990 + 10) x 4 = 8000
-        (10_000, 8000, 1991, {}, "dense", ""),
-        (10_000, 8000, 5, {"scatters": frozenset()}, "krylov", "class means suffice"),
-        (10_000, 8000, None, {"scatters": frozenset()}, "krylov", "class means suffice"),
-        (10_000, 100, 5, {"scatters": frozenset()}, "dense", ""),
-        (100, 10_000, 5, {}, "dual", "100 rows of 10,000 features: the problem is solved in the span of the rows"),
-        (100, 10_000, None, {}, "dual", ""),
-        (1000, WIDEST_DUAL, 50, {}, "dual", ""),
-        (1000, WIDEST_DUAL + 1, 50, {}, "krylov", "too many to be kept"),
-        (1000, WIDEST_DUAL + 1, 500, {}, "dual", ""),
-        (100, 100, 5, {}, "dense", ""),
-    ],
-)
+@pytest.mark.parametrize(("rows", "columns", "components", "options", "kind", "reason"), [
+    (10_000, 100, 5, {}, "dense", "100 x 100 scatter is small and quickly solved"),
+    (10_000, LIMITS.dense_columns, 50, {}, "dense", "quickly solved"),
+    (10_000, LIMITS.dense_columns + 1, 50, {}, "krylov", "LAPACK longer than passes"),
+    (10_000, 4000, 1000, {}, "dense", ""),  # more than a quarter of all: a basis would hold most
+    (10_000, 8000, None, {}, "dense", ""),  # all there are
+    (10_000, 8000, 2000, {}, "dense", ""),
+    (10_000, 8000, 1990, {}, "krylov", ""),  # (1990 + 10) x 4 = 8000
+    (10_000, 8000, 1991, {}, "dense", ""),
+    (10_000, 8000, 5, {"scatters": frozenset()}, "krylov", "class means suffice"),
+    (10_000, 8000, None, {"scatters": frozenset()}, "krylov", "class means suffice"),
+    (10_000, 100, 5, {"scatters": frozenset()}, "dense", ""),
+    (100, 10_000, 5, {}, "dual", "100 rows of 10,000 features: the problem is solved in the span of the rows"),
+    (100, 10_000, None, {}, "dual", ""),
+    (1000, WIDEST_DUAL, 50, {}, "dual", ""),
+    (1000, WIDEST_DUAL + 1, 50, {}, "krylov", "too many to be kept"),
+    (1000, WIDEST_DUAL + 1, 500, {}, "dual", ""),
+    (100, 100, 5, {}, "dense", ""),
+])  # fmt: skip
 def test_what_auto_takes(rows, columns, components, options, kind, reason):
     found = choose_solver(SolverOptions(), rows, columns, Needs(n_components=components, **options))
     assert found.kind == kind
@@ -65,19 +60,16 @@ def test_solvers_that_do_not_serve_a_shape_name_the_one_that_does():
         assert choose_solver(SolverOptions(other), *shape, Needs(n_components=3)).reason == "asked for"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "krilov"}, "Unknown solver 'krilov'; there are auto, dense, .*Did you mean 'krylov'"),
-        ({"oversampling": -1}, "oversampling=-1 must be a whole number from 0"),
-        ({"oversampling": 2.5}, "oversampling=2.5 must be a whole number from 0"),
-        ({"passes": 1}, "passes=1 must be a whole number from 2"),
-        ({"passes": True}, "passes=True must be a whole number from 2"),
-        ({"tolerance": -1e-3}, "tolerance=-0.001 must be a number from 0 to 1"),
-        ({"tolerance": 1.0}, "tolerance=1.0 must be a number from 0 to 1"),
-        ({"tolerance": float("nan")}, "tolerance=nan must be a number from 0 to 1"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"kind": "krilov"}, "Unknown solver 'krilov'; there are auto, dense, .*Did you mean 'krylov'"),
+    ({"oversampling": -1}, "oversampling=-1 must be a whole number from 0"),
+    ({"oversampling": 2.5}, "oversampling=2.5 must be a whole number from 0"),
+    ({"passes": 1}, "passes=1 must be a whole number from 2"),
+    ({"passes": True}, "passes=True must be a whole number from 2"),
+    ({"tolerance": -1e-3}, "tolerance=-0.001 must be a number from 0 to 1"),
+    ({"tolerance": 1.0}, "tolerance=1.0 must be a number from 0 to 1"),
+    ({"tolerance": float("nan")}, "tolerance=nan must be a number from 0 to 1"),
+])  # fmt: skip
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(InputError, match=message):
         SolverOptions(**options)

@@ -1,10 +1,7 @@
 """The top of an evaluation says what to use, how sure that is, and what to type next."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
-from typing import Any
 
 import pytest
 import yaml
@@ -12,28 +9,27 @@ from helpers.evaluations import evaluation
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.report.advice import advise, recommended
 
 WHOLE = frozenset({"all-columns"})
 
 
-def made(errors: Any, second: str = "fisher", **changes: Any) -> Evaluation:
+def made(errors, second="fisher", **changes):
     """Return an evaluation of PCA, another method and all 40 columns of 71 rows in each of 6 splits."""
-    settings: dict[str, Any] = {"classifiers": {"svm": "linear SVM"}, "unreduced": WHOLE, "baselines": [60.0]}
+    settings = {"classifiers": {"svm": "linear SVM"}, "unreduced": WHOLE, "baselines": [60.0]}
     settings["folder"] = "/my runs/x/evaluation"
     found = evaluation(("pca", second, "all-columns"), errors=errors, **settings | changes)
     lines = [{**line, "used": 40} if line["method"] == "all-columns" else line for line in found.table.lines]
     return dataclasses.replace(found, table=ErrorTable(lines))
 
 
-def wrong(pca: int, fisher: int, whole: int) -> Any:
+def wrong(pca, fisher, whole):
     """Return errors that vary by a row or two from split to split."""
     return lambda method, _size, _classifier, split: (pca, fisher, whole)[method] + (split + method) % 3
 
 
-def test_a_reduction_that_serves_best() -> None:
+def test_a_reduction_that_serves_best():
     found = made(wrong(20, 4, 12))
     use, sure = advise(found)[0]
     assert use == (
@@ -51,7 +47,7 @@ def test_a_reduction_that_serves_best() -> None:
     assert f"p = {adjusted:.3f} after" in sure and "is significant" in sure and "for 6 tests" in sure
 
 
-def test_a_reduction_that_hurts() -> None:
+def test_a_reduction_that_hurts():
     errors = lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)  # noqa: E731
     use, sure, more = advise(made(errors, "lol"))[0]
     assert use.startswith("Keep all 40 columns: 8.5% errors; LOL with 8 components has 32.4%; PCA at")
@@ -63,7 +59,7 @@ def test_a_reduction_that_hurts() -> None:
     assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
 
 
-def test_more_components_are_advised_only_where_there_are_more() -> None:
+def test_more_components_are_advised_only_where_there_are_more():
     falling = {"errors": lambda m, size, c, split: wrong(40, 30, 29)(m, 0, 0, split) - size, "second": "lol"}
     assert shlex.split(advise(made(**falling))[1][-1]) == [
         "mmpca", "evaluate", "/my runs/x/evaluation/report/config.yaml", "--set", "n_components=[8, 12, 16]",
@@ -78,7 +74,7 @@ def test_more_components_are_advised_only_where_there_are_more() -> None:
 
 
 @pytest.mark.parametrize("method", ["fisher", {"name": "fisher", "shrinkage": 0.5}])
-def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
+def test_the_command_is_a_configuration_of_that_method(method):
     content = {
         "dataset": {"uri": "bundled:iris"}, "methods": ["pca", method], "n_components": [2, 4, 8],
         "evaluation": {"reference": "pca"}, "output": "runs/x",
@@ -96,7 +92,7 @@ def test_the_command_is_a_configuration_of_that_method(method: Any) -> None:
     assert config.n_components == [2]
 
 
-def test_the_fewest_components_within_one_corrected_standard_error() -> None:
+def test_the_fewest_components_within_one_corrected_standard_error():
     """Errors are 10, 11, 12 of 71 rows in turn; with K = 4 one more in one split, with K = 2 ten more in all."""
     extra = {2: 10, 4: 0, 8: 0}
     found = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
@@ -105,7 +101,7 @@ def test_the_fewest_components_within_one_corrected_standard_error() -> None:
     assert advise(found)[0][0].startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
 
 
-def test_nothing_learned_one_split_and_no_all_columns() -> None:
+def test_nothing_learned_one_split_and_no_all_columns():
     nothing = advise(made(wrong(50, 50, 50), baselines=[20.0]))
     assert nothing == (
         ["Nothing is learned: no mean error is below that of the baseline (always the largest class), 20.0%."],
@@ -119,7 +115,7 @@ def test_nothing_learned_one_split_and_no_all_columns() -> None:
     assert alone.startswith("Use Fisher discriminant with 2 components: 7.0% errors; PCA at its best, with 2, has")
 
 
-def test_numbers_to_predict() -> None:
+def test_numbers_to_predict():
     found = made(wrong(20, 4, 12), classifiers={REGRESSION: REGRESSION})
     lines = [{**line, "r2": 1 - line["errors"] / 71, "rmse": line["errors"] / 2} for line in found.table.lines]
     found = dataclasses.replace(found, table=ErrorTable(lines), dataset={**found.dataset, "targets": ["price"]})

@@ -1,11 +1,9 @@
 """All columns are evaluated without being asked for, and nothing else depends on that."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from helpers.evaluating import by_cell, config_of, scored, store, timeless
-from helpers.samples import labelled
+from helpers.evaluating import by_cell, scored, timeless
+from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs import records
@@ -27,7 +25,7 @@ def test_records_of_other_methods_are_the_same_with_and_without(
     monkeypatch.setattr(score_stage, "merges", lambda *_: merged)
     limits.gathered_bytes = gathered
     X, y = labelled(80, 6, 3, seed=1, separation=0.5)
-    uri = store(tmp_path / "rows.npz", X + 3, y)
+    uri = write_npz(tmp_path / "rows.npz", X + 3, y)
     settings = {
         "methods": METHODS, "n_components": [1, 3], "standardize": standardize,
         "evaluation": {"folds": 3, "classifiers": ["fisher", "naive-bayes", BIASED]},
@@ -45,17 +43,14 @@ def test_records_of_other_methods_are_the_same_with_and_without(
         assert [line["errors"] for line in lines[:3]] == [line["errors"] for line in lines[3:]]
 
 
-@pytest.mark.parametrize(
-    ("shape", "changes", "why"),
-    [
-        ((60, 5), {"classifiers": ["fisher", "qda"]}, "qda fails where columns depend on one another"),
-        ((30, 40), {"classifiers": ["fisher", "naive-bayes"]}, "naive-bayes depends on the columns themselves"),
-        ((30, 40), {"classifiers": ["fisher", "svm"]}, ""),
-        ((60, 5), {"classifiers": [{"name": "qda", "options": {"reg_param": 0.1}}]}, ""),
-    ],
-)
+@pytest.mark.parametrize(("shape", "changes", "why"), [
+    ((60, 5), {"classifiers": ["fisher", "qda"]}, "qda fails where columns depend on one another"),
+    ((30, 40), {"classifiers": ["fisher", "naive-bayes"]}, "naive-bayes depends on the columns themselves"),
+    ((30, 40), {"classifiers": ["fisher", "svm"]}, ""),
+    ((60, 5), {"classifiers": [{"name": "qda", "options": {"reg_param": 0.1}}]}, ""),
+])  # fmt: skip
 def test_where_all_columns_cannot_be_evaluated_the_plan_says_why(shape, changes, why, tmp_path):
-    uri = store(tmp_path / "rows.npz", *labelled(*shape, 2, seed=1))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(*shape, 2, seed=1))
     config = config_of(tmp_path / "out", uri, evaluation=changes)
     note = preview_evaluation(config).note
     assert why in note and bool(why) == ("All columns are not evaluated" in note)
@@ -65,7 +60,7 @@ def test_where_all_columns_cannot_be_evaluated_the_plan_says_why(shape, changes,
 
 def test_a_solver_in_passes_and_little_memory_leave_them_out(tmp_path):
     X, y = labelled(3000, 60, 2, seed=1)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     asked = {"evaluation": {"folds": 2, "classifiers": [BIASED], "margins": False}}
     in_passes = config_of(tmp_path / "passes", uri, solver={"kind": "krylov"}, **asked)
     assert "a solver in passes forms no scatter of 60 columns" in preview_evaluation(in_passes).note
@@ -82,7 +77,7 @@ def test_a_solver_in_passes_and_little_memory_leave_them_out(tmp_path):
 
 
 def test_tests_against_all_columns_leave_those_against_the_reference_alone(tmp_path):
-    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=3, separation=0.4))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=3, separation=0.4))
     found, *_ = scored(config_of(tmp_path / "out", uri, methods=METHODS, evaluation={"folds": 3, "count": 2}))
     table = ErrorTable.of(found, 90)
     without = ErrorTable([line for line in table.lines if line["method"] != "all-columns"])

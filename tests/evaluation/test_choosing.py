@@ -1,17 +1,16 @@
 """``n_components: auto``: the one-standard-error rule, and runs that go by it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import naive_evaluation
 import numpy as np
 import pytest
-from helpers.evaluating import auto, by_cell, config_of, scored, store
-from helpers.refreshing import PARTS, X, Y, refreshed, write
-from helpers.runs import Recorder, model_hash
-from helpers.samples import counts_like_text, labelled
+from helpers.evaluating import by_cell, scored
+from helpers.refreshing import PARTS, X, Y, write
+from helpers.runs import Recorder, model_hash, refreshed
+from helpers.samples import batch_of
+from helpers.tables import auto, config_of, counts_like_text, labelled, read_back, write_npz
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_evaluation import one_standard_error as by_hand
@@ -69,17 +68,14 @@ def test_the_rule_is_that_of_exact_arithmetic(found):
     assert one_standard_error(cells_of(errors, rows)).n_components == by_hand(errors, rows)
 
 
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [
-        ({1: [9, 9, 9], 2: [5, 5, 5], 4: [5, 5, 5]}, 2),  # equal, and nothing varies
-        ({1: [1, 2, 3], 2: [3, 2, 1], 4: [2, 1, 3]}, 1),  # the same counts in another order
-        ({1: [7, 7, 7], 2: [3, 5, 7], 4: [2, 4, 6]}, 2),  # 5 is at most 4 + 2 sqrt(1 / 3 + 1 / 2), and 7 is more
-        ({1: [8, 8, 8], 2: [5, 5, 6], 4: [2, 4, 6]}, 2),  # 5.3 is at most 5.8, though it is more than 4 + 2 / sqrt(3)
-        ({2: [4, 6, 8], 4: [3, 5, 7], 8: [0, 0, 0]}, 8),
-        ({3: [0, 0, 0]}, 3),
-    ],
-)
+@pytest.mark.parametrize(("errors", "expected"), [
+    ({1: [9, 9, 9], 2: [5, 5, 5], 4: [5, 5, 5]}, 2),  # equal, and nothing varies
+    ({1: [1, 2, 3], 2: [3, 2, 1], 4: [2, 1, 3]}, 1),  # the same counts in another order
+    ({1: [7, 7, 7], 2: [3, 5, 7], 4: [2, 4, 6]}, 2),  # 5 is at most 4 + 2 sqrt(1 / 3 + 1 / 2), and 7 is more
+    ({1: [8, 8, 8], 2: [5, 5, 6], 4: [2, 4, 6]}, 2),  # 5.3 is at most 5.8, though it is more than 4 + 2 / sqrt(3)
+    ({2: [4, 6, 8], 4: [3, 5, 7], 8: [0, 0, 0]}, 8),
+    ({3: [0, 0, 0]}, 3),
+])  # fmt: skip
 def test_the_rule_by_examples(errors, expected):
     assert one_standard_error(cells_of(errors, [20] * 3)).n_components == expected == by_hand(errors, [20] * 3)
 
@@ -136,7 +132,7 @@ def chosen_by_hand(config, X, y):
     resolved = config.resolved(*X.shape).model_copy(update={"evaluation": judged})
     found = naive_evaluation.evaluate(X, y, splits, resolved)
     assert not any(close for *_, close in found.values()), "choose data whose decisions are no matter of rounding"
-    parts, label = splits.codes(0, len(X), y)[0], wanted.judge.label
+    parts, label = splits.codes(batch_of(y))[0], wanted.judge.label
     counts = [int(np.sum(parts == part)) for part in splits.held_out]
     taken, folds = {}, range(len(counts))
     for method in config.labels:
@@ -147,28 +143,24 @@ def chosen_by_hand(config, X, y):
 
 
 @pytest.mark.parametrize("direct", [False, pytest.param(True, marks=pytest.mark.e2e)])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"methods": [*METHODS, "m-pca2", "pls"]},
-        {"methods": ["pca", "m-pca1b", "fisher"], "standardize": True, "evaluation": {"folds": 4, "seed": 2}},
-        {"methods": ["pca", "m-pca0"], "evaluation": {"classifiers": ["svm", "qda"], "folds": 3}},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"methods": [*METHODS, "m-pca2", "pls"]},
+    {"methods": ["pca", "m-pca1b", "fisher"], "standardize": True, "evaluation": {"folds": 4, "seed": 2}},
+    {"methods": ["pca", "m-pca0"], "evaluation": {"classifiers": ["svm", "qda"], "folds": 3}},
+])  # fmt: skip
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
         monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     config = auto(tmp_path / "out", "bundled:wine", **changes)
     results = run(config)
-    dataset = open_dataset("bundled:wine")
-    rows, labels = dataset.read_rows(0, dataset.n_rows), dataset.read_labels(0, dataset.n_rows)
+    rows, labels = read_back("bundled:wine")
     expected = chosen_by_hand(config, np.asarray(rows, np.float64), labels)
     assert chosen(results) == expected
     assert {method: model["n_components"] for method, model in results["solve"]["models"].items()} == expected
     assert results["choose"]["passes"][:1] == (["rows"] if direct else ["moments"])
     for method in config.labels:
         assert open_dataset(f"{config.output}/projected/{method}.zarr").n_features == expected[method]
-        assert load_model(config.output, method).components_.shape == (expected[method], dataset.n_features)
+        assert load_model(config.output, method).components_.shape == (expected[method], rows.shape[1])
 
 
 def test_what_the_record_says(no_report, tmp_path):
@@ -225,7 +217,7 @@ COMPUTE = [
 def test_the_bits_do_not_depend_on_where_the_work_runs(kind, compute, no_report, tmp_path):
     rows, y = labelled(120, 150 if kind == "wide" else 12, 3, seed=8, separation=0.6)
     changes = {"methods": ["pca", "m-pca0", "lol", "m-pca2"], "precision": "single"}
-    uri = store(tmp_path / "rows.npz", rows.astype(np.float32), y)
+    uri = write_npz(tmp_path / "rows.npz", rows.astype(np.float32), y)
     one = run(auto(tmp_path / "one", uri, **changes, compute={"workers": 1}))
     other = run(auto(tmp_path / "other", uri, **changes, compute=compute))
     assert one["choose"]["passes"][0] == ("rows" if kind == "wide" else "moments")
@@ -234,10 +226,9 @@ def test_the_bits_do_not_depend_on_where_the_work_runs(kind, compute, no_report,
 
 
 def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp_path, monkeypatch):
-    parts, _, y = counts_like_text(80, 8, 3, seed=4)
-    rows = {"data": parts[0], "indices": parts[1], "indptr": parts[2], "shape": (80, 8), "format": "csr", "y": y}
-    np.savez(tmp_path / "rows.npz", **rows)
-    config = auto(tmp_path / "out", tmp_path / "rows.npz", compute={"workers": 1})
+    _, rows, y = counts_like_text(80, 8, 3, seed=4)
+    uri = write_npz(tmp_path / "rows.npz", rows, y, sparse=True)
+    config = auto(tmp_path / "out", uri, compute={"workers": 1})
     evaluate_split, evaluated = score_stage.evaluate_split, []
 
     def die_at_the_fourth(rows, splits, number, *rest):
@@ -252,7 +243,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
     evaluated.append("again")
     results = run(config)
     assert sorted(evaluated[:3] + evaluated[4:]) == [0, 1, 2, 3, 4]
-    whole = run(auto(tmp_path / "whole", tmp_path / "rows.npz"))
+    whole = run(auto(tmp_path / "whole", uri))
     assert results["choose"]["methods"] == whole["choose"]["methods"]
     again = Recorder()
     assert run(config, [again])["choose"]["found"] == results["choose"]["found"]
@@ -283,7 +274,7 @@ def test_an_evaluation_tries_all_candidates(tmp_path):
 def test_the_plan_of_an_evaluation_is_that_of_the_candidates_given(tmp_path):
     """And a class with fewer rows than folds, which a choice refuses, is no matter to shares."""
     rows, y = labelled(60, 5, 2, seed=1)
-    uri = store(tmp_path / "rows.npz", rows, np.where(np.arange(60) < 3, 2, y))
+    uri = write_npz(tmp_path / "rows.npz", rows, np.where(np.arange(60) < 3, 2, y))
     shares = {"evaluation": {"splits": "shares", "count": 2}}
     plan = stages.preview_evaluation(auto(tmp_path / "out", uri, **shares))
     given = stages.preview_evaluation(config_of(tmp_path / "out", uri, n_components=[1, 2, 3, 4], **shares))

@@ -1,11 +1,8 @@
 """What it costs to choose numbers of components, and where it is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from helpers.evaluating import auto, clusters, config_of, store
-from helpers.samples import labelled
+from helpers.tables import auto, clusters, config_of, labelled, write_npz
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, PlanError
@@ -19,16 +16,13 @@ def uneven(counts):
     return np.random.default_rng(0).standard_normal((len(y), 3)) + y[:, None], y
 
 
-@pytest.mark.parametrize(
-    ("counts", "changes", "expected"),
-    [
-        ([20, 4, 30], {}, r"have the label '1': set evaluation.folds to 4, or give n_components as numbers\.$"),
-        ([20, 1, 3], {}, r"have the label '1', '2': leave out classes of one row, or give n_components as numbers\.$"),
-        ([3, 4], {"evaluation": {"folds": 9}}, "set evaluation.folds to 3, or give"),
-    ],
-)
+@pytest.mark.parametrize(("counts", "changes", "expected"), [
+    ([20, 4, 30], {}, r"have the label '1': set evaluation.folds to 4, or give n_components as numbers\.$"),
+    ([20, 1, 3], {}, r"have the label '1', '2': leave out classes of one row, or give n_components as numbers\.$"),
+    ([3, 4], {"evaluation": {"folds": 9}}, "set evaluation.folds to 3, or give"),
+])  # fmt: skip
 def test_classes_with_fewer_rows_than_folds_are_refused_before_a_row_is_read(counts, changes, expected, tmp_path):
-    config = auto(tmp_path / "out", store(tmp_path / "rows.npz", *uneven(counts)), **changes)
+    config = auto(tmp_path / "out", write_npz(tmp_path / "rows.npz", *uneven(counts)), **changes)
     with pytest.raises(InputError, match=expected):
         preview(config)
     with pytest.raises(InputError, match=expected):
@@ -38,7 +32,7 @@ def test_classes_with_fewer_rows_than_folds_are_refused_before_a_row_is_read(cou
 
 def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(tmp_path, limits):
     limits.direct_bytes = 0
-    uri = store(tmp_path / "rows.npz", *labelled(40, 60, 2, seed=1))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(40, 60, 2, seed=1))
     with pytest.raises(InputError, match=r"Choose on a part of the rows, or give n_components as numbers\.$"):
         preview(auto(tmp_path / "out", uri))
     assert preview(auto(tmp_path / "out", "bundled:iris")).passes[0].name == "choose: moments"
@@ -56,7 +50,7 @@ def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(
 )  # fmt: skip
 def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path):
     if uri == "wide":
-        uri = store(tmp_path / "rows.npz", *labelled(60, 200, 2, seed=1))
+        uri = write_npz(tmp_path / "rows.npz", *labelled(60, 200, 2, seed=1))
     results = run(auto(tmp_path / "out", uri, **changes))
     names = [one["name"] for one in results["plan"]["passes"]]
     stages = [results[name] for name in ("choose", "reduce", "search", "project") if name in results]
@@ -70,7 +64,7 @@ def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path
 def test_memory_of_the_choice_is_within_the_plan(merged, tmp_path):
     """720 of 900 rows train, which are fewer than columns, as all rows are not."""
     rows, y = clusters() if merged else clusters(900, 800)
-    results = run(auto(tmp_path / "out", store(tmp_path / "rows.npz", rows, y), methods=["pca", "m-pca0"]))
+    results = run(auto(tmp_path / "out", write_npz(tmp_path / "rows.npz", rows, y), methods=["pca", "m-pca0"]))
     assert results["choose"]["passes"] == (["moments", "score"] if merged else ["rows"])
     assert results["choose"]["memory"] < results["plan"]["memory"] < 2.5 * results["choose"]["memory"]
 

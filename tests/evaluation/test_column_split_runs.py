@@ -1,16 +1,13 @@
 """Evaluations by groups and by times: from files, by every route, resumed, and choices within what trains."""
 
-from __future__ import annotations
-
 import naive_evaluation
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import zarr
-from helpers.evaluating import config_of, scored, store, timeless, with_all_columns
-from helpers.resuming import write_rows
-from helpers.samples import labelled
+from helpers.evaluating import scored, timeless, with_all_columns
+from helpers.samples import batch_of
+from helpers.tables import auto, config_of, labelled, write_npz, write_parquet, write_zarr
+from helpers.watching import watched
 
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
@@ -38,17 +35,11 @@ KINDS = {
 
 
 def in_parquet(path, day=DAYS, patient=GROUPS):
-    table = {**{f"x{j}": column for j, column in enumerate(X.T)}, "patient": patient, "day": day, "label": Y}
-    pq.write_table(pa.table(table), path, row_group_size=50)
-    return path
+    return write_parquet(path, X, Y, size=50, patient=patient, day=day)
 
 
 def in_zarr(path, day=WHEN):
-    uri = write_rows(path, X, Y, 31)
-    group = zarr.open_group(uri, mode="a")
-    for name, values in (("patient", np.char.add("p", GROUPS.astype("U2"))), ("day", day)):
-        group.create_array(name, shape=values.shape, chunks=(31,), dtype=values.dtype)[...] = values
-    return uri
+    return write_zarr(path, X, Y, 31, beside={"patient": np.char.add("p", GROUPS.astype("U2")), "day": day})
 
 
 def asked(output, uri, evaluation, **changes):
@@ -77,7 +68,7 @@ def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     assert found.keys() == expected.keys()
     for key, (_, errors, close) in expected.items():
         assert abs(found[key] - errors) <= close, key
-    parts = splits.codes(0, 240, Y)
+    parts = splits.codes(batch_of(Y))
     assert [record["rows"] for record in records] == [
         int(np.sum(own == part)) for own in parts for part in splits.held_out
     ]
@@ -106,7 +97,7 @@ def test_formats_and_types_of_columns_do_not_matter(kind, tmp_path):
         in_parquet(tmp_path / "half.parquet", WHEN / 2, pa.array(GROUPS.astype("U")).dictionary_encode()),
         in_zarr(tmp_path / "rows.zarr"),
         in_zarr(tmp_path / "half.zarr", WHEN / 2),
-        store(tmp_path / "rows.npz", X, Y),
+        write_npz(tmp_path / "rows.npz", X, Y),
     ]
     found = []
     for number, uri in enumerate(uris):
@@ -123,16 +114,13 @@ def test_formats_and_types_of_columns_do_not_matter(kind, tmp_path):
         assert found[0] == found[1] == found[6] and found[2] == found[3] and found[4] == found[5]
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "table", "message"),
-    [
-        ({"splits": "groups", "column": "patint"}, {}, "no column 'patint' .*Did you mean 'patient'"),
-        ({"splits": "time", "column": "dy", "windows": 2}, {}, "no column 'dy' .*Did you mean 'day'"),
-        ({"splits": "groups", "column": "patient"}, {"patient": pa.array([None, *GROUPS[1:]])}, "Row 0|row 0"),
-        ({"splits": "time", "column": "day", "windows": 2}, {"day": pa.array([None, *WHEN[1:]])}, "Row 0|row 0"),
-        ({"splits": "groups", "column": "patient", "folds": 25}, {}, "has 24 groups, fewer than the 25 folds"),
-    ],
-)
+@pytest.mark.parametrize(("evaluation", "table", "message"), [
+    ({"splits": "groups", "column": "patint"}, {}, "no column 'patint' .*Did you mean 'patient'"),
+    ({"splits": "time", "column": "dy", "windows": 2}, {}, "no column 'dy' .*Did you mean 'day'"),
+    ({"splits": "groups", "column": "patient"}, {"patient": pa.array([None, *GROUPS[1:]])}, "Row 0|row 0"),
+    ({"splits": "time", "column": "day", "windows": 2}, {"day": pa.array([None, *WHEN[1:]])}, "Row 0|row 0"),
+    ({"splits": "groups", "column": "patient", "folds": 25}, {}, "has 24 groups, fewer than the 25 folds"),
+])  # fmt: skip
 def test_columns_that_do_not_serve_are_refused_before_anything_is_written(evaluation, table, message, tmp_path):
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet", **table), evaluation)
     with pytest.raises(InputError, match=message):
@@ -140,19 +128,13 @@ def test_columns_that_do_not_serve_are_refused_before_anything_is_written(evalua
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "message"),
-    [
-        ({"splits": "groups"}, "splits: groups, time and given take a column"),
-        ({"splits": "time", "column": "day"}, "takes either windows, how many there are, or a boundary"),
-        ({"splits": "time", "column": "day", "windows": 2, "boundary": 3}, "takes either windows, how many there are"),
-        ({"splits": "folds", "windows": 2}, "evaluation.windows is of splits: time"),
-        (
-            {"splits": "time", "column": "day", "windows": 2, "folds": 3},
-            "evaluation.folds is of splits: folds or groups",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("evaluation", "message"), [
+    ({"splits": "groups"}, "splits: groups, time and given take a column"),
+    ({"splits": "time", "column": "day"}, "takes either windows, how many there are, or a boundary"),
+    ({"splits": "time", "column": "day", "windows": 2, "boundary": 3}, "takes either windows, how many there are"),
+    ({"splits": "folds", "windows": 2}, "evaluation.windows is of splits: time"),
+    ({"splits": "time", "column": "day", "windows": 2, "folds": 3}, "evaluation.folds is of splits: folds or groups"),
+])  # fmt: skip
 def test_settings_that_do_not_fit_together(evaluation, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         config_of(tmp_path / "out", "bundled:iris", evaluation=evaluation)
@@ -200,17 +182,14 @@ def test_rows_of_a_group_that_are_alike_do_not_choose_a_penalty():
 
 def test_the_number_of_components_is_chosen_in_folds_of_groups(tmp_path, monkeypatch):
     uri = in_parquet(tmp_path / "rows.parquet")
-    settings = {"dataset": {"uri": str(uri), "drop": ["patient", "day"]}, "n_components": "auto"}
     evaluation = {"splits": "groups", "column": "patient", "folds": 3}
-    config = config_of(tmp_path / "out", uri, **settings, evaluation=evaluation)
-    drawn = []
-    draw = HeldOut.draw
-    monkeypatch.setattr(HeldOut, "draw", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    config = auto(tmp_path / "out", uri, dataset={"drop": ["patient", "day"]}, evaluation=evaluation)
+    drawn = watched(monkeypatch, HeldOut, "draw")
     with open_job(config, Callback()) as job:
         for stage in stages_of(config)[:3]:
             run_stage(job, stage)
         assert job.results["choose"]["n_splits"] == 3
-    ((codes,),) = {tuple(map(tuple, splits.codes(0, 240, Y))) for splits in drawn}
+    ((codes,),) = {tuple(map(tuple, splits.codes(batch_of(Y)))) for splits in drawn}
     assert not any(set(GROUPS[np.equal(codes, p)]) & set(GROUPS[np.not_equal(codes, p)]) for p in range(3))
     in_parquet(uri, patient=np.roll(GROUPS, 1))
     with pytest.raises(OutputError, match="a different run"), open_job(config, Callback()):
@@ -221,11 +200,10 @@ def test_many_given_parts_say_that_groups_take_folds(tmp_path):
     X, y = labelled(303, 3, 2, seed=1)
     np.save(tmp_path / "parts.npy", np.arange(303) // 3)
     evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy")}
-    plan = preview_evaluation(config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation=evaluation))
-    assert (
-        plan.note
-        == "Every method is fitted 101 times: for fewer, splits: groups deals the names in the column into folds."
-    )
+    uri = write_npz(tmp_path / "rows.npz", X, y)
+    plan = preview_evaluation(config_of(tmp_path / "out", uri, evaluation=evaluation))
+    words = "Every method is fitted 101 times: for fewer, splits: groups deals the names in the column into folds."
+    assert plan.note == words
     assert dict(plan.rows())["splits"] == "every method is fitted 101 times"
 
 

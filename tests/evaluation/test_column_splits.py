@@ -1,14 +1,12 @@
 """Groups are never on both sides, nor are rows at equal times; and what trains is before what is held out in time."""
 
-from __future__ import annotations
-
 import pickle
 
 import naive_evaluation
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from helpers.samples import even_edges
+from helpers.samples import batch_of, even_edges
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold
@@ -18,16 +16,20 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import group_splits, time_splits
 from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.passes.schedulers import Cluster, Threads
-from mmpca_dist.tables.readers.beside import column_in_memory
+from mmpca_dist.tables.column import column_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.roles import TIME
 from mmpca_dist.tables.times import order_keys
 
 
 def of_groups(y, names, **options):
-    return split(group_splits, y, column_in_memory(np.asarray(names), "the groups"), **options)
+    return split(group_splits, y, rows_in_memory(np.zeros((len(names), 1)), names, "the groups"), **options)
 
 
 def of_times(y, times, **options):
-    return split(time_splits, y, column_in_memory(np.asarray(times), "the times"), **options)
+    rows = rows_in_memory(np.zeros((len(times), 1)), None, "the times")
+    column = column_in_memory(np.asarray(times), "the times")
+    return split(time_splits, y, rows.labelled_by(column, TIME), **options)
 
 
 def patients(n=3000, n_groups=60, n_classes=3, seed=0):
@@ -78,11 +80,11 @@ def test_no_group_is_on_both_sides(options, kind):
     y, groups = patients()
     names = groups.astype(kind)
     found = of_groups(y, names, n_splits=3, seed=4, **options)
-    codes = found.codes(0, len(y), y)
+    codes = found.codes(batch_of(y))
     assert len({codes[s].tobytes() for s in range(3)}) == 3  # the splits differ
     for s in range(3):
         for part in found.held_out:
-            train = found.training(0, len(y), y, part)[s]
+            train = found.training(batch_of(y), part)[s]
             np.testing.assert_array_equal(train, codes[s] != part)
             assert not set(names[train]) & set(names[~train])
             assert set(y[train]) == {0, 1, 2}
@@ -93,7 +95,7 @@ def test_no_group_is_on_both_sides(options, kind):
         held_out = [len(set(names[codes[s] == 1])) for s in range(3)]
         assert held_out == [n_groups - (2 * n_groups * 2 + 3) // 6] * 3
     np.testing.assert_array_equal(found.groups(0, 50), np.searchsorted(np.unique(names), names[:50]))
-    np.testing.assert_array_equal(found.only(2).codes(10, 90, y[10:90]), codes[2:, 10:90])
+    np.testing.assert_array_equal(found.only(2).codes(batch_of(y[10:90], 10)), codes[2:, 10:90])
 
 
 def test_groups_are_the_same_for_any_chunks_and_workers():
@@ -108,7 +110,7 @@ def test_groups_are_the_same_for_any_chunks_and_workers():
             pickle.loads(pickle.dumps(expected)),  # noqa: S301
         ]
     for other in others:
-        np.testing.assert_array_equal(other.codes(0, 900, y), expected.codes(0, 900, y))
+        np.testing.assert_array_equal(other.codes(batch_of(y)), expected.codes(batch_of(y)))
     assert not np.array_equal(of_groups(y, groups, seed=5).part_of_name, expected.part_of_name[:1])
 
 
@@ -136,7 +138,7 @@ def test_a_class_of_one_group_trains_in_shares():
     """Its group is never held out; the others are, as many as asked for."""
     y, groups = np.repeat([0, 1], [10, 90]), np.arange(100) // 10
     found = of_groups(y, groups, share="1/2", n_splits=20)
-    codes = found.codes(0, 100, y)
+    codes = found.codes(batch_of(y))
     assert (codes[:, :10] == 0).all()
     np.testing.assert_array_equal(codes.sum(axis=1), 50)
 
@@ -161,39 +163,36 @@ def test_windows_are_the_twins(seed, n, windows, kind):
             of_times(y, times, windows=windows)
         return
     found = of_times(y, times, windows=windows, edges=even_edges(n, 7), scheduler=Threads(2))
-    (codes,) = found.codes(0, n, y)
+    (codes,) = found.codes(batch_of(y))
     assert codes.tolist() == expected
     for part in found.held_out:
-        (train,) = found.training(0, n, y, part)
+        (train,) = found.training(batch_of(y), part)
         assert max(times[train]) < min(times[codes == part])
         np.testing.assert_array_equal(train, codes < part)
     assert found.n_train.tolist() == [[int(np.sum(codes < part)) for part in found.held_out]]
     assert found.n_tested.tolist() == [[int(np.sum(codes == part)) for part in found.held_out]]
 
 
-@pytest.mark.parametrize(
-    ("times", "boundary", "first"),
-    [
-        (np.arange(10), 4, 4),
-        (np.arange(10), 3.5, 4),
-        (np.arange(10).astype(np.uint8), "4", 4),
-        (np.arange(10) + 1_600_000_000_000_000_000, 1_600_000_000_000_000_004, 4),
-        (np.arange(10) + 1_600_000_000_000_000_000, "1600000000000000004", 4),
-        (np.arange(10) / 4, 1, 4),
-        (np.arange(10) / 4, 0.9, 4),
-        (np.datetime64("2024-01-01", "D") + np.arange(10), "2024-01-05", 4),
-        (np.datetime64("2024-01-01", "D") + np.arange(10), "2024-01-04T12:00", 4),
-        (np.datetime64("2024-01-01T00:00", "ns") + np.arange(10), "2024-01-01T00:00:00", None),
-        (np.datetime64("2024-01-01T00:00", "h") + np.arange(10), "2024-01-01T05:00+01:00", 4),
-    ],
-)
+@pytest.mark.parametrize(("times", "boundary", "first"), [
+    (np.arange(10), 4, 4),
+    (np.arange(10), 3.5, 4),
+    (np.arange(10).astype(np.uint8), "4", 4),
+    (np.arange(10) + 1_600_000_000_000_000_000, 1_600_000_000_000_000_004, 4),
+    (np.arange(10) + 1_600_000_000_000_000_000, "1600000000000000004", 4),
+    (np.arange(10) / 4, 1, 4),
+    (np.arange(10) / 4, 0.9, 4),
+    (np.datetime64("2024-01-01", "D") + np.arange(10), "2024-01-05", 4),
+    (np.datetime64("2024-01-01", "D") + np.arange(10), "2024-01-04T12:00", 4),
+    (np.datetime64("2024-01-01T00:00", "ns") + np.arange(10), "2024-01-01T00:00:00", None),
+    (np.datetime64("2024-01-01T00:00", "h") + np.arange(10), "2024-01-01T05:00+01:00", 4),
+])  # fmt: skip
 def test_a_boundary(times, boundary, first):
     y = np.arange(10) % 2
     if first is None:
         with pytest.raises(InputError, match="the boundary 2024-01-01T00:00:00 has no rows before it"):
             of_times(y, times, boundary=boundary)
         return
-    assert of_times(y, times, boundary=boundary).codes(0, 10, y).tolist() == [[0] * first + [1] * (10 - first)]
+    assert of_times(y, times, boundary=boundary).codes(batch_of(y)).tolist() == [[0] * first + [1] * (10 - first)]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2))
@@ -218,7 +217,7 @@ def test_keys_are_in_the_order_of_doubles(numbers):
         (of_groups, [0, 1] * 3, [1.5, 2, 3] * 2, {}, "Label 1.5 at position 0 of the groups is not a whole number"),
         (of_groups, [0, 1] * 3, [1, 2] * 2, {}, "There are parts for 4 rows, and .* has 6"),
         (of_times, [0, 1] * 3, [1] * 6, {"windows": 1}, "1 windows of later and later rows do not have rows"),
-        (of_times, [0, 1] * 3, [1, np.nan] * 3, {"windows": 1}, "Row 1 has the time nan in the times. Leave"),
+        (of_times, [0, 1] * 3, [1, np.nan] * 3, {"windows": 1}, "Row 1 has no time in the times. Give it one"),
         (of_times, [0, 1] * 3, ["a"] * 6, {"windows": 1}, "The times in the times have type <U1; they"),
         (of_times, [0, 1] * 3, np.arange(6), {"boundary": "2024-01-01"}, "'2024-01-01' is no number, and"),
         (of_times, [0, 1] * 3, np.arange(6).astype("M8[D]"), {"boundary": 3}, "3 is no date, and the times holds"),

@@ -1,12 +1,11 @@
 """How often tests find a difference between two methods, equal ones and others, over many tables of rows."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers.samples import batch_of
 from scipy.special import stdtr
 from scipy.stats import binom
 
@@ -74,7 +73,7 @@ def dealt(design, n):
     y = np.arange(n) % 2
     rows = Rows.of(rows_in_memory(np.zeros((n, 1)), y, "rows"), Threads(1))
     drawn = [design.splits(rows, seed) for seed in range(DRAWS)]
-    return [np.concatenate([s.codes(0, n, y) != part for part in s.held_out]) for s in drawn]
+    return [np.concatenate([s.codes(batch_of(y)) != part for part in s.held_out]) for s in drawn]
 
 
 def errors_by_nearest_mean(X, y, train):

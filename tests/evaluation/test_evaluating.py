@@ -1,14 +1,10 @@
 """Evaluations beside the whole protocol done by hand."""
 
-from __future__ import annotations
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from helpers.by_hand import SPLITS, assert_as_by_hand
-from helpers.evaluating import KNN, by_cell, config_of, scored, store
-from helpers.samples import counts_like_text, labelled
+from helpers.evaluating import KNN, by_cell, scored
+from helpers.tables import config_of, counts_like_text, labelled, write_npz, write_parquet
 
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
@@ -38,8 +34,8 @@ def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, 
     """From rows in memory, and by merging moments of parts."""
     merging("merged")
     X, y = labelled(66, 6, n_classes, seed=1, separation=0.6)
-    uri, classifiers = store(tmp_path / "rows.npz", X, y), CLASSIFIERS + [MOVED] * (n_classes == 2)
-    methods = [name for name, method in METHODS.items() if not method.needs(method.options()).swept]
+    uri, classifiers = write_npz(tmp_path / "rows.npz", X, y), CLASSIFIERS + [MOVED] * (n_classes == 2)
+    methods = [name for name, method in METHODS.items() if not method.reducer(None, method.options()).needs().swept]
     methods.remove("all-columns")
     direct, merged = (
         config_of(
@@ -59,7 +55,7 @@ def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(spli
     X = np.column_stack([X * [1, 10, 100, 1e-3, 1], np.full(60, 0.1)])
     words = np.asarray(["spruce", "ash", "willow"])[y]
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, words), standardize=True, n_components=[2, 4],
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, words), standardize=True, n_components=[2, 4],
         methods=[*ROW_METHODS, "lol", "hsic", "lasso", "fisher-score", "random-projection"],
         evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
     )  # fmt: skip
@@ -73,7 +69,7 @@ def test_fewer_rows_than_columns_and_methods_that_run_out_of_components(splits, 
     """Eighteen rows train at most, so that PCA has 17 components of the 19 asked for."""
     X, y = labelled(27, 30, 2, seed=3, separation=0.5)
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, y), standardize=standardize, n_components=[3, 19],
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), standardize=standardize, n_components=[3, 19],
         methods=[*ROW_METHODS, "fisher", "hsic", "random-projection"],
         evaluation={**SPLITS[splits], "classifiers": ["naive-bayes", "svm", KNN], "margins": False},
     )  # fmt: skip
@@ -91,7 +87,7 @@ def test_sparse_rows_and_solvers_in_passes(solver, tmp_path):
     """
     _, X, y = counts_like_text(80, 8, 3, seed=4, dtype="float64", share=0.5)
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, y, sparse=True), n_components=[1, 3],
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y, sparse=True), n_components=[1, 3],
         methods=["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "hsic", "lol", "fisher-score", "random-projection"],
         solver={"kind": solver, "passes": 12, "oversampling": 5, "tolerance": 0},
         evaluation={**SPLITS["shares"], "classifiers": ["fisher", "qda", BIASED, KNN], "margins": False},
@@ -105,11 +101,10 @@ def test_parts_that_a_column_names(file, held_out, tmp_path):
     X, y = labelled(60, 4, 2, seed=5, separation=0.5)
     parts = np.asarray(["a", "b", "c"])[np.random.default_rng(0).integers(3, size=60)]
     np.save(tmp_path / "parts.npy", parts)
-    table = {f"f{j}": column for j, column in enumerate(X.T)}
-    pq.write_table(pa.table({**table, "part": parts, "label": y}), tmp_path / "rows.parquet", row_group_size=13)
+    write_parquet(tmp_path / "rows.parquet", X, y, size=13, part=parts)
     config = config_of(
         tmp_path / "out", tmp_path / "rows.parquet", methods=["pca", "m-pca2", "lasso"], n_components=[1, 2],
-        dataset={"uri": str(tmp_path / "rows.parquet"), "drop": ["part"]},
+        dataset={"drop": ["part"]},
         evaluation={
             "splits": "given", "column": str(tmp_path / "parts.npy") if file else "part", "held_out": held_out,
             "classifiers": ["fisher", "naive-bayes", "logistic"], "margins": False,
@@ -123,7 +118,7 @@ def test_parts_that_a_column_names(file, held_out, tmp_path):
 def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
     X, y = labelled(70, 5, 2, seed=6, separation=0.4)
     evaluation = {**SPLITS["folds"], "classifiers": [{"name": "svm", "C": "auto"}, "logistic"], "margins": False}
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     watch = Progress()
     records, _, results = scored(config_of(tmp_path / "auto", uri, evaluation=evaluation), watch)
     assert watch.told["tune"] == (30, 30)  # six values of C in five folds
@@ -147,7 +142,7 @@ def test_penalties_are_chosen_in_standardised_columns_where_reductions_are(split
     merging("merged")
     X, y = labelled(90, 5, 2, seed=6, separation=0.4)
     X = 2 + X * [1e-5, 1e-3, 1e-4, 1e-3, 1e-3]
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     svm = {"name": "svm", "C": "auto", "bias": True}
     config, other = (
         config_of(

@@ -1,25 +1,23 @@
 """The same records wherever the work runs, and the same errors whatever the rows are stored in."""
 
-from __future__ import annotations
-
 import joblib
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
-from helpers.evaluating import KNN, by_cell, config_of, scored, store, timeless
-from helpers.resuming import small_units, write_rows
-from helpers.samples import labelled
+from helpers.evaluating import KNN, by_cell, scored, timeless
+from helpers.resuming import small_units
+from helpers.tables import config_of, labelled, write_npz, write_parquet, write_zarr
+from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged_folds
-from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.runs import score_stage
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}
+EVALUATION = {**FOLDS, "classifiers": ["fisher", "qda", "svm", KNN]}
+SETTINGS = {"methods": METHODS, "n_components": [1, 3], "evaluation": EVALUATION}
 X, Y = labelled(300, 6, 3, seed=5, separation=0.5)
 
 
@@ -30,18 +28,10 @@ def processes():
         yield cluster.scheduler_address
 
 
-def settings():
-    return {
-        "methods": METHODS, "n_components": [1, 3],
-        "evaluation": {**FOLDS, "classifiers": ["fisher", "qda", "svm", KNN]},
-    }  # fmt: skip
-
-
 def bits(config):
     """Return the records, and hashes of the classifiers from moments that are merged."""
-    heads, make = [], merged_folds.make_head
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merged_folds, "make_head", lambda *given: heads.append(make(*given)) or heads[-1])
+        heads = watched(patch, merged_folds, "make_head")
         records, *_ = scored(config)
     return timeless(records), joblib.hash(heads)
 
@@ -49,7 +39,7 @@ def bits(config):
 @pytest.mark.slow
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
 def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, tmp_path):
-    uri = write_rows(tmp_path / "rows.zarr", X, Y, 50)
+    uri = write_zarr(tmp_path / "rows.zarr", X, Y, 50)
     if merging:
         small_units(monkeypatch, unit_bytes=2400)
         limits.direct_bytes = 0
@@ -57,7 +47,7 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, t
     else:
         monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     found = [
-        bits(config_of(tmp_path / str(number), uri, compute=compute, **settings()))
+        bits(config_of(tmp_path / str(number), uri, compute=compute, **SETTINGS))
         for number, compute in enumerate([{"workers": 1}, {"workers": 3}, {"cluster": processes}])
     ]
     assert found[0] == found[1] == found[2]
@@ -76,7 +66,7 @@ def kept_rows():
 def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
     """Neither those of somebody's cluster, which go on, nor after a failure."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: False)
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     evaluation = {**FOLDS, "classifiers": [{**KNN, "options": {"n_neighbors": 500 if fails else 3}}]}
     config = config_of(tmp_path / "out", uri, evaluation=evaluation, compute={"cluster": processes})
     held = []
@@ -96,12 +86,10 @@ def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
 def stored(folder, kind):
     """Return where the rows are, in 6 chunks, 12 row groups or a file."""
     if kind == "zarr":
-        return write_rows(folder / "rows.zarr", X, Y, 50)
+        return write_zarr(folder / "rows.zarr", X, Y, 50)
     if kind == "npz":
-        return store(folder / "rows.npz", X, Y)
-    table = pa.table({**{f"f{j}": column for j, column in enumerate(X.T)}, "label": Y})
-    pq.write_table(table, folder / "rows.parquet", row_group_size=25)
-    return folder / "rows.parquet"
+        return write_npz(folder / "rows.npz", X, Y)
+    return write_parquet(folder / "rows.parquet", X, Y)
 
 
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
@@ -111,7 +99,7 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     found = []
     for kind in ("zarr", "parquet", "npz"):
-        records, *_ = scored(config_of(tmp_path / kind, stored(tmp_path, kind), **settings()))
+        records, *_ = scored(config_of(tmp_path / kind, stored(tmp_path, kind), **SETTINGS))
         found.append((by_cell(records), [line["wasserstein"] for record in records for line in record["margins"]]))
     assert found[0][0] == found[1][0] == found[2][0]
     for _, distances in found[1:]:
@@ -121,10 +109,9 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
 @pytest.mark.parametrize("who", ["evaluation", "choice"])
 def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, limits, tmp_path):
     """Their moments would be larger; of rows that do not fit in memory, there is no other way."""
-    read = []
-    monkeypatch.setattr(score_stage, "read_all", lambda *given: read.append(1) or read_all(*given))
+    read = watched(monkeypatch, score_stage, "read_all")
     limits.pooled_bytes = 8 * 3 * 3 * 6 * 6 - 1  # less than classes x folds x columns^2 doubles
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     if who == "evaluation":
         scored(config_of(tmp_path / "out", uri, evaluation=FOLDS))
     else:
@@ -139,10 +126,10 @@ def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeyp
 def test_what_moments_do_not_serve_must_fit_in_memory(limits, tmp_path):
     limits.direct_bytes = 1 << 10
     for name, rows in (("sparse", {"X": X, "sparse": True}), ("wide", {"X": np.tile(X[:20], 4)})):
-        uri = store(tmp_path / f"{name}.npz", y=Y[: len(rows["X"])], **rows)
+        uri = write_npz(tmp_path / f"{name}.npz", y=Y[: len(rows["X"])], **rows)
         with pytest.raises(InputError, match=r"is larger than the .* Evaluate a part of the rows"):
             scored(config_of(tmp_path / name, uri))
     tuned = {"splits": "folds", "classifiers": [{"name": "svm", "C": "auto"}]}
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     with pytest.raises(InputError, match=r"C: auto tries penalties on all rows in memory, .* Give C as a number"):
         scored(config_of(tmp_path / "tuned", uri, evaluation=tuned))

@@ -1,10 +1,8 @@
 """What an evaluation takes, in seconds and bytes, is charged to the method that needs it, or to all of them."""
 
-from __future__ import annotations
-
 import pytest
-from helpers.evaluating import config_of, scored, store
-from helpers.samples import labelled
+from helpers.evaluating import scored
+from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation import cost_meter as metering
@@ -92,7 +90,7 @@ def test_what_makes_items_may_fail(clock):
 
 def costs(tmp_path, methods, merged, monkeypatch, **changes):
     """Evaluate, and return the records and what the stage has read."""
-    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
         evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
@@ -167,7 +165,7 @@ def test_bytes_of_methods_that_need_more_than_moments(tmp_path, limits, monkeypa
 
 def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
     monkeypatch.setattr(score_stage, "merges", lambda *_: True)
-    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)
     records, _, results = scored(config)

@@ -1,7 +1,5 @@
 """A configuration that was run is evaluated, and the other way round: each has a folder of its own."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from helpers import ROOT
-from helpers.evaluating import config_of
+from helpers.tables import config_of
 
 import mmpca_dist
 from mmpca_dist import run

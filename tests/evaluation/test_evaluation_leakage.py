@@ -1,15 +1,14 @@
 """Nothing of the rows held out is in what is fitted: whatever they and their labels are, it is the same to the bit."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import fields
 
 import joblib
 import numpy as np
 import pytest
-from helpers.evaluating import KNN, by_cell, config_of, scored, store
-from helpers.samples import counts_like_text, labelled
+from helpers.evaluating import KNN, by_cell, scored
+from helpers.samples import batch_of
+from helpers.tables import config_of, counts_like_text, labelled, write_npz
 
 from mmpca_dist.evaluation import in_memory, merged_folds, reduced_rows
 from mmpca_dist.methods.base.registry import METHODS
@@ -89,7 +88,7 @@ def of_each(tmp_path, tables, *, held_out="b", sparse=False, **changes):
     evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": held_out,
                   "classifiers": CLASSIFIERS, "margins": False}  # fmt: skip
     for number, rows in enumerate(tables):
-        uri = store(tmp_path / f"{number}.npz", *rows, sparse=sparse)
+        uri = write_npz(tmp_path / f"{number}.npz", *rows, sparse=sparse)
         settings = {"evaluation": evaluation, "n_components": [1, 3], **changes}
         found, errors = fitted_and_errors(config_of(tmp_path / str(number), uri, **settings))
         assert all(len(hashes) == (3 if held_out is None else 1) for hashes in found.values())
@@ -112,7 +111,7 @@ def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: True)
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
-    methods = [name for name, method in METHODS.items() if not method.needs(method.options()).swept]
+    methods = [name for name, method in METHODS.items() if not method.reducer(None, method.options()).needs().swept]
     kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=methods)
     assert {"medians", "neighbours", "from moments"} <= kinds
 
@@ -134,7 +133,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
     for number, table in enumerate([rows, changed(*rows)]):
         evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": "b", "margins": False,
                       "classifiers": [NESTED, {"name": "svm", "C": "auto"}]}  # fmt: skip
-        uri = store(tmp_path / f"{number}.npz", *table)
+        uri = write_npz(tmp_path / f"{number}.npz", *table)
         config = config_of(tmp_path / str(number), uri, n_components=[1, 3], evaluation=evaluation)
         (record,), _, results = scored(config)
         nested = [line["C"] for line in record["errors"] if line["classifier"] == "nested"]
@@ -176,7 +175,7 @@ def by_column(tmp_path, tables, values, evaluation, methods):
     np.save(tmp_path / "column.npy", values)
     others = {"column": str(tmp_path / "column.npy"), "classifiers": CLASSIFIERS, "margins": False}
     for number, rows in enumerate(tables):
-        uri = store(tmp_path / f"{number}.npz", *rows)
+        uri = write_npz(tmp_path / f"{number}.npz", *rows)
         settings = {"methods": methods, "n_components": [1, 3], "evaluation": {**evaluation, **others},
                     "compute": {"workers": 1}}  # fmt: skip
         yield fitted_and_errors(config_of(tmp_path / str(number), uri, **settings))[0]
@@ -206,10 +205,10 @@ def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     groups = np.random.default_rng(0).integers(6, size=60)
-    config = config_of(tmp_path / "codes", store(tmp_path / "codes.npz", X, y), evaluation={
+    config = config_of(tmp_path / "codes", write_npz(tmp_path / "codes.npz", X, y), evaluation={
         "splits": "groups", "column": str(tmp_path / "column.npy"), "folds": 3})  # fmt: skip
     np.save(tmp_path / "column.npy", groups)
-    ((codes,),) = [splits.codes(0, 60, y) for _, splits, _ in [scored(config)]]
+    ((codes,),) = [splits.codes(batch_of(y)) for _, splits, _ in [scored(config)]]
     tables = [(X, y), changed(X, y, codes == 1)]
     fitted, again = by_column(tmp_path, tables, groups, {"splits": "groups", "folds": 3}, METHODS_BY_MODE[merging])
     assert_unchanged(fitted, again, 3, 1)

@@ -1,14 +1,12 @@
 """Evaluations of many classes of real rows, beside those of scikit-learn on the same splits."""
 
-from __future__ import annotations
-
-import tracemalloc
-
 import numpy as np
 import pytest
-from helpers.evaluating import by_cell, config_of, scored, store
-from helpers.resuming import small_units, write_rows
-from helpers.samples import labelled
+from helpers.evaluating import by_cell, scored
+from helpers.resuming import small_units
+from helpers.samples import batch_of
+from helpers.tables import config_of, labelled, write_npz, write_zarr
+from helpers.watching import allocated
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
@@ -20,11 +18,7 @@ from mmpca_dist.predictors.linear import rule_of_scores
 from mmpca_dist.runs import score_stage
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
 
-CLASSIFIERS = {
-    "lda": LinearDiscriminantAnalysis(),
-    "qda": QuadraticDiscriminantAnalysis(),
-    "naive-bayes": GaussianNB(),
-}
+CLASSIFIERS = {"lda": LinearDiscriminantAnalysis(), "qda": QuadraticDiscriminantAnalysis(), "naive-bayes": GaussianNB()}
 
 LINEAR = ["fisher", "lda"]
 
@@ -32,7 +26,7 @@ LINEAR = ["fisher", "lda"]
 def parts_of(splits, y):
     """Yield which rows train and which are held out, by number as records have it."""
     for split in range(splits.n_splits):
-        codes = splits.codes(0, len(y), y)[split]
+        codes = splits.codes(batch_of(y))[split]
         for part in splits.held_out:
             yield codes != part, codes == part
 
@@ -96,7 +90,7 @@ def test_classes_whose_reduced_scatters_do_not_fit(margins, limits, tmp_path):
     limits.pooled_bytes = 8 * 3 * 3 * 8 - 1
     settings = {"n_components": [2, 3], "methods": ["pca", "fisher"]}
     shares = {"splits": "shares", "count": 2, "margins": margins}
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     pooled = scored(config_of(tmp_path / "out", uri, **settings, evaluation={**shares, "classifiers": LINEAR}))[0]
     limits.pooled_bytes = 1 << 28
     separate = scored(config_of(tmp_path / "one", uri, **settings, evaluation={**shares, "classifiers": LINEAR}))[0]
@@ -137,7 +131,7 @@ def evaluated(folder, rows, kind, monkeypatch, **settings):
         patch.setattr(
             merged_folds, "tall_statistics", lambda m, *a, **o: pooled.add(m.pooled) or statistics(m, *a, **o)
         )
-        uri = write_rows(folder / "rows.zarr", X, y, 50)
+        uri = write_zarr(folder / "rows.zarr", X, y, 50)
         config = config_of(folder / "out", uri, methods=METHODS, n_components=[2, 4], evaluation=settings)
         return by_cell(scored(config)[0]), pooled
 
@@ -171,7 +165,7 @@ def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, 
     monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     X, y, _ = rows_of_many_classes()
     settings = {"splits": "shares", "count": 2, "classifiers": [*LINEAR, "svm"], "margins": margins}
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
 
     def records(name):
         return scored(config_of(tmp_path / name, uri, methods=["pca", "fisher"], evaluation=settings))[0]
@@ -194,19 +188,15 @@ def test_predictions_and_distances_hold_scores_of_some_rows(limits):
     Z, y = rng.standard_normal((2000, 3)), rng.integers(5, size=2000)
     rule = rule_of_scores(rng.standard_normal((5000, 3)), rng.standard_normal(5000))
     scores = rule.decision_function(Z)
-    tracemalloc.start()
-    try:
+    with allocated() as memory:
         named, distances = rule.predict(Z), signed_distances(rule, Z, y)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     np.testing.assert_array_equal(named, scores.argmax(axis=1))
     for row in range(0, 2000, 97):
         lengths = np.linalg.norm(rule.coef[y[row]] - rule.coef, axis=1)
         others = lengths > 0
         expected = (scores[row, y[row]] - scores[row, others]) / lengths[others]
         np.testing.assert_allclose(distances[row], expected.min(), rtol=1e-9)
-    assert peak < 12 << 20
+    assert memory.peak < 12 << 20
 
 
 @pytest.mark.e2e

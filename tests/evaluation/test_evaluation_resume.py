@@ -1,14 +1,12 @@
 """An evaluation that was broken off goes on from the splits that are done, and ends as one that was not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from helpers.evaluating import config_of, scored, store, timeless
+from helpers.evaluating import scored, timeless
 from helpers.resuming import KILLS, Killed, Writes
 from helpers.runs import Recorder
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.errors import AccessError
 from mmpca_dist.runs import score_stage
@@ -28,7 +26,7 @@ def make(request, monkeypatch, limits, tmp_path):
     monkeypatch.setattr(score_stage, "merges", lambda *_: request.param.startswith("merged"))
     if "kept" in request.param:
         limits.resumable_bytes = 0
-    uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
     evaluation = {**KINDS[request.param], "classifiers": ["fisher", "svm"]}
     return lambda name: config_of(
         tmp_path / name, uri, methods=METHODS, n_components=[2], evaluation=evaluation, compute={"workers": 1}

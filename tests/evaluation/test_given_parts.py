@@ -1,7 +1,5 @@
 """Evaluations of given parts: what a user may get wrong, and parts that change between two sessions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.evaluating import config_of, scored, store
-from helpers.resuming import write_rows
+from helpers.evaluating import scored
 from helpers.runs import open_and_close
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz, write_parquet, write_zarr
 
 from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
@@ -33,15 +30,12 @@ def given(tmp_path, uri, column, **changes):
 
 def in_file(tmp_path):
     np.save(tmp_path / "parts.npy", PARTS)
-    return store(tmp_path / "rows.npz", X, Y), tmp_path / "parts.npy"
+    return write_npz(tmp_path / "rows.npz", X, Y), tmp_path / "parts.npy"
 
 
 def in_zarr(tmp_path):
     """Return rows in chunks of 7, and the name of an array of parts beside them."""
-    uri = write_rows(tmp_path / "rows.zarr", X, Y, 7)
-    group = zarr.open_group(uri, mode="a")
-    group.create_array("part", shape=PARTS.shape, chunks=(7,), dtype=PARTS.dtype)[...] = PARTS
-    return uri, "part"
+    return write_zarr(tmp_path / "rows.zarr", X, Y, 7, beside={"part": PARTS}), "part"
 
 
 def change(tmp_path, column):
@@ -84,7 +78,7 @@ def test_rows_of_which_chunks_are_filled_in(tmp_path):
     config = given(tmp_path, uri, column)
     with pytest.raises(InputError, match="missing_chunks"):
         evaluate(config)
-    filled = {"uri": uri, "missing_chunks": "fill"}
+    filled = {"missing_chunks": "fill"}
     evaluation = {"splits": "given", "column": column, "classifiers": ["fisher"], "margins": False}
     assert len(scored(config_of(tmp_path / "filled", uri, dataset=filled, evaluation=evaluation))[0]) == 3
 
@@ -117,16 +111,12 @@ def test_a_file_of_objects(tmp_path):
         evaluate(given(tmp_path, uri, column))
 
 
-def in_parquet(tmp_path, parts, **more):
-    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": parts, **more, "label": Y}
-    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
-    return tmp_path / "rows.parquet"
-
-
 @pytest.mark.parametrize("words", [False, True])
 def test_a_column_of_parts_is_no_feature(words, tmp_path):
     """Named in dataset.drop or not, be it numbers or words: the errors are those of the rows without it."""
-    uri = in_parquet(tmp_path, [f"part {part}" for part in PARTS] if words else PARTS, row=np.arange(60))
+    uri = write_parquet(
+        tmp_path / "rows.parquet", X, Y, part=[f"part {part}" for part in PARTS] if words else PARTS, row=np.arange(60)
+    )
     expected, *_ = scored(given(tmp_path / "file", *in_file(tmp_path)))
     for drop in (["row"], ["row", "part"]):
         config = given(tmp_path / str(len(drop)), uri, "part")
@@ -140,7 +130,7 @@ def test_a_column_of_parts_is_no_feature(words, tmp_path):
 
 
 def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
-    uri = in_parquet(tmp_path, PARTS)
+    uri = write_parquet(tmp_path / "rows.parquet", X, Y, part=PARTS)
     with pytest.raises(InputError, match=r"has no column 'prt' \(evaluation\.column\)\. Did you mean 'part'"):
         evaluate(given(tmp_path, uri, "prt"))
     rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])

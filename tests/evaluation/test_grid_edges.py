@@ -1,13 +1,10 @@
 """Choices among values of a hyperparameter: the least, what lies beyond an edge, and what is said of one."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
-from helpers.evaluating import config_of, store
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist import ProjectionPenaltyRegressor
 from mmpca_dist.evaluation.comparisons import Summary
@@ -25,46 +22,37 @@ def least(errors):
     return Choice.of_least((1,), list(errors), np.array([list(errors.values())], float)).value
 
 
-@pytest.mark.parametrize(
-    ("errors", "best", "further"),
-    [
-        ({10: 5, 1: 7, 100: 6}, 10, None),
-        ({10: 5, 1: 7, 100: 4}, 100, 1000),
-        ({10: 5, 1: 3, 100: 4}, 1, 0.1),
-        ({10: 5, 1: 5, 100: 5}, 10, None),  # of equal errors the first
-        ({10: 5, 1: 5, 100: np.nan}, 10, None),
-        ({10: np.nan, 1: np.inf, 100: 5}, 100, 1000),
-        ({10: 5, 1: 7, 100: 4, 1000: 4}, 100, None),
-        ({10: 5, 1: 7, 3000: 4}, 3000, None),  # beyond is more than the largest that is allowed
-    ],
-)
+@pytest.mark.parametrize(("errors", "best", "further"), [
+    ({10: 5, 1: 7, 100: 6}, 10, None),
+    ({10: 5, 1: 7, 100: 4}, 100, 1000),
+    ({10: 5, 1: 3, 100: 4}, 1, 0.1),
+    ({10: 5, 1: 5, 100: 5}, 10, None),  # of equal errors the first
+    ({10: 5, 1: 5, 100: np.nan}, 10, None),
+    ({10: np.nan, 1: np.inf, 100: 5}, 100, 1000),
+    ({10: 5, 1: 7, 100: 4, 1000: 4}, 100, None),
+    ({10: 5, 1: 7, 3000: 4}, 3000, None),  # beyond is more than the largest that is allowed
+])  # fmt: skip
 def test_the_next_value_is_beyond_an_edge_that_errs_least(errors, best, further):
     assert least(errors) == best
     assert beyond(errors, 10_000) == further
 
 
-@pytest.mark.parametrize(
-    ("errors", "word"),
-    [
-        ({1: 2, 2: 3}, "smallest"),
-        ({1: 3, 2: 2}, "largest"),
-        ({1: 3, 2: 2, 3: 4}, None),
-        ({1: 2, 2: 2}, None),
-        ({1: 2}, None),
-    ],
-)
+@pytest.mark.parametrize(("errors", "word"), [
+    ({1: 2, 2: 3}, "smallest"),
+    ({1: 3, 2: 2}, "largest"),
+    ({1: 3, 2: 2, 3: 4}, None),
+    ({1: 2, 2: 2}, None),
+    ({1: 2}, None),
+])  # fmt: skip
 def test_an_edge_is_named_where_it_errs_less_than_its_neighbour(errors, word):
     remarks = edge_remark("C", least(errors), errors, "candidates")
     assert [word in remark for remark in remarks] == ([] if word is None else [True])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": "auto", "alphas": (1e4, 1e6)}, "alpha = 10000 errs least .* smallest value .* in alphas"),
-        ({"alpha": 1e5, "epsilon": 1e-9, "n_components": "auto", "sizes": (1, 2, 4)}, "n_components = 4 .* in sizes"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"alpha": "auto", "alphas": (1e4, 1e6)}, "alpha = 10000 errs least .* smallest value .* in alphas"),
+    ({"alpha": 1e5, "epsilon": 1e-9, "n_components": "auto", "sizes": (1, 2, 4)}, "n_components = 4 .* in sizes"),
+])  # fmt: skip
 def test_penalties_name_an_edge_too(options, message):
     X, _ = labelled(60, 8, 2, seed=6, separation=0.5)
     targets = X @ np.linspace(0, 1, 8)
@@ -85,7 +73,7 @@ def test_an_evaluation_counts_the_fits_that_end_on_an_edge(tmp_path, monkeypatch
     penalty = {"name": "projection-penalty", "reduction": "pca", "alpha": 1e9}
     within = {**penalty, "label": "within", "alpha": 1}
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", 1e-3 * X, y), methods=["pca", penalty, within], n_components=2,
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", 1e-3 * X, y), methods=["pca", penalty, within],
         evaluation={"splits": "folds", "folds": 3, "classifiers": [{"name": "svm", "C": "nested"}], "margins": False},
     )  # fmt: skip
     notes = evaluate(config)["compare"]["notes"]

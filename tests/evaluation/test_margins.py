@@ -1,14 +1,12 @@
 """Signed distances to the hyperplane of a linear classifier, and what a record says of them."""
 
-from __future__ import annotations
-
 import json
-import tracemalloc
 
 import numpy as np
 import pytest
 from helpers.classifying import moments_of
-from helpers.samples import labelled
+from helpers.tables import labelled
+from helpers.watching import allocated
 from naive_judging import signed_distance, wasserstein
 from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
@@ -208,11 +206,9 @@ def test_many_classes_take_no_scatter_each(name):
     part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
     classifiers, reductions = Classifiers([spec(name)]), Reductions(np.empty((300, 0)), None, items)
     fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted
-    tracemalloc.start()
-    assert margin_records(X, part, reductions, classifiers, fitted)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 8 * (10 * 300**2 + 3 * BLOCK_ROWS * 300) < 8 * 100 * 300**2 / 2
+    with allocated() as memory:
+        assert margin_records(X, part, reductions, classifiers, fitted)
+    assert memory.peak < 8 * (10 * 300**2 + 3 * BLOCK_ROWS * 300) < 8 * 100 * 300**2 / 2
 
 
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])

@@ -1,15 +1,14 @@
 """Margins of folds whose rows are never in memory as a whole, beside those of rows that are."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import naive_evaluation
 import numpy as np
 import pytest
 from helpers.classifying import moments_of
-from helpers.evaluating import KNN, config_of, scored, store, timeless
-from helpers.samples import labelled
+from helpers.evaluating import KNN, scored, timeless
+from helpers.samples import batch_of
+from helpers.tables import config_of, labelled, write_npz
 from naive_judging import signed_distance, wasserstein
 
 from mmpca_dist.evaluation.request import Classifiers
@@ -48,7 +47,7 @@ def test_of_few_rows_they_are_those_of_rows_in_memory(
     n_classes, splits, classifiers, standardize, monkeypatch, tmp_path
 ):
     X, y = labelled(90, 5, n_classes, seed=1, separation=0.8)
-    store(tmp_path / "rows.npz", X * [1, 2, 5, 1, 0.5], np.asarray(["ash", "oak", "yew"])[y])
+    write_npz(tmp_path / "rows.npz", X * [1, 2, 5, 1, 0.5], np.asarray(["ash", "oak", "yew"])[y])
     settings = {
         "methods": METHODS, "n_components": [1, 3], "standardize": standardize,
         "evaluation": {**splits, "classifiers": classifiers},
@@ -77,7 +76,7 @@ def test_before_and_after_are_in_the_same_units(direct, name, n_classes, standar
     """As by hand; and an orthonormal basis of all columns, standardised or not, changes no distance."""
     X, y = labelled(90, 5, n_classes, seed=1, separation=0.8)
     X = X * [1, 2, 50, 1, 0.01] + [0, 3, 0, -1, 0]
-    store(tmp_path / "rows.npz", X, y)
+    write_npz(tmp_path / "rows.npz", X, y)
     settings = {
         "methods": ["pca", "m-pca0"], "n_components": [2, 5], "standardize": standardize,
         "evaluation": {"splits": "folds", "folds": 3, "classifiers": [name, KNN]},
@@ -100,11 +99,11 @@ def test_before_and_after_are_in_the_same_units(direct, name, n_classes, standar
 def test_sparse_rows_are_divided_alone_and_the_record_says_so(monkeypatch, tmp_path):
     X, y = labelled(60, 4, 2, seed=7, separation=0.8)
     X = np.where(np.abs(X) > 0.5, X, 0) * [1, 100, 1, 1e-2]
-    store(tmp_path / "rows.npz", X, y, sparse=True)
+    write_npz(tmp_path / "rows.npz", X, y, sparse=True)
     wanted = {"splits": "folds", "folds": 2, "classifiers": ["svm"]}
     records, splits = margins_of(tmp_path, monkeypatch, "out", True, standardize=True, evaluation=wanted)
     for part, record in enumerate(records):
-        train = splits.codes(0, 60, y)[0] != part
+        train = splits.codes(batch_of(y))[0] != part
         rows = X / X[train].std(axis=0)
         expected = naive_evaluation.distances_of(
             ClassifierSection(name="svm"), rows[train], y[train], rows[~train], y[~train]
@@ -116,7 +115,7 @@ def test_sparse_rows_are_divided_alone_and_the_record_says_so(monkeypatch, tmp_p
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_where_no_classifier_is_linear_the_record_says_so(direct, monkeypatch, tmp_path):
-    store(tmp_path / "rows.npz", *labelled(60, 3, 2, seed=6))
+    write_npz(tmp_path / "rows.npz", *labelled(60, 3, 2, seed=6))
     wanted = {"splits": "folds", "folds": 2, "classifiers": ["naive-bayes", KNN]}
     records, _ = margins_of(tmp_path, monkeypatch, "out", direct, evaluation=wanted)
     assert [record["margins"] for record in records] == [[], []]
@@ -130,10 +129,10 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, limits
     limits.margin_rows = 70
     limits.margin_sample_bytes = 8 * 4 * 300
     X, y = labelled(900, 4, 2, seed=2, separation=0.6)
-    store(tmp_path / "rows.npz", X, y)
+    write_npz(tmp_path / "rows.npz", X, y)
     settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
     records, splits = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
-    parts = splits.codes(0, 900, y)[0]
+    parts = splits.codes(batch_of(y))[0]
     sampling = Sampling.of(splits, 4, Classifiers([ClassifierSection(name=classifier)]))
     sample = sampling.take(0, X, parts, y)
     for part, record in enumerate(records):
@@ -170,7 +169,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
     limits.margin_rows = 100
     X, y = labelled(2000, 3, 2, seed=3)
     splits = dealt(y)
-    parts = splits.codes(0, 2000, y)[0]
+    parts = splits.codes(batch_of(y))[0]
     sampling = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="svm")]))
     whole = sampling.take(0, X, parts, y)
     edges = [0, 1, 700, 1999, 2000]
@@ -189,7 +188,7 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
     X = np.random.default_rng(4).standard_normal((len(y), 2))
     splits = dealt(y)
     sampling = Sampling.of(splits, 2, Classifiers([ClassifierSection(name="svm")]))
-    parts = splits.codes(0, len(y), y)[0]
+    parts = splits.codes(batch_of(y))[0]
     sample = sampling.take(0, X, parts, y)
     for part in range(4):
         train = sampling.is_fitted_to(sample, part)
@@ -204,7 +203,7 @@ def dealt(y):
 @pytest.mark.parametrize("classifiers", [["fisher"], ["svm"]])
 def test_the_same_bits_for_any_workers_and_none_where_they_are_not_wanted(classifiers, monkeypatch, limits, tmp_path):
     limits.margin_rows = 100
-    store(tmp_path / "rows.npz", *labelled(600, 4, 2, seed=5, separation=0.6))
+    write_npz(tmp_path / "rows.npz", *labelled(600, 4, 2, seed=5, separation=0.6))
     found = []
     for workers in (1, 3):
         records, _ = margins_of(

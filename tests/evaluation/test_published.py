@@ -1,7 +1,5 @@
 """Published figures beside own ones."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Splits are exact within each class, and depend on row numbers, labels and the seed alone."""
 
-from __future__ import annotations
-
 import pickle
 from fractions import Fraction
 
@@ -9,7 +7,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from helpers.samples import even_edges
+from helpers.samples import batch_of, even_edges
+from helpers.watching import watched
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_judging import fold_sizes, parts_by_hash, splitmix64
@@ -23,14 +22,13 @@ from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.beside import column_in_memory
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 
 def split(make, y, *arguments, edges=None, scheduler=None, dataset=None, **options):
     """Return the splits of rows with these labels, whose reading units begin at ``edges``."""
-    dataset = dataset or ArrayDataset(np.zeros((len(y), 1)), np.asarray(y))
+    dataset = dataset or rows_in_memory(np.zeros((len(y), 1)), np.asarray(y))
     spans = None if edges is None else spans_of(np.asarray(edges))
     return make(Rows.of(dataset, scheduler or Threads(1), spans), *arguments, **options)
 
@@ -45,7 +43,7 @@ def labels(n, n_classes=3, seed=1):
 
 def parts(names):
     """Return the parts of rows as a column of labels."""
-    return column_in_memory(np.asarray(names), "the given splits")
+    return rows_in_memory(np.zeros((len(names), 1)), names, "the given splits")
 
 
 def test_the_mixer_is_splitmix64():
@@ -87,25 +85,25 @@ def test_shares_are_the_twins(n, n_classes, seed, share):
             split(share_splits, y, share / 10, n_splits=2, seed=seed)
         return
     found = split(share_splits, y, share / 10, n_splits=2, seed=seed)
-    codes = found.codes(0, n, y)
+    codes = found.codes(batch_of(y))
     for s in range(2):
         np.testing.assert_array_equal(codes[s], parts_by_hash(y.tolist(), sizes, seed, s))
     np.testing.assert_array_equal(found.counts, [[sizes[c] for c in range(n_classes)]] * 2)
-    np.testing.assert_array_equal(found.training(0, n, y), codes == 0)
+    np.testing.assert_array_equal(found.training(batch_of(y)), codes == 0)
 
 
 @given(n=st.integers(6, 120), n_classes=st.integers(2, 3), seed=st.integers(0, 2**32 - 1), k=st.integers(2, 6))
 def test_folds_are_the_twins(n, n_classes, seed, k):
     y = labels(n, n_classes, seed)
     found = split(fold_splits, y, k, n_splits=2, seed=seed)
-    sizes, codes = fold_sizes(y.tolist(), k), found.codes(0, n, y)
+    sizes, codes = fold_sizes(y.tolist(), k), found.codes(batch_of(y))
     for s in range(2):
         np.testing.assert_array_equal(codes[s], parts_by_hash(y.tolist(), sizes, seed, s))
     assert np.ptp(found.counts, axis=2).max() <= 1
     assert np.ptp(found.counts.sum(axis=1), axis=1).max() <= 1
     assert found.held_out == tuple(range(k))
     for part in found.held_out:
-        np.testing.assert_array_equal(found.training(0, n, y, part), codes != part)
+        np.testing.assert_array_equal(found.training(batch_of(y), part), codes != part)
 
 
 @pytest.mark.parametrize("memory", [1 << 8, 1 << 12, 8 << 20])
@@ -114,27 +112,21 @@ def test_exact_whatever_the_memory(memory, limits):
     y = labels(20_000, 4)
     limits.split_count_bytes, limits.hashed_rows = memory, 1000
     found = split(fold_splits, y, 5, n_splits=3, seed=7, edges=even_edges(20_000, 3_333))
-    codes = found.codes(0, 20_000, y)
+    codes = found.codes(batch_of(y))
     for s in range(3):
         np.testing.assert_array_equal(codes[s], parts_by_hash(y.tolist(), fold_sizes(y.tolist(), 5), 7, s))
 
 
 def test_passes_and_memory_are_few(monkeypatch):
     """50 splits of 100,000 rows: two passes over the labels, within the bytes allowed."""
-    y, passes = labels(100_000, 2), []
-    run = Tasks.run
-
-    def counted(tasks, *arguments):
-        found = run(tasks, *arguments)
-        passes.append(getattr(found, "nbytes", 0))  # the census is counted by a pass too
-        return found
-
-    monkeypatch.setattr(Tasks, "run", counted)
+    y = labels(100_000, 2)
+    # The census is counted by a pass too.
+    passes = watched(monkeypatch, Tasks, "run", lambda found, *_: getattr(found, "nbytes", 0))
     found = split(share_splits, y, n_splits=50)
     assert len(passes) <= 3
     assert max(passes) <= LIMITS.split_count_bytes
     expected = (np.bincount(y) * 8 + 5) // 10
-    codes = found.codes(0, len(y), y)
+    codes = found.codes(batch_of(y))
     for c in range(2):
         np.testing.assert_array_equal((codes[:, y == c] == 0).sum(axis=1), expected[c])
 
@@ -151,8 +143,8 @@ def test_the_same_for_any_chunks_and_workers():
         ]
     for other in others:
         np.testing.assert_array_equal(other.thresholds, expected.thresholds)
-    codes = expected.codes(0, 900, y)
-    pieces = [expected.codes(start, min(start + 77, 900), y[start : start + 77]) for start in range(0, 900, 77)]
+    codes = expected.codes(batch_of(y))
+    pieces = [expected.codes(batch_of(y[start : start + 77], start)) for start in range(0, 900, 77)]
     np.testing.assert_array_equal(np.concatenate(pieces, axis=1), codes)
 
 
@@ -160,7 +152,7 @@ def test_dask_arrays():
     y = labels(400, 2)
     dataset, scheduler = dask_rows(da.zeros((400, 3), chunks=(70, 3)), da.from_array(y, 50))
     found = split(fold_splits, y, 4, dataset=dataset, scheduler=scheduler)
-    np.testing.assert_array_equal(found.codes(0, 400, y), split(fold_splits, y, 4).codes(0, 400, y))
+    np.testing.assert_array_equal(found.codes(batch_of(y)), split(fold_splits, y, 4).codes(batch_of(y)))
 
 
 def test_splits_travel_small():
@@ -168,8 +160,8 @@ def test_splits_travel_small():
     found = split(share_splits, y, n_splits=10)
     data = pickle.dumps(found)
     assert len(data) < 2000
-    np.testing.assert_array_equal(pickle.loads(data).codes(0, 5000, y), found.codes(0, 5000, y))  # noqa: S301
-    np.testing.assert_array_equal(found.only(3).codes(10, 90, y[10:90]), found.codes(10, 90, y[10:90])[3:4])
+    np.testing.assert_array_equal(pickle.loads(data).codes(batch_of(y)), found.codes(batch_of(y)))  # noqa: S301
+    np.testing.assert_array_equal(found.only(3).codes(batch_of(y[10:90], 10)), found.codes(batch_of(y[10:90], 10))[3:4])
 
 
 def test_splits_and_seeds_are_independent():
@@ -178,8 +170,8 @@ def test_splits_and_seeds_are_independent():
     How many they share is hypergeometric with standard deviation 25; of 1,770 pairs none should be 6 of them away.
     """
     y = np.repeat([0, 1], 5000)
-    halves = [split(share_splits, y, "1/2", n_splits=50, seed=0).training(0, 10_000, y)]
-    halves += [split(share_splits, y, "1/2", n_splits=1, seed=seed).training(0, 10_000, y) for seed in range(1, 11)]
+    halves = [split(share_splits, y, "1/2", n_splits=50, seed=0).training(batch_of(y))]
+    halves += [split(share_splits, y, "1/2", n_splits=1, seed=seed).training(batch_of(y)) for seed in range(1, 11)]
     masks = np.concatenate(halves).astype(np.int64)
     shared = (masks @ masks.T)[np.triu_indices(len(masks), 1)]
     assert np.abs(shared - 2500).max() < 6 * 25
@@ -205,7 +197,7 @@ def test_what_naming_the_largest_class_in_training_gets_wrong():
     made = [split(given_splits, y, parts(names)), split(fold_splits, y, 4, n_splits=2), split(share_splits, y, 0.7)]
     for found in made:
         for part in found.held_out:
-            for train in found.training(0, 60, y, part):
+            for train in found.training(batch_of(y), part):
                 largest = max("abc", key=lambda label: np.sum(y[train] == label))
                 assert found.baseline_errors(part) == np.sum(y[~train] != largest)
     assert made[0].baseline_errors(0) == 26  # more than half, where it is half of all rows
@@ -218,43 +210,40 @@ def test_given_parts():
     assert found.names.tolist() == ["test", "train", "valid"]
     assert found.held_out == (0, 1, 2)
     assert found.counts.tolist() == [[[10, 10, 10], [10, 10, 10]]]
-    np.testing.assert_array_equal(found.codes(15, 45, y[15:45]), [np.repeat([0, 1, 2], 20)[15:45]])
+    np.testing.assert_array_equal(found.codes(batch_of(y[15:45], 15)), [np.repeat([0, 1, 2], 20)[15:45]])
     one = split(given_splits, y, parts(names), "test", edges=even_edges(60, 7), scheduler=Threads(2))
     assert one.held_out == (0,)
-    np.testing.assert_array_equal(one.training(0, 60, y), [names != "test"])
+    np.testing.assert_array_equal(one.training(batch_of(y)), [names != "test"])
     whole = pickle.loads(pickle.dumps(one))  # noqa: S301
-    np.testing.assert_array_equal(whole.training(0, 60, y), one.training(0, 60, y))
-    column = ArrayDataset(np.zeros((60, 2)), np.arange(60) % 4, "folds")
-    np.testing.assert_array_equal(split(given_splits, y, column, 3).codes(0, 60, y), [np.arange(60) % 4])
+    np.testing.assert_array_equal(whole.training(batch_of(y)), one.training(batch_of(y)))
+    column = rows_in_memory(np.zeros((60, 2)), np.arange(60) % 4, "folds")
+    np.testing.assert_array_equal(split(given_splits, y, column, 3).codes(batch_of(y)), [np.arange(60) % 4])
 
 
-@pytest.mark.parametrize(
-    ("make", "y", "arguments", "message"),
-    [
-        (share_splits, [0] * 9 + [1], (0.3,), r"With a share of 0.3, no row with the label '1'"),
-        (share_splits, [0, 1] * 2, ("9/10",), r"leaves none to hold out"),
-        (share_splits, [0, 1] * 9, (1.0,), r"The share 1.0 .* between 0 and 1"),
-        (share_splits, [0, 1] * 9, ("half",), r"The share 'half'"),
-        (share_splits, [0, 1] * 9, ("1/0",), r"The share '1/0'"),
-        (fold_splits, ["a", "b", "b", "b"], (2,), r"With 2 folds, no row with the label 'a' trains while"),
-        (fold_splits, [0, 1] * 3, (7,), r"7 folds for 6 rows; there must be 2 to 6"),
-        (fold_splits, [0, 1] * 3, (1,), r"1 folds for 6 rows"),
-        (given_splits, [0, 1] * 3, (parts(["x"] * 6),), r"All rows of the given splits are in the part x"),
-        (given_splits, [0, 1] * 3, (parts(["x", "z"] * 2),), r"There are parts for 4 rows, and .* has 6"),
-        (
-            given_splits,
-            [0, 1, 1] * 2,
-            (parts(["x", "y", "y"] * 2),),
-            r"With the parts of the given splits, no row with the label '0', '1' trains",
-        ),
-        (
-            given_splits,
-            [0, 1] * 4,
-            (parts(["test", "train"] * 4), "tests"),
-            r"part 'tests'; there are .* Did you mean 'test'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "y", "arguments", "message"), [
+    (share_splits, [0] * 9 + [1], (0.3,), r"With a share of 0.3, no row with the label '1'"),
+    (share_splits, [0, 1] * 2, ("9/10",), r"leaves none to hold out"),
+    (share_splits, [0, 1] * 9, (1.0,), r"The share 1.0 .* between 0 and 1"),
+    (share_splits, [0, 1] * 9, ("half",), r"The share 'half'"),
+    (share_splits, [0, 1] * 9, ("1/0",), r"The share '1/0'"),
+    (fold_splits, ["a", "b", "b", "b"], (2,), r"With 2 folds, no row with the label 'a' trains while"),
+    (fold_splits, [0, 1] * 3, (7,), r"7 folds for 6 rows; there must be 2 to 6"),
+    (fold_splits, [0, 1] * 3, (1,), r"1 folds for 6 rows"),
+    (given_splits, [0, 1] * 3, (parts(["x"] * 6),), r"All rows of the given splits are in the part x"),
+    (given_splits, [0, 1] * 3, (parts(["x", "z"] * 2),), r"There are parts for 4 rows, and .* has 6"),
+    (
+        given_splits,
+        [0, 1, 1] * 2,
+        (parts(["x", "y", "y"] * 2),),
+        r"With the parts of the given splits, no row with the label '0', '1' trains",
+    ),
+    (
+        given_splits,
+        [0, 1] * 4,
+        (parts(["test", "train"] * 4), "tests"),
+        r"part 'tests'; there are .* Did you mean 'test'",
+    ),
+])  # fmt: skip
 def test_what_is_refused(make, y, arguments, message):
     with pytest.raises(InputError, match=message):
         split(make, y, *arguments)
@@ -269,7 +258,7 @@ def test_seeds_and_numbers_are_checked(options):
 def test_a_strange_label_is_refused():
     found = split(fold_splits, [0, 1] * 3, 2)
     with pytest.raises(InputError, match="none of the known classes"):
-        found.codes(0, 2, np.array([0, 5]))
+        found.codes(batch_of(np.array([0, 5])))
 
 
 def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:

@@ -1,10 +1,9 @@
 """Evaluations beside the same splits made by hand."""
 
-from __future__ import annotations
-
 import naive_evaluation
 
 from helpers.evaluating import by_cell, scored, with_all_columns
+from helpers.samples import batch_of
 
 SPLITS = {
     "shares": {"splits": "shares", "count": 2, "train": "2/3", "seed": 3},
@@ -16,7 +15,7 @@ SPLITS = {
 def guessed(splits, y, number):
     """Return how many rows held out are not of the largest class in training, counted one by one."""
     split, place = divmod(number, len(splits.held_out))
-    train = splits.training(0, len(y), y, splits.held_out[place])[split]
+    train = splits.training(batch_of(y), splits.held_out[place])[split]
     largest = max(sorted(set(y)), key=lambda label: sum(y[train] == label))
     return sum(y[~train] != largest)
 

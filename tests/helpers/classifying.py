@@ -1,7 +1,5 @@
 """Scores of classifiers beside those of their twins and of scikit-learn's."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
 

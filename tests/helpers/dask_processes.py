@@ -1,14 +1,11 @@
 """A Dask scheduler and workers as plain processes, which tests may kill."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 
@@ -22,7 +19,7 @@ class DaskProcesses:
     does here.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder, port):
         self.folder, self.address = folder, f"tcp://127.0.0.1:{port}"
         self._scheduler = [
             *DASK, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard",
@@ -35,23 +32,23 @@ class DaskProcesses:
         self._stopping = threading.Event()
         self._watch = threading.Thread(target=self._restart_nannies, daemon=True)
 
-    def start(self) -> None:
+    def start(self):
         self.scheduler = subprocess.Popen(self._scheduler, stderr=subprocess.DEVNULL)
         self.nannies = subprocess.Popen(self._worker, stderr=subprocess.DEVNULL)
         self._watch.start()
 
-    def _restart_nannies(self) -> None:
+    def _restart_nannies(self):
         while not self._stopping.wait(0.5):
             if self.nannies.poll() is not None:
                 self.nannies = subprocess.Popen(self._worker, stderr=subprocess.DEVNULL)
 
-    def restart_scheduler(self) -> None:
+    def restart_scheduler(self):
         """Kill the scheduler, and start another one at the same address; workers find it again."""
         self.scheduler.kill()
         self.scheduler.wait()
         self.scheduler = subprocess.Popen(self._scheduler, stderr=subprocess.DEVNULL)
 
-    def workers(self) -> list[psutil.Process]:
+    def workers(self):
         """Return the processes that do the work, not those that watch them."""
         try:
             children = psutil.Process(self.nannies.pid).children(recursive=True)
@@ -59,7 +56,7 @@ class DaskProcesses:
             return []
         return [child for child in children if "spawn_main" in " ".join(_command(child))]
 
-    def kill_worker(self, how: int, number: int) -> None:
+    def kill_worker(self, how, number):
         """Send a signal to one of the workers there are."""
         deadline = time.monotonic() + 60
         while not (found := self.workers()):
@@ -67,7 +64,7 @@ class DaskProcesses:
             time.sleep(0.05)
         found[number % len(found)].send_signal(how)
 
-    def stop(self) -> None:
+    def stop(self):
         self._stopping.set()
         self._watch.join()
         for process in (self.nannies, self.scheduler):
@@ -77,7 +74,7 @@ class DaskProcesses:
             process.wait()
 
 
-def _command(process: psutil.Process) -> list[str]:
+def _command(process):
     try:
         return process.cmdline()
     except psutil.Error:
@@ -85,7 +82,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def dask_processes(folder: Path, port: int):
+def dask_processes(folder, port):
     """Yield a scheduler and two workers."""
     processes = DaskProcesses(folder, port)
     processes.start()

@@ -1,17 +1,12 @@
 """A headless Chromium that shows a file, driven by the DevTools protocol, without a driver."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from helpers.browser import OPTIONS, program
 from helpers.operations import background, wait_for
@@ -22,13 +17,13 @@ COMPLAINTS = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICa
 class Tab:
     """A page that is open; ``complaints`` are errors and warnings of its console, and requests that failed."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket):
         self._socket, self._number = socket, 0
-        self.complaints: list[str] = []
+        self.complaints = []
         for domain in ("Page", "Log", "Runtime"):
             self.ask(f"{domain}.enable")
 
-    def ask(self, method: str, **options: Any) -> Any:
+    def ask(self, method, **options):
         """Return what the browser answers to a command."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": options}))
@@ -42,20 +37,20 @@ class Tab:
             if answer.get("method") in COMPLAINTS and kind in ("error", "warning", "assert"):
                 self.complaints.append(json.dumps(told)[:2000])
 
-    def run(self, expression: str) -> Any:
+    def run(self, expression):
         """Return the value of an expression in JavaScript, or what its promise resolves to."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def open(self, path: Path) -> None:
+    def open(self, path):
         """Show a page, and wait until its plots are drawn."""
         self.ask("Page.navigate", url=path.as_uri())
         ready = "document.readyState === 'complete' && !document.querySelector('.plot:not([data-ready])')"
         wait_for(lambda: self.run(ready), 60, lambda: f"not drawn: {self.complaints}")
         time.sleep(0.3)  # plots are drawn with the next frames
 
-    def drag(self, *points: tuple[float, float]) -> None:
+    def drag(self, *points):
         """Move the mouse to a point of the window, and drag it to the others."""
         start, *others = points
         moves = [("mousePressed", *start), *(("mouseMoved", *other) for other in others)] if others else []
@@ -64,13 +59,13 @@ class Tab:
             held = {"button": "left", "buttons": 1, "clickCount": 1} if number else {}
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
 
-    def size(self, width: int, height: int) -> None:
+    def size(self, width, height):
         """Give the window another size."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
 
 @contextmanager
-def tab_of_chromium(folder: Path) -> Iterator[Tab]:
+def tab_of_chromium(folder):
     """Yield an empty page of a Chromium that knows nothing yet; it ends with the context."""
     profile = folder / "profile"
     profile.mkdir()

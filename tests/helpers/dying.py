@@ -1,7 +1,5 @@
 """Ingests that die at a chosen step: for processes that are killed, and as if they were."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Emulators of Azure's and Google's object stores, where they are installed."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """An estimator of every method, by its name, and the same with other parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.base import clone
 

@@ -1,9 +1,6 @@
 """Made-up evaluations, whose errors follow from simple rules."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import numpy as np
 import yaml
@@ -14,20 +11,12 @@ from mmpca_dist.evaluation.tables import ErrorTable
 CLASSIFIERS = {"svm": "linear SVM, C = 0.1", "logistic": "logistic regression, C = 1", "fisher": "Fisher"}
 
 
-def counted(method: int, size: int, classifier: int, split: int) -> int:
+def counted(method, size, classifier, split):
     """Errors that fall with the components and with the method's place, and differ from split to split."""
     return max(0, 30 - 3 * method - size // 2 + 4 * classifier + (7 * split + 3 * method) % 5)
 
 
-def records(
-    methods: list[str],
-    sizes: list[int],
-    classifiers: list[str],
-    splits: int,
-    rows: int = 71,
-    errors: Any = counted,
-    most: dict[str, int] | None = None,
-) -> list[dict[str, Any]]:
+def records(methods, sizes, classifiers, splits, rows=71, errors=counted, most=None):
     """Return a record for each split; ``most`` has the components that a method cannot exceed."""
     most = most or {}
     return [
@@ -55,7 +44,7 @@ def records(
     ]  # fmt: skip
 
 
-def margin(method: str, size: int, classifier: str, split: int, place: int) -> dict[str, Any]:
+def margin(method, size, classifier, split, place):
     """Return the margins of 200 rows, spread evenly from below zero upwards."""
     distances = np.linspace(-0.5 - 0.1 * split, 4 - 0.3 * place, 200)
     low, high = float(distances.min()), float(distances.max())
@@ -68,15 +57,15 @@ def margin(method: str, size: int, classifier: str, split: int, place: int) -> d
 
 
 def evaluation(
-    methods: tuple[str, ...] = ("pca", "m-pca0", "m-pca2"),
-    sizes: tuple[int, ...] = (2, 4, 8),
-    classifiers: dict[str, str] | None = None,
-    splits: int = 6,
-    classes: int = 2,
-    most: dict[str, int] | None = None,
-    errors: Any = counted,
-    **changes: Any,
-) -> Evaluation:
+    methods=("pca", "m-pca0", "m-pca2"),
+    sizes=(2, 4, 8),
+    classifiers=None,
+    splits=6,
+    classes=2,
+    most=None,
+    errors=counted,
+    **changes,
+):
     """Return an evaluation of such records."""
     labels = CLASSIFIERS if classifiers is None else classifiers
     found = records(list(methods), list(sizes), list(labels), splits, errors=errors, most=most)

@@ -4,8 +4,6 @@ Uploads are checked against the hash that is signed, as S3 does (moto does not),
 conditional writes are atomic, as those of S3 are (moto's are not).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.client
@@ -39,7 +37,7 @@ class FaultyS3:
         The faults that could be made: a body of no bytes cannot be cut.
     """
 
-    def __init__(self, port: int, delay: float = 3.0) -> None:
+    def __init__(self, port, delay=3.0):
         self.backend, self.delay = port, delay
         self.reset()
         self._lock, self._uploads = threading.Lock(), threading.Lock()

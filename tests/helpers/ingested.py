@@ -1,33 +1,18 @@
 """A table in every format that ingest takes, and what comes of it."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 
-import fsspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import zarr
 from sklearn.datasets import dump_svmlight_file
 
-from mmpca_dist import open_dataset
+from helpers.tables import write_parquet, write_zarr
 
 NAMES = ["red", "green", "blue", "infra red"]
 
 
-def small_table():
-    rng = np.random.default_rng(7)
-    return rng.standard_normal((257, 4)).astype(np.float32), rng.integers(-1, 3, 257)
-
-
-def memory_address():
-    """Yield an address in memory, which has no renaming, as object stores have none."""
-    fs = fsspec.filesystem("memory")
-    yield "memory://ingest/made.zarr"
-    if fs.exists("/ingest"):
-        fs.rm("/ingest", recursive=True)
+RNG = np.random.default_rng(7)
+X, Y = RNG.standard_normal((257, 4)).astype(np.float32), RNG.integers(-1, 3, 257)
 
 
 def write_csv(path, X, y, *, names=NAMES, delimiter=",", label="label", opener=open, label_at=-1):
@@ -41,7 +26,7 @@ def write_csv(path, X, y, *, names=NAMES, delimiter=",", label="label", opener=o
     return path
 
 
-def write_all(folder, X, y):
+def write_all(folder, X=X, y=Y):
     """Write the table in every format; return (source, options of ingest) by name."""
     found = {
         "csv": (write_csv(folder / "a.csv", X, y), {}),
@@ -63,12 +48,9 @@ def write_all(folder, X, y):
     np.savez_compressed(folder / "b.npz", rows=X, kind=y)
     found["npz"] = (folder / "a.npz", {})
     found["npz, compressed"] = (folder / "b.npz", {"features": "rows", "label": "kind"})
-    columns = {name: X[:, j] for j, name in enumerate(NAMES)} | {"label": y}
-    pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=100)
+    write_parquet(folder / "a.parquet", X, y, NAMES, size=100)
     found["parquet"] = (folder / "a.parquet", {})
-    group = zarr.create_group(folder / "a.zarr")
-    group.create_array("X", data=X, chunks=(50, 2))
-    group.create_array("y", data=y)
+    write_zarr(folder / "a.zarr", X, y, 50, columns=2)
     found["zarr"] = (folder / "a.zarr", {})
     return found
 
@@ -77,8 +59,3 @@ FORMATS = [
     "csv", "csv without names", "csv.gz", "csv, label first", "csv, label by number", "tsv", "semicolons",
     "libsvm", "svm.bz2", "npy", "npz", "npz, compressed", "parquet", "zarr",
 ]  # fmt: skip
-
-
-def read_back(uri):
-    dataset = open_dataset(uri)
-    return dataset.read_rows(0, dataset.n_rows), dataset.read_labels(0, dataset.n_rows)

@@ -1,7 +1,5 @@
 """Neighbours checked without any room for rounding."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 

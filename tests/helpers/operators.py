@@ -1,7 +1,5 @@
 """Scatter operators, blocks for them, and their bits."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 
@@ -15,16 +13,16 @@ from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.precision import provisional_centre
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.formats import open_dataset
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.compose import open_dataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 WORK = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 
 
 def make_operator(X, y, precision="double", *, edges=None, threads=1, dataset=None, **options):
     """Return the operator of rows, or of a data set of these rows, whose reading units begin at ``edges``."""
-    dataset = dataset or ArrayDataset(np.asarray(X), np.asarray(y))
+    dataset = dataset or rows_in_memory(np.asarray(X), np.asarray(y))
     spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
     rows = Rows.of(dataset, Threads(threads), spans=spans)
     centres = np.stack([provisional_centre(np.asarray(X), np.flatnonzero(y == label)) for label in rows.census.classes])

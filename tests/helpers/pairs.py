@@ -1,7 +1,5 @@
 """Scatters of nearest pairs beside their twins."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

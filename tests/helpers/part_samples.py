@@ -1,7 +1,5 @@
 """Rows in parts for the tests: their neighbours while each part is held out, and statistics of those that train."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 
@@ -15,8 +13,8 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 
 def make_small(patch):
@@ -29,7 +27,7 @@ def make_small(patch):
 def prepared(data, names, *, edges=None, scheduler=None):
     """Return (rows, parts) with the parts that the names say."""
     rows = Rows.of(data, scheduler or Threads(1), spans=None if edges is None else spans_of(np.asarray(edges)))
-    return rows, given_splits(rows, ArrayDataset(np.zeros((len(names), 1)), np.asarray(names)))
+    return rows, given_splits(rows, rows_in_memory(np.zeros((len(names), 1)), np.asarray(names)))
 
 
 def find_all(data, names, *, edges=None, scheduler=None, scratch=None, **search):
@@ -57,7 +55,7 @@ def assert_training(found, X, y, names, pairing="one-vs-rest"):
 
 def training_statistics(X, y, trains, options):
     """Return the training rows, and their statistics."""
-    rows = Rows.of(ArrayDataset(X[trains], y[trains]), Threads(1))
+    rows = Rows.of(rows_in_memory(X[trains], y[trains]), Threads(1))
     return rows, gather_statistics(rows, **options)
 
 

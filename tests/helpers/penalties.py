@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from naive_penalties import objective, penalized_model
 
-from helpers.samples import labelled
+from helpers.tables import labelled
 
 LOSSES = ["squared", "logistic", "hinge", "squared hinge"]
 EXACT = {"tol": 1e-9, "precision": "double"}

@@ -1,7 +1,5 @@
 """A proxy of TCP whose server can be made slow, silent or failing while connections are open."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

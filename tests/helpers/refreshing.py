@@ -3,21 +3,18 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from helpers.runs import make_config
-from helpers.samples import labelled, write_csr
-from helpers.transforming import write_npz, write_parquet, write_zarr
+from helpers import tables
+from helpers.tables import labelled, make_config, write_npz
 from mmpca_dist import run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report import run_page
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
 
 D = 5
 NAMES = [f"feature {j}" for j in range(D)]
-NEEDS = {name: method.needs(method.options()) for name, method in METHODS.items()}
+NEEDS = {name: method.reducer(None, method.options()).needs() for name, method in METHODS.items()}
 FOLLOW = [name for name, needs in NEEDS.items() if not (needs.medians or needs.searches or needs.swept)]
 """Methods that follow from class moments."""
 X, Y = labelled(400, D, 3, seed=11)
@@ -37,19 +34,7 @@ def fit(output, uri, **changes):
 
 
 def write(kind, path, rows, labels, dtype=np.float64):
-    rows = rows.astype(dtype)
-    if kind == "zarr":
-        return write_zarr(f"{path}.zarr", rows, labels, NAMES)
-    if kind == "parquet":
-        return write_parquet(f"{path}.parquet", rows, labels, NAMES)
-    if kind == "csv":
-        pd.DataFrame(rows, columns=NAMES).assign(label=labels).to_csv(f"{path}.csv", index=False)
-        return f"{path}.csv"
-    if kind == "csr":
-        indptr = np.arange(0, rows.size + 1, D)
-        return write_csr(f"{path}.zarr", (rows.ravel(), np.tile(np.arange(D), len(rows)), indptr), rows.shape,
-                         labels=labels)  # fmt: skip
-    return write_npz(f"{path}.npz", rows, labels)
+    return tables.write(kind, path, rows.astype(dtype), labels, NAMES)
 
 
 def fill(folder, kind="npz", names=("a", "b", "c"), labels=Y, **options):
@@ -58,10 +43,6 @@ def fill(folder, kind="npz", names=("a", "b", "c"), labels=Y, **options):
     for name in names:
         write(kind, folder / name, X[PARTS[name]], labels[PARTS[name]], **options)
     return str(folder)
-
-
-def refreshed(base, inbox, output, *callbacks, **options):
-    return refresh(RefreshConfig(run=str(base), new=str(inbox), output=str(output), **options), list(callbacks))
 
 
 def bits(output):

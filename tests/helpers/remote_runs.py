@@ -1,7 +1,5 @@
 """Runs whose rows and output are in an object store."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 

@@ -1,16 +1,12 @@
 """Contents of reports, and checks of pages and pictures."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib
 import io
 import json
 import re
-from collections.abc import Collection, Mapping
 from html.parser import HTMLParser
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +14,6 @@ from PIL import Image
 
 from mmpca_dist.methods.base.registry import METHODS, Method
 from mmpca_dist.models.bayesian_margin.pictures import Evidence
-from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.report.run_page import ReportContents
 from mmpca_dist.report.sections.pair_margins import PairMargins
@@ -34,7 +29,7 @@ NASTY = "<script>alert('x')</script>"
 OF_METHOD = {field.name for field in dataclasses.fields(Method)} - {"name", "title", "limit", "residuals"}
 
 
-def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> MethodResult:
+def method_result(name="pca", d=5, k=3, **changes):
     """Return a made-up result; changes are of it, or of its method, which is PCA otherwise."""
     rng = np.random.default_rng(sum(name.encode()))
     components = np.linalg.qr(rng.standard_normal((d, min(k, d))))[0].T
@@ -56,7 +51,7 @@ def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> 
     return dataclasses.replace(result, **changes)
 
 
-def by_class(classes: list[str], d: int = 6, k: int = 4, off: int = 1) -> MethodResult:
+def by_class(classes, d=6, k=4, off=1):
     """Return a method with a model of k components for each class, the last of which are switched off."""
     rng, m = np.random.default_rng(5), len(classes)
     values = np.tile(np.geomspace(1, 0.1, k), (m, 1)) * np.linspace(1, 0.5, m)[:, None]
@@ -73,7 +68,7 @@ def by_class(classes: list[str], d: int = 6, k: int = 4, off: int = 1) -> Method
     )  # fmt: skip
 
 
-def evidence_of(title: str, classes: list[str], k: int = 4, sweeps: int = 20, off: int = 1) -> Evidence:
+def evidence_of(title, classes, k=4, sweeps=20, off=1):
     """Return a fit of as many models as classes, of one without, the last components of which are switched off."""
     m = max(len(classes), 1)
     squares = np.tile(np.geomspace(10, 1, k), (m, 1)) * np.linspace(1, 0.5, m)[:, None]
@@ -85,16 +80,16 @@ def evidence_of(title: str, classes: list[str], k: int = 4, sweeps: int = 20, of
 
 
 def report_contents(
-    methods: list[MethodResult] | None = None,
-    classes: list[str] | None = None,
-    feature_names: list[str] | None = None,
-    image_shape: list[int] | None = None,
-    rows: int = 90,
-    projected: dict[str, Any] | None = None,
-    sample_codes: Any = None,
-    data: dict[str, Any] | None = None,
-    **changes: Any,
-) -> ReportContents:
+    methods=None,
+    classes=None,
+    feature_names=None,
+    image_shape=None,
+    rows=90,
+    projected=None,
+    sample_codes=None,
+    data=None,
+    **changes,
+):
     """Return made-up contents; ``data`` is of sections beside that of projected rows."""
     methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
     classes = ["ant", "bee", "cat"] if classes is None else classes
@@ -132,7 +127,7 @@ def report_contents(
     return dataclasses.replace(contents, **changes)
 
 
-def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) -> PairMargins:
+def margins_of(methods, pairs=400, **changes):
     rng = np.random.default_rng(2)
     before = rng.uniform(1, 3, pairs)
     counts, edges = np.histogram(np.repeat(before, 3), np.linspace(0, 3, 121))
@@ -140,16 +135,14 @@ def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) ->
     return dataclasses.replace(PairMargins(edges, counts, before, after), **changes)
 
 
-def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> ReportContents:
+def with_margins(methods=None, **changes):
     methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
     search = [("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)]
     margins = margins_of(methods, **changes)
     return report_contents(methods, data={"margins": margins}, certificates={"search": search})
 
 
-def with_rebuilt(
-    used: dict[str, list[int]], sizes: list[int], labels: list[str], shape: list[int], noise: bool = False
-) -> ReportContents:
+def with_rebuilt(used, sizes, labels, shape, noise=False):
     """Return contents whose methods have rebuilt random rows from so many components."""
     d, rng = int(np.prod(shape)), np.random.default_rng(3)
     rows = rng.uniform(0, 16, (len(labels), d))
@@ -163,24 +156,24 @@ def with_rebuilt(
 class Page(HTMLParser):
     """Parses strictly: every element closed in order, and what it refers to on record."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.sources: list[str] = []
-        self.scripts: list[str] = []
+        self.open = []
+        self.ids = []
+        self.links = []
+        self.sources = []
+        self.scripts = []
         """What scripts say that run; none of them has a source."""
-        self.data: dict[str, Any] = {}
+        self.data = {}
         """What plots are made of, by name."""
         self.policy = ""
-        self.tags: set[str] = set()
+        self.tags = set()
         self.text = ""
         self.feed(html)
         self.close()
         assert not self.open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         found = dict(attrs)
         assert not any(name.startswith("on") for name in found)
@@ -195,19 +188,19 @@ class Page(HTMLParser):
         for name, value in attrs:
             {"id": self.ids, "href": self.links, "src": self.sources}.get(name, []).append(value or "")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
         if tag == "script" and self._plot:
             self.data[self._plot] = json.loads(self.scripts.pop())
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self.open[-1:] == ["script"]:
             self.scripts[-1] += data  # which may come in pieces
         elif "style" not in self.open:
             self.text += data
 
 
-def check_page(html: str) -> Page:
+def check_page(html):
     page = Page(html)
     assert len(set(page.ids)) == len(page.ids)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
@@ -228,7 +221,7 @@ def check_page(html: str) -> Page:
     return page
 
 
-def check_picture(figure: Figure) -> None:
+def check_picture(figure):
     with Image.open(io.BytesIO(figure.png)) as image:
         assert image.format == "PNG"
         assert (image.width // 2, image.height // 2) == figure.size
@@ -244,7 +237,7 @@ def check_picture(figure: Figure) -> None:
     assert figure.caption.endswith(".")
 
 
-def beyond(everyday: Collection[str], cases: Mapping[str, Any]) -> list[Any]:
+def beyond(everyday, cases):
     """Return cases as parameters of a test; those that are not of every day are marked ``e2e``."""
     return [
         pytest.param(case, id=name, marks=[] if name in everyday else pytest.mark.e2e) for name, case in cases.items()

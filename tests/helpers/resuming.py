@@ -1,7 +1,5 @@
 """Runs over many small spans, what they leave, and ways to break them off."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -35,15 +33,6 @@ def small_units(monkeypatch, *, unit_bytes=480):
 def no_report(monkeypatch):
     """Leave out the pictures, which take longer than all else."""
     monkeypatch.setattr(stages_module, "REPORT", Stage("report", "No report", lambda job: {}))
-
-
-def write_rows(path, X, y, chunk):
-    """Write rows and labels as a Zarr group."""
-    group = zarr.open_group(str(path), mode="w")
-    for name, array in (("X", np.asarray(X)), ("y", np.asarray(y))):
-        shape = (chunk, *array.shape[1:])
-        group.create_array(name, shape=array.shape, chunks=shape, dtype=array.dtype)[...] = array
-    return str(path)
 
 
 def rewrite_json(path, old, new):

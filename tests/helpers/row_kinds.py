@@ -1,7 +1,5 @@
 """Rows of every kind that a search for neighbours may meet, with labels of every proportion."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -11,32 +9,8 @@ WIDTHS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 25, 40, 63, 64, 65, 130, 256, 301)
 DTYPES = ("float64", "float32", "float16", "int8", "uint8", "int64", "bool")
 
 
-def gaussian(rng, n, d):
-    return rng.standard_normal((n, d))
-
-
-def falling(rng, n, d):
-    return rng.standard_normal((n, d)) / np.arange(1, d + 1)
-
-
-def grid(rng, n, d):
-    return rng.integers(-2, 3, (n, d)).astype(float)
-
-
-def binary(rng, n, d):
-    return (rng.random((n, d)) < 0.2).astype(float)
-
-
-def duplicates(rng, n, d):
-    return rng.standard_normal((max(1, n // 6), d))[rng.integers(0, max(1, n // 6), n)]
-
-
-def equal(rng, n, d):
-    return np.full((n, d), 0.1)
-
-
 def equal_but_one(rng, n, d):
-    X = equal(rng, n, d)
+    X = np.full((n, d), 0.1)
     X[rng.integers(n), rng.integers(d)] += 1
     return X
 
@@ -45,27 +19,6 @@ def constant_columns(rng, n, d):
     X = rng.standard_normal((n, d))
     X[:, :: 2 if d > 1 else 1] = 1e6
     return X
-
-
-def far_mean(rng, n, d):
-    return rng.standard_normal((n, d)) + 1e6
-
-
-def tight_clusters(rng, n, d):
-    return rng.standard_normal((5, d))[rng.integers(0, 5, n)] + 1e-6 * rng.standard_normal((n, d))
-
-
-def huge(rng, n, d):
-    return 1e30 * rng.standard_normal((n, d))
-
-
-def tiny(rng, n, d):
-    return 1e-30 * rng.standard_normal((n, d))
-
-
-def vanishing(rng, n, d):
-    """Squares of these are hardly larger than the smallest normal numbers; of less they are refused."""
-    return 1e-149 * rng.standard_normal((n, d))
 
 
 def outliers(rng, n, d):
@@ -82,17 +35,30 @@ def equidistant(rng, n, d):
     return X
 
 
-def last_bits(rng, n, d):
-    """The same, but for the last bits of single precision."""
-    return (equidistant(rng, n, d).astype(np.float32) * (1 + rng.integers(-2, 3, (n, 1)) * np.float32(2**-23))).astype(
-        float
-    )
-
-
-KINDS = (
-    gaussian, falling, grid, binary, duplicates, equal, equal_but_one, constant_columns, far_mean, tight_clusters, huge,
-    tiny, vanishing, outliers, equidistant, last_bits,
-)  # fmt: skip
+KINDS = {
+    "gaussian": lambda rng, n, d: rng.standard_normal((n, d)),
+    "falling": lambda rng, n, d: rng.standard_normal((n, d)) / np.arange(1, d + 1),
+    "grid": lambda rng, n, d: rng.integers(-2, 3, (n, d)).astype(float),
+    "binary": lambda rng, n, d: (rng.random((n, d)) < 0.2).astype(float),
+    "duplicates": lambda rng, n, d: rng.standard_normal((max(1, n // 6), d))[rng.integers(0, max(1, n // 6), n)],
+    "equal": lambda rng, n, d: np.full((n, d), 0.1),
+    "equal_but_one": equal_but_one,
+    "constant_columns": constant_columns,
+    "far_mean": lambda rng, n, d: rng.standard_normal((n, d)) + 1e6,
+    "tight_clusters": lambda rng, n, d: (
+        rng.standard_normal((5, d))[rng.integers(0, 5, n)] + 1e-6 * rng.standard_normal((n, d))
+    ),
+    "huge": lambda rng, n, d: 1e30 * rng.standard_normal((n, d)),
+    "tiny": lambda rng, n, d: 1e-30 * rng.standard_normal((n, d)),
+    # Squares of these are hardly larger than the smallest normal numbers; of less they are refused.
+    "vanishing": lambda rng, n, d: 1e-149 * rng.standard_normal((n, d)),
+    "outliers": outliers,
+    "equidistant": equidistant,
+    # The same, but for the last bits of single precision.
+    "last_bits": lambda rng, n, d: (
+        equidistant(rng, n, d).astype(np.float32) * (1 + rng.integers(-2, 3, (n, 1)) * np.float32(2**-23))
+    ).astype(float),
+}
 
 
 def as_type(X, dtype):
@@ -115,7 +81,7 @@ def labelled_rows(draw):
     """Rows of every kind with labels of every proportion."""
     n, d = draw(st.integers(2, 48)), draw(st.sampled_from(WIDTHS))
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
-    X = as_type(draw(st.sampled_from(KINDS))(rng, n, d), draw(st.sampled_from(DTYPES)))
+    X = as_type(KINDS[draw(st.sampled_from(list(KINDS)))](rng, n, d), draw(st.sampled_from(DTYPES)))
     n_classes = draw(st.sampled_from([2, 2, 3, 4, 7]))
     y = rng.integers(0, n_classes, n)
     proportions = draw(st.sampled_from(["random", "one row", "sorted"]))

@@ -5,21 +5,32 @@ import hashlib
 import numpy as np
 import zarr
 
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job
-from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.refresh import RefreshConfig, refresh
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 
-def make_config(output, uri="bundled:digits", **changes):
-    content = {
-        "dataset": {"uri": uri},
-        "methods": list(METHODS),
-        "n_components": [2, 5],
-        "precision": "double",
-        "output": str(output),
-    }
-    return parse_config({**content, **changes}, "the test")
+def refreshed(base, new, output, *callbacks, **options):
+    return refresh(RefreshConfig(run=str(base), new=str(new), output=str(output), **options), list(callbacks))
+
+
+def through(output, dataset, destination, *callbacks, **options):
+    """Send rows through a run."""
+    addresses = {"output": str(output), "dataset": str(dataset), "destination": str(destination)}
+    return transform(TransformConfig(**addresses, **options), list(callbacks))
+
+
+def same_models(one, other, methods, atol=1e-9, rtol=None, classes=True):
+    """The models of two runs have the same components and classes, and eigenvalues where ``rtol`` is given."""
+    for method in methods:
+        found, expected = (load_model(str(output), method) for output in (one, other))
+        relative = 1e-7 if atol else 0
+        np.testing.assert_allclose(found.components_, expected.components_, rtol=relative, atol=atol, err_msg=method)
+        assert not classes or np.array_equal(getattr(found, "classes_", None), getattr(expected, "classes_", None))
+        if rtol is not None:
+            np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=rtol, err_msg=method)
 
 
 def model_hash(output, methods):

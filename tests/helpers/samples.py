@@ -1,51 +1,36 @@
 """Labelled rows for the tests, passes over them with chosen chunks, and error bounds."""
 
-from __future__ import annotations
-
 import random
 import time
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
-import zarr
+import scipy.sparse
 
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.passes import units
 from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics import widened_rows
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.dataset import Dataset, spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables import dataset as dataset_module
+from mmpca_dist.tables.batch import Batch, dense
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import spans_of
 
 SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
 """Variants of margin PCA that follow from class moments, and medians."""
 
 
-def labelled(n, d, n_classes, seed, *, mean=3.0, separation=1.5):
-    """Return rows with a spectrum that falls (so that eigenvectors are well separated) and unequal classes."""
-    rng = np.random.default_rng(seed)
-    shares = np.arange(1, n_classes + 1) / (n_classes * (n_classes + 1) / 2)
-    y = rng.choice(n_classes, size=n, p=shares)
-    y[:n_classes] = np.arange(n_classes)
-    scales = 2.0 ** (-np.arange(d) / 2)
-    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
-    X = rng.standard_normal((n, d)) * scales + separation * rng.standard_normal((n_classes, d))[y] * scales
-    return X @ rotation + mean, y
-
-
-def entangled(n, d, seed, n_classes=3):
-    """Rows whose classes overlap, so that neighbours often lie in other cells."""
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)), rng.integers(0, n_classes, n)
-
-
 def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pass=None, **options):
     """Return (moments, medians) of one pass whose reading units begin at ``edges``."""
-    dataset = ArrayDataset(np.asarray(X), np.asarray(y))
+    dataset = rows_in_memory(np.asarray(X), np.asarray(y))
     spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
     census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
     if classes is not None:
@@ -56,7 +41,7 @@ def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pa
 
 def lay_out_rows(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None):
     """Return (layout, scratch, census) of rows, or of a data set, whose reading units begin at ``edges``."""
-    dataset = ArrayDataset(np.asarray(X), np.asarray(y)) if y is not None else X
+    dataset = rows_in_memory(np.asarray(X), np.asarray(y)) if y is not None else X
     spans = spans_of(np.asarray([0, dataset.n_rows] if edges is None else edges))
     scratch, rows = scratch or MemoryScratch(), Rows.of(dataset, scheduler or Threads(1), spans=spans)
     return make_layout(rows, scratch, deviations=deviations), scratch, rows.census
@@ -68,34 +53,62 @@ def find(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None
     return find_nearest(layout, census.classes, Search(**search), Tasks(scheduler=scheduler or Threads(1)))
 
 
+def batch_of(y, start=0):
+    """Return a batch of rows with these labels, from row ``start`` on."""
+    numbers = np.arange(start, start + len(y))
+    return Batch(None, start, numbers, numbers, {"label": np.asarray(y)})
+
+
 def even_edges(n, size):
     """Return the edges of chunks of ``size`` rows."""
     return np.append(np.arange(0, n, size), n)
 
 
-@dataclass(frozen=True)
-class Shuffled(Dataset):
-    """Rows whose reading takes a random time, so that spans arrive in another order every time."""
+class Watched(Source):
+    """The rows of another source; a function is called before some are read, with the first, and the one after them."""
 
-    inner: Dataset
-    seed: int
-
-    def __getattr__(self, name):
-        return getattr(object.__getattribute__(self, "inner"), name)
+    def __init__(self, inner, before):
+        self.inner, self.before, self.facts = inner, before, inner.facts
 
     @property
     def chunk_edges(self):
         return self.inner.chunk_edges
 
-    def read_rows(self, start, stop, out=None):
-        time.sleep(random.Random(self.seed + start).random() / 500)
-        return self.inner.read_rows(start, stop, out)
+    def read(self, start, stop, out=None):
+        self.before(start, stop)
+        return self.inner.read(start, stop, out)
 
-    def read_labels(self, start, stop):
-        return self.inner.read_labels(start, stop)
+    def column(self, name, setting):
+        return self.inner.column(name, setting)
 
     def fingerprint(self):
         return self.inner.fingerprint()
+
+
+def watched(dataset, before):
+    """Return a data set that calls a function before it reads some of its rows."""
+    return dataset.over(Watched(dataset.stored, before))
+
+
+def shuffled(dataset, seed):
+    """Return rows whose reading takes a random time, so that spans arrive in another order every time."""
+    return watched(dataset, partial(_wait, seed))
+
+
+def _wait(seed, start, stop):
+    time.sleep(random.Random(seed + start).random() / 500)
+
+
+def on_dense(monkeypatch, call):
+    """Let a function be called with units of CSR rows before tasks make them dense."""
+
+    def watched_dense(X, out=None):
+        if scipy.sparse.issparse(X):
+            call(X)
+        return dense(X, out)
+
+    for module in (dataset_module, units, widened_rows):
+        monkeypatch.setattr(module, "dense", watched_dense)
 
 
 def product_bound(scatter, n_rows, precision, mean=0.0):
@@ -128,58 +141,6 @@ def largest_angle(components, vectors):
     return float(np.max(scipy.linalg.subspace_angles(np.asarray(components).T, vectors)))
 
 
-def counts_like_text(n, d, n_classes, seed, *, dtype="float32", share=0.2):
-    """Return CSR rows as (data, indices, indptr), dense, and labels; columns of different weight, so that spectra fall.
-
-    The columns of a row are in no order, some of the values are zeros, and the first, a middle and the last row have
-    none.
-    """
-    rng = np.random.default_rng(seed)
-    y = rng.integers(n_classes, size=n)
-    y[:n_classes] = np.arange(n_classes)
-    rates = rng.uniform(0.2, 1, (n_classes, d))[y] * share * 2
-    present = rng.random((n, d)) < rates
-    present[[0, n // 2, n - 1]] = False
-    values = rng.integers(0, 5, (n, d)) * (1 + 2 * (np.arange(d) % 5))
-    kept = [rng.permutation(np.flatnonzero(row)) for row in present]
-    indices = np.concatenate(kept)
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in kept])])
-    data = values[np.repeat(np.arange(n), np.diff(indptr)), indices].astype(dtype)
-    return (data, indices.astype(np.int32), indptr.astype(np.int32)), np.where(present, values, 0).astype(dtype), y
-
-
-def write_csr(path, parts, shape, *, v2=False, chunks=50, name="X", form="csr_matrix", labels=None, **options):
-    """Write a CSR matrix by hand as AnnData lays it out, and labels ``y`` where there are any."""
-    group = zarr.open_group(str(path), mode="w", zarr_format=2 if v2 else 3)
-    matrix = group.create_group(name)
-    matrix.attrs.update({"encoding-type": form, "encoding-version": "0.1.0", "shape": [int(size) for size in shape]})
-    for part, values in zip(("data", "indices", "indptr"), parts, strict=True):
-        values = np.asarray(values)
-        whole = {"config": {"write_empty_chunks": True}, **options}
-        matrix.create_array(part, data=values, chunks=(min(chunks, max(len(values), 1)),), **whole)
-    if labels is not None:
-        group.create_array("y", data=np.asarray(labels), chunks=(30,))
-    return str(path)
-
-
 def random_start(d, b, seed=1):
     """Return orthonormal columns, shape (d, b)."""
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((d, b)))[0]
-
-
-def mixed(n, d, n_classes, seed):
-    """Return rows of few directions and noise, whose path lets columns leave, with unequal scales and a far mean."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(n_classes, size=n)
-    y[:n_classes] = np.arange(n_classes)
-    hidden = rng.standard_normal((n, 3)) + y[:, None] * rng.standard_normal(3)
-    X = hidden @ rng.standard_normal((3, d)) + 0.5 * rng.standard_normal((n, d))
-    return X * np.logspace(-1, 1, d) + 7, y
-
-
-def with_targets(n, d, q, seed, mean=3.0):
-    """Return rows, and targets that follow them with noise."""
-    X, _ = labelled(n, d, 2, seed, mean=mean)
-    rng = np.random.default_rng(seed)
-    Y = (X - mean) @ rng.standard_normal((d, q)) + 0.5 * rng.standard_normal((n, q)) + mean
-    return X, Y

@@ -1,7 +1,5 @@
 """A local web server for one file."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from contextlib import contextmanager

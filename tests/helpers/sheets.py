@@ -1,21 +1,15 @@
 """One picture of a report as the axes that were drawn."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import pytest
-
 from mmpca_dist.pictures import drawing
-from mmpca_dist.report.run_page import ReportContents, figures
+from mmpca_dist.report.run_page import figures
 
 
-def drawn_sheet(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> Any:
+def drawn_sheet(monkeypatch, contents, name):
     """Return the sheet of a picture."""
-    sheets: list[Any] = []
+    sheets = []
     make = drawing.sheet
 
-    def remember(*size: float) -> Any:
+    def remember(*size):
         sheets.append(make(*size))
         return sheets[-1]
 

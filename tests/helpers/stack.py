@@ -21,7 +21,8 @@ import psutil
 import pytest
 import yaml
 
-from helpers.operations import ROOT, Operations, background, free_port, wait_for
+from helpers.__init__ import ROOT
+from helpers.operations import Operations, background, free_port, wait_for
 
 COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
 SECRETS = ("POSTGRES_PASSWORD", "PREFECT_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")

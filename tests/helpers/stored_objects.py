@@ -1,7 +1,5 @@
 """The bytes of all objects in a folder, and the settings of a run."""
 
-from __future__ import annotations
-
 from mmpca_dist.stores import storage
 
 
@@ -10,12 +8,5 @@ def objects(folder):
 
 
 def settings(output, **changes):
-    return {
-        "dataset": {"uri": "bundled:iris"},
-        "methods": ["m-pca0"],
-        "n_components": 2,
-        "project": {"format": ["zarr"]},
-        "compute": {"cluster": "threads"},
-        "output": output,
-        **changes,
-    }
+    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["m-pca0"], "n_components": 2}
+    return {**content, "project": {"format": ["zarr"]}, "compute": {"cluster": "threads"}, "output": output, **changes}

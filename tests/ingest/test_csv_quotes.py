@@ -1,7 +1,5 @@
 """Quoted cells of CSV: they may hold ends of lines, and one that is not closed swallows no rows."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 
@@ -9,7 +7,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from helpers.cases import each
+from helpers import each
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
@@ -93,13 +91,10 @@ def test_lines_are_counted_through_cells_of_several(tmp_path):
         ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"Line 3 of .* is not UTF-8 text\. .* iconv -f latin1 -t utf8"),
-        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"text: '1,5' in row 0 \(line 2\), whose decimals need a point\. Leave out"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"Line 3 of .* is not UTF-8 text\. .* iconv -f latin1 -t utf8"),
+    (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"text: '1,5' in row 0 \(line 2\), whose decimals need a point\. Leave out"),
+])  # fmt: skip
 def test_files_of_other_places(content, message, tmp_path):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):

@@ -1,6 +1,5 @@
 """Delta Lake tables into Parquet: rows that a deletion vector removes are not among them."""
 
-import builtins
 import json
 import struct
 
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from helpers.watching import without_library
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, OutputError
@@ -79,11 +79,6 @@ def test_the_command_and_a_library_that_is_missing(table, tmp_path, monkeypatch)
     done = CliRunner().invoke(cli, ["ingest", str(table), str(tmp_path / "t.parquet"), "--no-prefect"])
     assert done.exit_code == 0 and "37 rows of 4 columns" in done.output, done.output
 
-    def without(name, *arguments, imported=builtins.__import__, **options):
-        if name.partition(".")[0] == "deltalake":
-            raise ImportError("No module named 'deltalake'")
-        return imported(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    without_library(monkeypatch, "deltalake")
     with pytest.raises(InputError, match=r"Install 'mmpca-dist\[delta\]'"):
         ingest(table, tmp_path / "u.parquet")

@@ -1,7 +1,5 @@
 """A hook removes what its own flow run has left, and nothing of another that may live."""
 
-from __future__ import annotations
-
 import json
 import logging
 from types import SimpleNamespace

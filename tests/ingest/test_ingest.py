@@ -1,7 +1,5 @@
 """Ingest: what is read back equals the source, for every format, and a bad source leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -12,66 +10,52 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.cases import each
-from helpers.ingested import FORMATS, NAMES, memory_address, read_back, small_table, write_all
+from helpers import each
+from helpers.ingested import FORMATS, NAMES, X, Y, write_all
+from helpers.tables import read_back
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.ingest.csv_syntax import is_header
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.tables.readers.formats import open_rows
-
-
-@pytest.fixture
-def table():
-    return small_table()
-
-
-@pytest.fixture
-def memory():
-    yield from memory_address()
+from mmpca_dist.tables.compose import open_rows
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("chunk_bytes", [160, 1 << 20])
-def test_every_format_reads_back_as_its_source(tmp_path, table, name, chunk_bytes):
-    X, y = table
-    source, options = write_all(tmp_path, X, y)[name]
+def test_every_format_reads_back_as_its_source(tmp_path, name, chunk_bytes):
+    source, options = write_all(tmp_path)[name]
     seen = []
     manifest = ingest(
         source, tmp_path / "made.zarr", chunk_bytes=chunk_bytes, progress=lambda *a: seen.append(a), **options
     )
     rows, labels = read_back(tmp_path / "made.zarr")
     np.testing.assert_array_equal(rows, X)
-    np.testing.assert_array_equal(labels, y)
+    np.testing.assert_array_equal(labels, Y)
     assert rows.dtype == np.float32 and labels.dtype.kind == "i"
     assert json.loads(json.dumps(manifest)) == manifest
     assert (manifest["rows"], manifest["columns"], manifest["classes"]) == (257, 4, 4)
-    assert manifest["class_rows"] == {str(c): int(np.sum(y == c)) for c in np.unique(y)}
+    assert manifest["class_rows"] == {str(c): int(np.sum(c == Y)) for c in np.unique(Y)}
     assert manifest["bytes"] > X.nbytes and seen[-1][0] == seen[-1][1] and seen == sorted(seen)
     named = name in ("csv", "csv.gz", "csv, label first", "tsv", "semicolons", "parquet")
     assert open_dataset(tmp_path / "made.zarr").feature_names == (NAMES if named else None)
     assert not list(tmp_path.glob("made.zarr.*"))
 
 
-@pytest.mark.parametrize(
-    ("name", "drop", "kept"),
-    [
-        ("csv", ["red"], [1, 2, 3]),
-        ("csv", ["infra red", "1"], [0, 2]),
-        ("csv, label first", ["green", "-1"], [0, 2]),
-        ("csv.gz", ["blue"], [0, 1, 3]),
-        ("csv without names", ["0", "2"], [1, 3]),
-        ("parquet", ["infra red", "red"], [1, 2]),
-    ],
-)
-def test_columns_are_left_out(tmp_path, table, name, drop, kept):
-    X, y = table
-    source, options = write_all(tmp_path, X, y)[name]
+@pytest.mark.parametrize(("name", "drop", "kept"), [
+    ("csv", ["red"], [1, 2, 3]),
+    ("csv", ["infra red", "1"], [0, 2]),
+    ("csv, label first", ["green", "-1"], [0, 2]),
+    ("csv.gz", ["blue"], [0, 1, 3]),
+    ("csv without names", ["0", "2"], [1, 3]),
+    ("parquet", ["infra red", "red"], [1, 2]),
+])  # fmt: skip
+def test_columns_are_left_out(tmp_path, name, drop, kept):
+    source, options = write_all(tmp_path)[name]
     manifest = ingest(source, tmp_path / "made.zarr", drop=drop, **options)
     rows, labels = read_back(tmp_path / "made.zarr")
     np.testing.assert_array_equal(rows, X[:, kept])
-    np.testing.assert_array_equal(labels, y)
+    np.testing.assert_array_equal(labels, Y)
     assert manifest["columns"] == len(kept)
     names = None if name == "csv without names" else [NAMES[j] for j in kept]
     assert open_dataset(tmp_path / "made.zarr").feature_names == names
@@ -87,9 +71,8 @@ def test_what_is_left_out_of_text_may_be_words_and_is_no_label(tmp_path):
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.e2e
-def test_source_and_destination_may_be_urls(tmp_path, table, memory, name):
-    X, y = table
-    source, options = write_all(tmp_path, X, y)[name]
+def test_source_and_destination_may_be_urls(tmp_path, memory, name):
+    source, options = write_all(tmp_path)[name]
     fsspec.filesystem("memory").put(str(source), f"/ingest/{source.name}", recursive=source.is_dir())
     if name == "npy":
         fsspec.filesystem("memory").put(str(tmp_path / "labels.npy"), "/ingest/labels.npy")
@@ -97,15 +80,15 @@ def test_source_and_destination_may_be_urls(tmp_path, table, memory, name):
     ingest(f"memory://ingest/{source.name}", memory, chunk_bytes=800, **options)
     rows, labels = read_back(memory)
     np.testing.assert_array_equal(rows, X)
-    np.testing.assert_array_equal(labels, y)
+    np.testing.assert_array_equal(labels, Y)
 
 
 def test_bundled_and_synthetic_sets_keep_what_is_known_of_them(tmp_path):
     ingest("bundled:digits", tmp_path / "digits.zarr")
     digits = open_dataset(tmp_path / "digits.zarr")
-    assert digits.image_shape == (8, 8) and len(digits.feature_names) == 64 and digits.dtype == np.float64
+    assert digits.facts.image_shape == (8, 8) and len(digits.feature_names) == 64 and digits.dtype == np.float64
     ingest("synthetic:gaussian?n=1000&d=6", tmp_path / "g.zarr", image_shape=(2, 3))
-    assert open_dataset(tmp_path / "g.zarr").image_shape == (2, 3)
+    assert open_dataset(tmp_path / "g.zarr").facts.image_shape == (2, 3)
     assert dict(zarr.open_group(tmp_path / "g.zarr", mode="r").attrs)["complete"] is True
     with pytest.raises(InputError, match=r"image_shape \(2, 2\) does not make 6 columns"):
         ingest("synthetic:gaussian?n=1000&d=6", tmp_path / "h.zarr", image_shape=(2, 2))
@@ -155,28 +138,25 @@ def test_labels_of_csv_are_integers_where_all_of_them_are(tmp_path):
         assert read_back(tmp_path / "a.zarr")[1].tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "first_row"),
-    [
-        ("a,b,label\n1,2,x\n", ["a", "b"], [1, 2]),
-        ("\ufeffa,b,c\n1,2,x\n", ["a", "b"], [1, 2]),
-        ("0,1,label\n5,6,x\n", ["0", "1"], [5, 6]),  # what pandas writes for an array
-        (",a,b,y\n0,5,6,x\n1,7,8,z\n", ["a", "b"], [5, 6]),  # and for its index: row numbers, no feature
-        ("\n\na,b,label\r\n\r\n1,2,x\r\n", ["a", "b"], [1, 2]),
-        ("1.5,2,x\n3,4,z\n", None, [1.5, 2]),
-        ("a, b,label\n1, 2,x", ["a", "b"], [1, 2]),
-        ('"a, cm";"b, cm";label\n5;6;x\n', ["a, cm", "b, cm"], [5, 6]),
-        ("a;1,b;2;3,label\n5,6,x\n", ["a;1", "b;2;3"], [5, 6]),
-        ("400,410.5,label\n5,6,x\n", ["400", "410.5"], [5, 6]),
-        ("id,2019,kind\n5,6,x\n", ["id", "2019"], [5, 6]),
-        ("2019,2020,2021,2022,kind\n5,6,4,9,x\n", ["2019", "2020", "2021", "2022"], [5, 6, 4, 9]),
-        ("9,8,7,5,4,3,2,1,kind\n5,6,4,9,1,1,1,1,x\n", list("98754321"), [5, 6, 4, 9, 1, 1, 1, 1]),  # wave numbers
-        ("2019,2020,2021,kind\n5,6,4,x\n", None, [2019, 2020, 2021]),
-        ("1,2,3,4,x\n5,6,7,8,z\n", None, [1, 2, 3, 4]),  # every line is in sequence
-        ("9,8,7,5,4,3,1,1,x\n5,6,4,9,1,1,1,1,z\n", None, [9, 8, 7, 5, 4, 3, 1, 1]),
-        ("label,a,b\nx,1,2\n", ["a", "b"], [1, 2]),
-    ],
-)
+@pytest.mark.parametrize(("text", "names", "first_row"), [
+    ("a,b,label\n1,2,x\n", ["a", "b"], [1, 2]),
+    ("\ufeffa,b,c\n1,2,x\n", ["a", "b"], [1, 2]),
+    ("0,1,label\n5,6,x\n", ["0", "1"], [5, 6]),  # what pandas writes for an array
+    (",a,b,y\n0,5,6,x\n1,7,8,z\n", ["a", "b"], [5, 6]),  # and for its index: row numbers, no feature
+    ("\n\na,b,label\r\n\r\n1,2,x\r\n", ["a", "b"], [1, 2]),
+    ("1.5,2,x\n3,4,z\n", None, [1.5, 2]),
+    ("a, b,label\n1, 2,x", ["a", "b"], [1, 2]),
+    ('"a, cm";"b, cm";label\n5;6;x\n', ["a, cm", "b, cm"], [5, 6]),
+    ("a;1,b;2;3,label\n5,6,x\n", ["a;1", "b;2;3"], [5, 6]),
+    ("400,410.5,label\n5,6,x\n", ["400", "410.5"], [5, 6]),
+    ("id,2019,kind\n5,6,x\n", ["id", "2019"], [5, 6]),
+    ("2019,2020,2021,2022,kind\n5,6,4,9,x\n", ["2019", "2020", "2021", "2022"], [5, 6, 4, 9]),
+    ("9,8,7,5,4,3,2,1,kind\n5,6,4,9,1,1,1,1,x\n", list("98754321"), [5, 6, 4, 9, 1, 1, 1, 1]),  # wave numbers
+    ("2019,2020,2021,kind\n5,6,4,x\n", None, [2019, 2020, 2021]),
+    ("1,2,3,4,x\n5,6,7,8,z\n", None, [1, 2, 3, 4]),  # every line is in sequence
+    ("9,8,7,5,4,3,1,1,x\n5,6,4,9,1,1,1,1,z\n", None, [9, 8, 7, 5, 4, 3, 1, 1]),
+    ("label,a,b\nx,1,2\n", ["a", "b"], [1, 2]),
+])  # fmt: skip
 @pytest.mark.e2e
 def test_header_of_csv_is_recognised(tmp_path, text, names, first_row):
     (tmp_path / "a.csv").write_text(text, newline="")
@@ -194,15 +174,12 @@ def test_names_above_numbers_are_words_that_do_not_stand_for_gaps():
         assert is_header([str(400 + 2 * i) for i in range(count)], ["0.5"] * count, []) == names
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "told"),
-    [
-        ("a,b,kind\n1,2,0\n3,4,1\n", {}, "column 'kind', the last one"),
-        ("a,label,b\n1,0,2\n3,1,4\n", {}, "column 'label'"),
-        ("1,2,0\n3,4,1\n", {}, "column 2, the last one"),
-        ("a,b,kind\n1,2,0\n3,4,1\n", {"label": "b"}, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "options", "told"), [
+    ("a,b,kind\n1,2,0\n3,4,1\n", {}, "column 'kind', the last one"),
+    ("a,label,b\n1,0,2\n3,1,4\n", {}, "column 'label'"),
+    ("1,2,0\n3,4,1\n", {}, "column 2, the last one"),
+    ("a,b,kind\n1,2,0\n3,4,1\n", {"label": "b"}, None),
+])  # fmt: skip
 def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     notes = []
@@ -218,9 +195,8 @@ def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
         assert manifest["labels"] == told and manifest["labels_guessed"]
 
 
-def test_a_label_column_of_parquet_that_was_guessed_is_told(tmp_path, table):
-    X, y = table
-    pq.write_table(pa.table({"a": X[:, 0], "y": y}), tmp_path / "a.parquet")
+def test_a_label_column_of_parquet_that_was_guessed_is_told(tmp_path):
+    pq.write_table(pa.table({"a": X[:, 0], "y": Y}), tmp_path / "a.parquet")
     notes = []
     for number, (source, label) in enumerate((("a.parquet", None), ("a.parquet", "y"), ("bundled:iris", None))):
         source = source if ":" in source else tmp_path / source
@@ -271,8 +247,7 @@ print(tracemalloc.get_traced_memory()[1] >> 20, pa.default_memory_pool().max_mem
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["csv", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sparse libsvm", "dense libsvm"))],
+    "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sparse libsvm", "dense libsvm"))]
 )
 @pytest.mark.e2e
 def test_memory_does_not_grow_with_the_source(tmp_path, kind):
@@ -299,23 +274,23 @@ def test_memory_does_not_grow_with_the_source(tmp_path, kind):
 @pytest.mark.parametrize("options", [{}, {"keep": ["infra red"]}, {"drop": ["0"]}])
 def test_csv_without_labels(named, options, tmp_path):
     """All columns are features, be the last one of whole numbers: the rows are to be projected."""
-    X = np.round(small_table()[0] * 4) / 4
-    X[:, 3] = np.arange(len(X)) % 5
+    cells = np.round(X * 4) / 4
+    cells[:, 3] = np.arange(len(X)) % 5
     if not named and "keep" in options:
         options = {"keep": ["3"]}
-    lines = [",".join(f"{cell:g}" for cell in row) for row in X]
+    lines = [",".join(f"{cell:g}" for cell in row) for row in cells]
     (tmp_path / "a.csv").write_text("\n".join([",".join(NAMES)] * named + lines) + "\n")
     manifest = ingest(tmp_path / "a.csv", tmp_path / "a.zarr", unlabelled=True, **options)
     assert manifest["classes"] == 0 and manifest["class_rows"] == {} and manifest["labels"] is None
     made = open_rows(tmp_path / "a.zarr")
-    assert not made.has_labels and made.n_rows == len(X)
+    assert made.label is None and made.n_rows == len(X)
     features = [j for j in range(4) if not (j == 3 and "keep" in options) and not (j == 0 and "drop" in options)]
-    np.testing.assert_array_equal(made.read_rows(0, len(X)), X[:, features])
+    np.testing.assert_array_equal(made.read(0, len(X)), cells[:, features])
     assert made.feature_names == ([NAMES[j] for j in features] if named else None)
 
 
-def test_what_needs_no_ingest_without_labels_is_refused(tmp_path, table):
-    files = write_all(tmp_path, *table)
+def test_what_needs_no_ingest_without_labels_is_refused(tmp_path):
+    files = write_all(tmp_path)
     for name, options, message in (
         ("parquet", {}, "--unlabelled is for CSV, which .*a.parquet is not: .* are projected as they are"),
         ("libsvm", {}, "--unlabelled is for CSV"),

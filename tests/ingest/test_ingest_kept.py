@@ -1,7 +1,5 @@
 """Columns that ingest keeps beside the labels: read back as they were, and taken for the parts of an evaluation."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np
@@ -9,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.evaluating import config_of, scored, store
-from helpers.ingested import NAMES, small_table
+from helpers.evaluating import scored
+from helpers.ingested import NAMES, X, Y
+from helpers.tables import config_of, write_npz, write_zarr
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
 
-X, Y = small_table()
 PATIENTS = np.asarray([f"patient {i % 7}" for i in range(len(Y))])
 BATCHES = np.arange(len(Y)) // 60 - 1
 KEPT = {"patient": PATIENTS, "batch": BATCHES}
@@ -52,11 +50,8 @@ def in_parquet(folder):
 
 
 def in_zarr(folder):
-    group = zarr.create_group(folder / "a.zarr")
-    group.create_array("X", data=X, chunks=(50, 2))
-    group.create_array("y", data=Y)
-    group.create_array("batch", data=BATCHES)
-    group.create_array("patient", shape=Y.shape, dtype=str)[...] = PATIENTS
+    uri = write_zarr(folder / "a.zarr", X, Y, 50, columns=2, beside={"batch": BATCHES})
+    zarr.open_group(uri).create_array("patient", shape=Y.shape, dtype=str)[...] = PATIENTS
     return folder / "a.zarr", {"keep": ["patient", "batch"]}
 
 
@@ -84,7 +79,7 @@ def test_they_name_the_parts_of_an_evaluation(tmp_path):
     found = []
     for folder, uri, column in (
         ("zarr", tmp_path / "made.zarr", "patient"),
-        ("file", store(tmp_path / "rows.npz", X, Y), tmp_path / "parts.npy"),
+        ("file", write_npz(tmp_path / "rows.npz", X, Y), tmp_path / "parts.npy"),
     ):
         evaluation = {"splits": "given", "column": str(column), "classifiers": ["fisher"], "margins": False}
         found.append(scored(config_of(tmp_path / folder, uri, evaluation=evaluation))[0])
@@ -95,7 +90,7 @@ def test_they_name_the_parts_of_an_evaluation(tmp_path):
 def test_what_cannot_be_kept_is_refused(tmp_path):
     table, parquet = in_csv(tmp_path)[0], in_parquet(tmp_path)[0]
     group = in_zarr(tmp_path)[0]
-    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    write_npz(tmp_path / "a.npz", X, Y)
     both = {"drop": ["patient", "batch"]}
     for source, options, message in (
         (table, {"keep": ["patent"]}, r"no column 'patent' \(--keep\)\. Did you mean 'patient'"),
@@ -103,11 +98,7 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
         (group, {"keep": ["patent"]}, r"no array 'patent' \(--keep\); it holds .* Did you mean 'patient'"),
         (table, {"keep": ["patient"], **both}, "--keep and --drop both name 'patient'"),
         (parquet, {"keep": ["patient"], **both}, "--keep and --drop both name 'patient'"),
-        (
-            table,
-            {"keep": ["patient", "2", "batch"], "label": "label"},
-            "--keep and --label both name column 2 of ",
-        ),
+        (table, {"keep": ["patient", "2", "batch"], "label": "label"}, "--keep and --label both name column 2 of "),
         (table, {"keep": [*NAMES, "patient", "batch"]}, "no features left"),
         *(
             (
@@ -123,7 +114,7 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
         (
             "bundled:iris",
             {"keep": ["patient"]},
-            r"no columns but its features, and so none called 'patient' \(--keep\)",
+            "--keep is 'patient', and bundled:iris has no columns but its features",
         ),
         (table, {"keep": ["patient", "red"]}, r"^Column 'red' of .*: -?\d\.\d+ in row \d+ is not a whole number\."),
         (tmp_path / "a.npz", {"keep": ["patient"]}, r"has no array 'patient'; it holds X, y"),
@@ -147,14 +138,8 @@ def test_names_above_columns_that_are_kept_make_a_header(tmp_path):
 
 
 def test_large_numbers_that_name_things(tmp_path):
-    for first, other in (
-        (2**53 + 1, 0),
-        (2**63 + 1, 0),
-        (2**64 + 1, 0),
-        (-(2**63), 1),
-        (2**63 + 1, -1),
-        (2**64 + 1, 7),
-    ):
+    starts = (2**53 + 1, 0), (2**63 + 1, 0), (2**64 + 1, 0), (-(2**63), 1), (2**63 + 1, -1), (2**64 + 1, 7)
+    for first, other in starts:
         numbers = [first, first + 1, first, other]
         table = {"a": [1.0, 2.0, 3.0, 4.0], "id": numbers, "label": ["x", "y", "x", "y"]}
         sources = [write_csv(tmp_path / "a.csv", table)]

@@ -1,7 +1,5 @@
 """An ingest may die at any moment: readers see the old table or the new one, and the next ingest removes its traces."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -19,7 +17,7 @@ from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.stores import failures, storage
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 
 OLD, NEW = (f"synthetic:gaussian?n=40&d=4&seed={seed}" for seed in (1, 2))
 """Tables of one shape, so that chunks of the one would pass for chunks of the other."""

@@ -1,7 +1,5 @@
 """Tables that cannot be ingested: what was found, where, and what to do, with nothing left."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import zipfile
@@ -9,23 +7,12 @@ import zipfile
 import fsspec
 import numpy as np
 import pytest
-from helpers.cases import each
-from helpers.ingested import NAMES, memory_address, small_table, write_all, write_csv
+from helpers import each
+from helpers.ingested import NAMES, X, Y, write_all, write_csv
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
-
-
-@pytest.fixture
-def table():
-    return small_table()
-
-
-@pytest.fixture
-def memory():
-    yield from memory_address()
-
 
 CSV = "a,b,label\n1,2,x\n\n3,4,y\n"
 BAD = {
@@ -71,12 +58,11 @@ def test_bad_text_is_explained_and_leaves_nothing(tmp_path, overwrite):
             assert open_dataset(folder / "made.zarr").n_rows == 150
 
 
-def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, table, memory, limits):
+def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, memory, limits):
     limits.text_block_bytes = 1 << 18
-    X, y = table
-    X = np.tile(X, (200, 1))
-    X[-1, 2] = np.nan
-    path = write_csv(tmp_path / "a.csv", X, np.tile(y, 200))
+    rows = np.tile(X, (200, 1))
+    rows[-1, 2] = np.nan
+    path = write_csv(tmp_path / "a.csv", rows, np.tile(Y, 200))
     for destination in (tmp_path / "made.zarr", memory):
         blocks = []
         with pytest.raises(InputError, match=r"Column 'blue' .* in row 51399 \(line 51401\)"):
@@ -122,9 +108,9 @@ def test_bad_numpy_files_are_explained(tmp_path):
     assert not list(tmp_path.glob("made.zarr*"))
 
 
-def test_a_truncated_gzip_is_explained(tmp_path, table):
-    X, y = np.tile(table[0], (30, 1)), np.tile(table[1], 30)
-    whole = write_csv(tmp_path / "a.csv.gz", X, y, opener=gzip.open).read_bytes()
+def test_a_truncated_gzip_is_explained(tmp_path):
+    rows, labels = np.tile(X, (30, 1)), np.tile(Y, 30)
+    whole = write_csv(tmp_path / "a.csv.gz", rows, labels, opener=gzip.open).read_bytes()
     for name, data in {"cut": whole[: len(whole) // 2], "flipped": whole[:5000] + b"\0" * 9 + whole[5009:]}.items():
         (tmp_path / f"{name}.csv.gz").write_bytes(data)
         with pytest.raises(InputError, match=r"cannot be decompressed|is not readable|where a number|cells where"):
@@ -132,8 +118,8 @@ def test_a_truncated_gzip_is_explained(tmp_path, table):
     assert not list(tmp_path.glob("made.zarr*"))
 
 
-def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
-    files = write_all(tmp_path, *table)
+def test_options_that_cannot_be_honoured_are_refused(tmp_path):
+    files = write_all(tmp_path)
     csv, svm = files["csv"][0], files["libsvm"][0]
     for source, options, message in (
         (tmp_path / "no.csv", {}, "does not exist"),

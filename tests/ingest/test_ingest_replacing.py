@@ -1,7 +1,5 @@
 """What an ingest may replace, and where it and other commands refuse to write."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -10,17 +8,18 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from helpers.runs import refreshed, through
 from helpers.stored_objects import objects, settings
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.ingest.job import check_ingest, ingest
-from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, check_transform, transform
+from mmpca_dist.runs.refresh import RefreshConfig, check_refresh
+from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.overlaps import canonical, lies_within
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 from mmpca_dist.tables.readers.zarr_groups import TABLE
 from mmpca_pipelines.cli import cli
 
@@ -194,17 +193,17 @@ def test_no_command_writes_inside_a_run_or_a_data_set(folder):
     mine, data, new = f"{folder}/mine", f"{folder}/data.zarr", f"{folder}/new"
     run(settings(mine))
     ingest("bundled:iris", data)
-    transform(TransformConfig(output=mine, dataset=data, destination=new))
+    through(mine, data, new)
     before = objects(folder)
     places = (f"{mine}/x", f"{mine}/model/x", f"{data}/x", f"{data}/X/x", f"{new}/x", f"{mine}/projected/x/y")
     for place in places[::3] if folder.startswith("s3:") else places:  # object stores answer slowly
         for refuse in (
             lambda place: ingest("bundled:wine", place),
             lambda place: check_ingest("bundled:wine", place),
-            lambda place: transform(TransformConfig(output=mine, dataset=data, destination=place)),
+            lambda place: through(mine, data, place),
             lambda place: check_transform(TransformConfig(output=mine, dataset=data, destination=place)),
             lambda place: run(settings(place)),
-            lambda place: refresh(RefreshConfig(run=mine, new=data, output=place)),
+            lambda place: refreshed(mine, data, place),
             lambda place: check_refresh(RefreshConfig(run=mine, new=data, output=place)),
         ):
             with pytest.raises(OutputError, match=r"lies inside .*, which is (a|the|read)"):

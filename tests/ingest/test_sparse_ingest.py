@@ -1,7 +1,5 @@
 """Ingest keeps rows sparse where they are, and the group it writes is one that AnnData's layout describes."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 
@@ -10,8 +8,8 @@ import pytest
 import scipy.sparse
 import zarr
 from click.testing import CliRunner
-from helpers.cases import each
-from helpers.samples import counts_like_text, write_csr
+from helpers import each
+from helpers.tables import counts_like_text, write_csr
 from sklearn.datasets import dump_svmlight_file
 from zarr.codecs import Crc32cCodec, ShardingCodec
 

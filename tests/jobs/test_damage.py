@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from helpers.refreshing import no_pictures
 from helpers.resuming import results_hash
-from helpers.runs import Recorder, make_config, model_hash
+from helpers.runs import Recorder, model_hash, refreshed, through
+from helpers.tables import make_config
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
 from mmpca_dist.errors import DamageError, MmpcaError
 from mmpca_dist.runs import outcomes
 from mmpca_dist.runs.listing import clean, find_runs
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.storage import from_json
 
@@ -98,19 +97,19 @@ def cleaned(found):
     return told
 
 
-def transformed(found):
+def projected(found):
     new = str(found.folder / "new")
     try:
-        transform(TransformConfig(output=found.output, dataset=NEW, destination=new))
+        through(found.output, NEW, new)
         return [open_dataset(f"{new}/projected/{method}.zarr").read_rows(0, 40).tobytes() for method in METHODS]
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def refreshed(found):
+def renewed(found):
     live = str(found.folder / "live")
     try:
-        result = refresh(RefreshConfig(run=found.output, new=NEW, output=live))
+        result = refreshed(found.output, NEW, live)
         return model_hash(result["folder"], result["methods"])
     finally:
         shutil.rmtree(live, ignore_errors=True)
@@ -118,7 +117,7 @@ def refreshed(found):
 
 COMMANDS = {
     "show": show, "load_model": models, "load_moments": moments, "runs": runs, "clean": cleaned,
-    "transform": transformed, "refresh": refreshed,
+    "transform": projected, "refresh": renewed,
 }  # fmt: skip
 QUICK = ("show", "load_model", "load_moments", "runs", "clean")
 

@@ -1,14 +1,12 @@
 """Objects that are whole, and lie where others belong: of another array, split or run, or of an earlier time."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
 import pytest
-from helpers.evaluating import config_of
 from helpers.runs import Recorder
 from helpers.stored_objects import settings
+from helpers.tables import config_of
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import DamageError

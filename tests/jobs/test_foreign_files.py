@@ -1,7 +1,5 @@
 """Files that only look like those of this project are another's: nothing removes or replaces them."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from helpers.runs import through
 from helpers.stored_objects import objects, settings
 
 from mmpca_dist import load_model, run
@@ -18,9 +17,8 @@ from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 from mmpca_dist.tables.readers.zarr_groups import ARRAYS
 
 
@@ -81,7 +79,7 @@ def test_the_report_of_a_run_is_that_in_its_folder(finished, tmp_path):
 def test_a_transform_replaces_no_file_beside_what_is_called_like_a_lease(finished, tmp_path):
     lease, mine = put(tmp_path / "new/lease-of-house.json"), put(tmp_path / "new/m-pca0.parquet")
     with pytest.raises(OutputError, match="holds other files"):
-        transform(TransformConfig(output=str(finished), dataset="bundled:iris", destination=str(tmp_path / "new")))
+        through(finished, "bundled:iris", tmp_path / "new")
     assert [path.read_text() for path in (lease, mine)] == ["precious", "precious"]
 
 
@@ -122,7 +120,7 @@ def test_overwrite_leaves_a_group_alone_that_others_have_added_to(request, tmp_p
         place = f"{folder}/{number}.zarr"
         ingest("bundled:iris", place)
         ingest("bundled:iris", place, overwrite=True)
-        table = open_dataset(place).table
+        table = open_dataset(place).stored.table
         for where in dict.fromkeys((place, table)):
             storage.write_bytes(f"{where}/{inner}", b"precious")
             for refuse in (ingest, check_ingest):

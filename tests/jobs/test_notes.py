@@ -1,13 +1,11 @@
 """What a reader must know stands in the report, in the terminal and in `mmpca show`; footnotes are of what is shown."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.evaluating import config_of, store
 from helpers.runs import Recorder
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
+from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.runs import outcomes
@@ -23,22 +21,19 @@ def shown(output):
     return " ".join(found.output.split())
 
 
-@pytest.mark.parametrize(
-    ("squares", "expected"),
-    [
-        ([95, 1, 1, 1, 1, 1], [0]),
-        ([1, 50, 1, 45, 1, 1, 1, 0], [1, 3]),
-        ([1, 50, 1, 45, 1, 1, 1], []),  # two of seven are not few
-        ([10] * 20, []),
-        ([89, 11, 0, 0], []),
-        ([91, 9], [0]),
-        ([5], []),
-        ([0, 0, 0, 0], []),
-        ([100] * 6 + [0.01] * 100, []),  # six are not few
-        ([100] * 5 + [0.01] * 100, [0, 1, 2, 3, 4]),
-        ([np.inf, 1, 1, 1], []),
-    ],
-)
+@pytest.mark.parametrize(("squares", "expected"), [
+    ([95, 1, 1, 1, 1, 1], [0]),
+    ([1, 50, 1, 45, 1, 1, 1, 0], [1, 3]),
+    ([1, 50, 1, 45, 1, 1, 1], []),  # two of seven are not few
+    ([10] * 20, []),
+    ([89, 11, 0, 0], []),
+    ([91, 9], [0]),
+    ([5], []),
+    ([0, 0, 0, 0], []),
+    ([100] * 6 + [0.01] * 100, []),  # six are not few
+    ([100] * 5 + [0.01] * 100, [0, 1, 2, 3, 4]),
+    ([np.inf, 1, 1, 1], []),
+])  # fmt: skip
 def test_few_columns_that_hold_nearly_all(squares, expected):
     found = heavy_columns(np.asarray(squares, float))
     assert sorted(column for column, _ in found) == expected
@@ -49,7 +44,7 @@ def test_few_columns_that_hold_nearly_all(squares, expected):
 def rows_with_a_heavy_column(folder, n, d):
     X, y = labelled(n, d, 2, seed=3)
     X[:, 2] = 1000 * np.random.default_rng(0).standard_normal(n)
-    return store(folder / "rows.npz", X, y)
+    return write_npz(folder / "rows.npz", X, y)
 
 
 CASES = {
@@ -89,7 +84,7 @@ def test_an_evaluation_names_the_column_that_reductions_follow(changes, named, t
     with np.load(uri) as stored:
         X, y = stored["X"], stored["y"]
     X[:50, 1] = np.nan
-    dataset = {"uri": str(store(tmp_path / "gaps.npz", X, y)), "missing": "mean"}
+    dataset = {"uri": str(write_npz(tmp_path / "gaps.npz", X, y)), "missing": "mean"}
     notes = evaluate(config_of(tmp_path / "out", dataset["uri"], dataset=dataset, **changes))["compare"]["notes"]
     assert sum(note.startswith("Column 2 holds over 99% of the scatter of the 8 columns") for note in notes) == named
 
@@ -114,7 +109,9 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
     """Classes of which a part has no row to train on, say."""
     X, y = labelled(60, 4, 2, seed=1, separation=0.5)
     y[:2] = 7
-    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation={"folds": 3, "margins": False})
+    config = config_of(
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), evaluation={"folds": 3, "margins": False}
+    )
     watcher = Recorder()
     notes = evaluate(config, [watcher])["compare"]["notes"]
     assert notes and set(notes) <= set(watcher.notes)
@@ -122,21 +119,17 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
     assert all(f"note: {note}" in page for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("methods", "there", "absent"),
-    [
-        (["pca", "m-pca0"], [], ["lol", "fisher", "lasso", "pls", "none where"]),
-        (["pca", "fisher"], ["fisher: in units"], ["lol", "lasso", "fisher-score", "none where"]),
-        (["lol", "pls"], ["lol: scatter within classes", "pls: variance", "none where"], ["ridge", "fisher", "lasso"]),
-        (["lasso", "ridge"], ["lasso: penalties", "ridge: variance"], ["pls", "lol", "fisher"]),
-    ],
-)
+@pytest.mark.parametrize(("methods", "there", "absent"), [
+    (["pca", "m-pca0"], [], ["lol", "fisher", "lasso", "pls", "none where"]),
+    (["pca", "fisher"], ["fisher: in units"], ["lol", "lasso", "fisher-score", "none where"]),
+    (["lol", "pls"], ["lol: scatter within classes", "pls: variance", "none where"], ["ridge", "fisher", "lasso"]),
+    (["lasso", "ridge"], ["lasso: penalties", "ridge: variance"], ["pls", "lol", "fisher"]),
+])  # fmt: skip
 @pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
     _, text = components_and_legend(str(tmp_path / "out"))
-    loaded, load = [], outcomes.load_model
-    monkeypatch.setattr(outcomes, "load_model", lambda *given: loaded.append(given) or load(*given))
+    loaded = watched(monkeypatch, outcomes, "load_model")
     assert text in shown(tmp_path / "out") and len(loaded) == len(methods)
     assert all(words in text for words in there) and not any(words in text for words in absent)
 
@@ -157,5 +150,5 @@ def test_a_column_that_gives_the_label_away_is_named(standardize, tmp_path):
 
 def telling(folder, X, y, standardize):
     """Return the notes of a run on columns that tell the classes apart."""
-    config = config_of(folder / f"{X[0, 4]}", store(folder / f"{X[0, 4]}.npz", X, y), standardize=standardize)
+    config = config_of(folder / f"{X[0, 4]}", write_npz(folder / f"{X[0, 4]}.npz", X, y), standardize=standardize)
     return [note for note in run(config)["solve"]["notes"] if "apart alone" in note]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
-from helpers.runs import make_config
-from helpers.samples import labelled
+from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units
+from helpers.tables import content_of, labelled, make_config, write_zarr
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import run
@@ -35,7 +34,7 @@ def rows(tmp_path, monkeypatch):
     small_units(monkeypatch)
     no_report(monkeypatch)
     X, y = labelled(300, 6, 3, 5)
-    return write_rows(tmp_path / "rows.zarr", X, y, 10)
+    return write_zarr(tmp_path / "rows.zarr", X, y, 10)
 
 
 KINDS = {
@@ -128,9 +127,7 @@ def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatc
 @pytest.mark.e2e
 def test_a_chunk_that_was_being_written_is_removed(tmp_path):
     """Zarr writes a chunk beside its place; what a kill has left of it is no part of the results."""
-    settings = {
-        "dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out"),
-    }  # fmt: skip
+    settings = content_of(tmp_path / "out")
     run(settings)
     left = [
         tmp_path / "out" / "projected" / "pca.zarr" / "X" / "c" / "0" / f"0.{'1e7dc678' * 4}.partial",

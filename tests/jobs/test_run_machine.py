@@ -5,9 +5,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
-from helpers.runs import make_config
-from helpers.samples import labelled
+from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units
+from helpers.tables import labelled, make_config, write_zarr
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -47,7 +46,7 @@ class RunFolder(RuleBasedStateMachine):
 
     def _write_input(self):
         X, y = labelled(150, 5, 2, self.version)
-        self.uri = write_rows(self.folder / "rows.zarr", X, y, 10)
+        self.uri = write_zarr(self.folder / "rows.zarr", X, y, 10)
         self.written += 1
 
     def _config(self, output="out"):

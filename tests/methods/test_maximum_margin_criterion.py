@@ -1,13 +1,12 @@
 """The maximum margin criterion against its twin, and what is said where it is negative."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import labelled, largest_angle
+from helpers.samples import largest_angle
+from helpers.tables import labelled
 
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.errors import InputError
@@ -75,8 +74,8 @@ def test_where_no_direction_is_positive_the_nearest_to_zero_is_taken():
     assert found.eigenvalues_.tolist() == pytest.approx([values[1]])
     assert largest_angle(found.components_, vectors[:, [1]]) <= 1e-7
     assert found.total_ == 0
-    assert "the criterion is negative" in found._remarks()[0]
-    assert found.limit_ == "a single direction, as the criterion is positive in none"
+    assert "the criterion is negative" in found.fitted().remarks[0]
+    assert found.limit_reason_ == "a single direction, as the criterion is positive in none"
 
 
 def test_the_summary_of_a_negative_criterion(tmp_path):

@@ -1,11 +1,11 @@
 """Methods with options of their own, several times in one run, under labels."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest
-from helpers.samples import labelled, largest_angle
+from helpers.runs import through
+from helpers.samples import largest_angle
+from helpers.tables import labelled
 
 from mmpca_dist import MarginPCA, RidgeDirections, load_model, run
 from mmpca_dist.configuration.schema import parse_config
@@ -13,7 +13,6 @@ from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.outcomes import components_and_legend, error_rows, lines
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 X, Y = labelled(240, 5, 3, seed=21)
 
@@ -44,7 +43,7 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
     for label, alpha in (("ridge", 1), ("ridge-1e4", 1e4)):
         expected = RidgeDirections(2, alpha=alpha, precision="double").fit(X, Y)
         np.testing.assert_allclose(load_model(output, label).components_, expected.components_, rtol=1e-9)
-    made = transform(TransformConfig(output=output, dataset=rows["uri"], destination=f"{output}-new"))
+    made = through(output, rows["uri"], f"{output}-new")
     assert [place.rsplit("/", 1)[1] for place in made["outputs"]] == ["pca.zarr", "ridge.zarr", "ridge-1e4.zarr"]
     evaluate(settings(output, dataset=rows, methods=methods, evaluation={"classifiers": ["lda"]}))
     assert {row["method"] for row in error_rows(f"{output}/evaluation")} == {"pca", "ridge", "ridge-1e4", "all-columns"}
@@ -78,23 +77,20 @@ def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows,
         assert error_rows(f"{alone}/evaluation")[0]["lda"] == together[one["label"]]
 
 
-@pytest.mark.parametrize(
-    ("methods", "message"),
-    [
-        ([{"name": "ridge", "alfa": 1}], "methods: ridge: Unknown key 'alfa'. Did you mean 'alpha'?"),
-        ([{"name": "ridge", "alpha": -1}], "ridge: alpha must be a number of at least 0, such as 'alpha: 0.1'"),
-        ([{"name": "pca", "alpha": 1}], "pca: Unknown key 'alpha'."),
-        (["ridg"], "unknown method 'ridg'; .*Did you mean 'ridge'?"),
-        ([{"alpha": 1}], "a method is a name, or a mapping such as {name: ridge, alpha: 10}"),
-        ([3], "a method is a name, or a mapping"),
-        (["ridge", {"name": "ridge", "alpha": 2}], "two methods are called 'ridge'; give one of them another label"),
-        ([{"name": "ridge", "label": "a"}, {"name": "pca", "label": "A"}], "two methods are called"),
-        ([{"name": "ridge", "label": "../x"}], "label of ridge must be at most 64 letters, digits"),
-        ([{"name": "ridge", "label": "pca"}], "label 'pca' of ridge is the name of another method"),
-        ([{"name": "m-pca2", "mutual": "once", "max_queries": 5}], "m-pca2: mutual='once' needs the nearest row of"),
-        ([{"name": "m-pca2", "search": "exakt"}], "m-pca2: search must be exact or approximate.*Did you mean 'exact'?"),
-    ],
-)
+@pytest.mark.parametrize(("methods", "message"), [
+    ([{"name": "ridge", "alfa": 1}], "methods: ridge: Unknown key 'alfa'. Did you mean 'alpha'?"),
+    ([{"name": "ridge", "alpha": -1}], "ridge: alpha must be a number of at least 0, such as 'alpha: 0.1'"),
+    ([{"name": "pca", "alpha": 1}], "pca: Unknown key 'alpha'."),
+    (["ridg"], "unknown method 'ridg'; .*Did you mean 'ridge'?"),
+    ([{"alpha": 1}], "a method is a name, or a mapping such as {name: ridge, alpha: 10}"),
+    ([3], "a method is a name, or a mapping"),
+    (["ridge", {"name": "ridge", "alpha": 2}], "two methods are called 'ridge'; give one of them another label"),
+    ([{"name": "ridge", "label": "a"}, {"name": "pca", "label": "A"}], "two methods are called"),
+    ([{"name": "ridge", "label": "../x"}], "label of ridge must be at most 64 letters, digits"),
+    ([{"name": "ridge", "label": "pca"}], "label 'pca' of ridge is the name of another method"),
+    ([{"name": "m-pca2", "mutual": "once", "max_queries": 5}], "m-pca2: mutual='once' needs the nearest row of"),
+    ([{"name": "m-pca2", "search": "exakt"}], "m-pca2: search must be exact or approximate.*Did you mean 'exact'?"),
+])  # fmt: skip
 def test_mistakes_are_named(methods, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace("?", r"\?").replace("{", r"\{")):
         parsed(methods=methods)

@@ -1,11 +1,9 @@
 """Random projection: orthonormal directions that know the width alone, and the factor that keeps distances."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest
-from helpers.samples import counts_like_text, labelled
+from helpers.tables import counts_like_text, labelled
 
 from mmpca_dist import RandomProjection
 

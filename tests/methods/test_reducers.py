@@ -1,13 +1,15 @@
-"""The estimators find the components of the papers, and no others."""
+"""The estimators find the components of the papers, and no others; rows go through them, and back."""
 
-from __future__ import annotations
-
+import dask.array as da
 import naive
 import numpy as np
 import pytest
 from helpers.estimators import ALL, UNITS, make
-from helpers.samples import SCATTERS, angle_bound, labelled, largest_angle
+from helpers.samples import SCATTERS, angle_bound, largest_angle
+from helpers.tables import labelled
+from helpers.watching import watched
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 from mmpca_dist import (
@@ -225,14 +227,7 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, limits, monkey
     """One scatter, or for m-pca0 two, in place of one a class, and still the components of the difference rows."""
     X, y = labelled(150, 6, 7, seed=19)
     limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
-    taken, kept = [], gather.take_moments
-
-    def watch(*arguments, **options):
-        found = kept(*arguments, **options)
-        taken.append(found[0].scatters.shape)
-        return found
-
-    monkeypatch.setattr(gather, "take_moments", watch)
+    taken = watched(monkeypatch, gather, "take_moments", lambda found, *_, **__: found[0].scatters.shape)
     reducer = make(name, n_components=3, precision="double", pairing=pairing).fit(X, y)
     assert taken == [(1 + (name == "m-pca0"), 6, 6)]
     assert_leading(reducer, MANY[name](X, y, reducer), len(X), "double")
@@ -245,13 +240,7 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, li
     X, y = labelled(30, 50, 7, seed=20)
     expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     limits.pooled_bytes = 7 * 30 * 30 * 8 - 1
-    taken, kept = [], gather.wide_statistics
-
-    def watch(*arguments, **options):
-        taken.append(kept(*arguments, **options))
-        return taken[-1]
-
-    monkeypatch.setattr(gather, "wide_statistics", watch)
+    taken = watched(monkeypatch, gather, "wide_statistics")
     reducer = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     assert [len(one.moments.scatters) for one in taken] == [1 + (name == "m-pca0")]
     np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)
@@ -272,7 +261,7 @@ def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     assert (found["n_components"], found["standardize"], found["precision"]) == (3, True, "double")
     assert found.get("variant", name) == name
     assert {option: found[option] for option in options} == options
-    needs = method.needs(method.options(**options))
+    needs = method.reducer(None, method.options(**options)).needs()
     assert bool(needs.searches) == (name == "m-pca2")
     assert bool(needs.medians) == (name == "m-pca1b")
     assert set(SCATTERS) < set(METHODS)
@@ -344,3 +333,57 @@ def test_stored_moments_give_the_same_bits_as_the_rows(name):
     stored = type(reducer).from_moments(class_moments(X, y), n_components=2, **options)
     np.testing.assert_array_equal(stored.components_, expected)
     assert stored.transform(X).shape == (60, 2)
+
+
+@pytest.mark.parametrize("name", ["m-pca0", "lol", "fisher", "pls", "ridge", "lasso"])
+def test_inverse_transform_is_the_least_squares_reconstruction(name):
+    """The row nearest to the mean among those that project to Z."""
+    X, y = labelled(60, 5, 3, seed=12)
+    for options in ({"center": True}, {"center": False}, {"standardize": True}):
+        reducer = make(name, n_components=2, **options).fit(X, y)
+        Z = reducer.transform(X)
+        back = reducer.inverse_transform(Z)
+        np.testing.assert_allclose(reducer.transform(back), Z, atol=1e-10 * max(1, np.abs(Z).max()))
+        units = 1.0 if reducer.scale_ is None else reducer.scale_
+        centred = (X - reducer.mean_) / units
+        design = reducer.components_.T
+        fitted = design @ LinearRegression(fit_intercept=False).fit(design, centred.T).coef_.T
+        np.testing.assert_allclose((back - reducer.mean_) / units, fitted.T, atol=1e-9)
+
+
+def test_projection_is_uncentred_unless_asked_for():
+    X, y = labelled(40, 4, 2, seed=13)
+    plain, centred = (MarginPCA(2, center=c, precision="double").fit(X, y) for c in (False, True))
+    np.testing.assert_allclose(plain.transform(X), X @ plain.components_.T, atol=1e-12)
+    np.testing.assert_allclose(centred.transform(X), (X - X.mean(axis=0)) @ plain.components_.T, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"center": True}, {"standardize": True}])
+@pytest.mark.parametrize("mean", [1e4, 1e6])
+def test_centred_projection_of_single_precision_rows_far_from_zero(mean, options):
+    """The mean goes off in double before the product: what is lost is a rounding of centred rows, not of the mean."""
+    rng = np.random.default_rng(20)
+    y = np.arange(600) % 3
+    X = (rng.standard_normal((600, 4)) * [4.0, 2.0, 1.0, 0.5] + y[:, None] + mean).astype(np.float32)
+    exact_rows = X.astype(float)
+    for name in ("m-pca0", "m-pca1b", "fisher"):
+        reducer = make(name, n_components=2, **options).fit(X, y)
+        rows = exact_rows - exact_rows.mean(axis=0)
+        if "standardize" in options:
+            rows /= exact_rows.std(axis=0)
+        exact = rows @ reducer.components_.T
+        # d products and the row itself, rounded: (d + 2) units of |x - mean| |v|; Fisher's v is divided by sd.
+        allowed = 6 * UNITS["single"] * np.linalg.norm(rows, axis=1).max() * np.linalg.norm(reducer.components_, axis=1)
+        if "standardize" in options:
+            allowed *= exact_rows.std(axis=0).max() / exact_rows.std(axis=0).min()
+        for Z in (reducer.transform(X), reducer.transform(da.from_array(X, (70, 4))).compute()):
+            assert Z.dtype == np.float32
+            assert (np.abs(Z - exact) <= allowed).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
+def test_rows_of_single_precision_stay_so(dtype):
+    X, y = labelled(40, 4, 2, seed=14)
+    X = (X * 10 + 60).astype(dtype)
+    Z = MarginPCA(2).fit(X, y).transform(X)
+    assert Z.dtype == (np.float32 if dtype == "float32" else np.float64)

@@ -1,14 +1,12 @@
 """Methods, solvers, classifiers and formats that other packages bring along."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
-from helpers.samples import labelled
+from helpers.tables import content_of, labelled, write_npz
 
 from mmpca_dist import registry, run
 from mmpca_dist.configuration.schema import parse_config
@@ -26,9 +24,10 @@ PLUGIN = """
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.margin_pca import MarginPCA
 from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.traits import Traits
 
 class Reversed(MarginPCA):
-    _options = {"times": Option(gt=0, example=2.0, description="What eigenvalues are multiplied by")}
+    traits = Traits({"times": Option(gt=0, example=2.0, description="What eigenvalues are multiplied by")})
 
     def __init__(self, n_components=None, *, times: float = 1.0, precision="single", standardize=False, solver="auto",
                  oversampling=10, passes=4, tolerance=1e-4, center=False, scratch=None):
@@ -42,20 +41,27 @@ ANOTHER_PCA = Method("pca", "Not PCA", "elsewhere", "nothing", "d", Reversed)
 PARTS = """
 from dataclasses import replace
 import numpy as np
+from mmpca_dist.tables.column import column_in_memory
 from mmpca_dist.tables.readers.formats import Format
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import ArrayRows
 from mmpca_dist.predictors.liblinear import SVM
 from mmpca_dist.eigen.blocks.krylov import KRYLOV
 
 SOLVER = replace(KRYLOV, name="again")
 CLASSIFIER = replace(SVM, name="machine")
 
-def rows(request):
-    rng = np.random.default_rng(0)
-    y = np.arange(90) % 3
-    return ArrayDataset(rng.standard_normal((90, 40)) + y[:, None], y, request.uri)
+Y = np.arange(90) % 3
 
-FORMAT = Format("made", "rows made here", rows, suffixes=(".made",))
+class Rows(ArrayRows):
+    label = "y"
+
+    def __init__(self, request):
+        super().__init__(np.random.default_rng(0).standard_normal((90, 40)) + Y[:, None], request.uri)
+
+    def column(self, name, setting):
+        return column_in_memory(Y, "y")
+
+FORMAT = Format("made", "rows made here", Rows, suffixes=(".made",))
 """
 
 
@@ -92,11 +98,8 @@ def test_a_method_of_another_package_runs_like_any(installed, tmp_path):
     assert list(METHODS)[-1] == "reversed"
     output = str(tmp_path / "out")
     X, y = labelled(60, 4, 2, seed=1)
-    np.savez(tmp_path / "rows.npz", X=X, y=y)
-    run({
-        "dataset": {"uri": str(tmp_path / "rows.npz")}, "methods": ["pca", {"name": "reversed", "times": 2}],
-        "n_components": 2, "output": output,
-    })  # fmt: skip
+    methods = ["pca", {"name": "reversed", "times": 2}]
+    run(content_of(output, write_npz(tmp_path / "rows.npz", X, y), methods=methods))
     model = load_model(output, "reversed")
     assert model.times == 2
     np.testing.assert_array_equal(model.components_, load_model(output, "pca").components_)

@@ -1,13 +1,11 @@
 """Partial least squares and ridge from class moments: those of the rows, and of scikit-learn."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive_regressions as naive
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import labelled, with_targets
+from helpers.tables import labelled, with_targets
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.linear_model import Ridge
 
@@ -239,7 +237,7 @@ def test_continuous_targets_that_cannot_be_used_are_refused():
         PLS.from_moments(class_moments(X, np.arange(40) % 2), target="continuous")
     with pytest.raises(InputError, match="must be one of classes, continuous"):
         PLS(target="numbers").fit(X, Y)
-    with pytest.raises(InputError, match="Targets in y have type object"):
+    with pytest.raises(InputError, match="The targets in y have type object; they must be numbers"):
         PLS(target="continuous").fit(X, scipy.sparse.csr_array(Y))
     with pytest.raises(InputError, match="PLS: Input y contains NaN"):
         PLS(target="continuous", missing="mean").fit(np.where(X > 1, np.nan, X), np.where(Y > 1, np.nan, Y))

@@ -1,7 +1,5 @@
 """Columns chosen one by one: the lasso's path and Fisher scores, against their definitions and scikit-learn."""
 
-from __future__ import annotations
-
 import itertools
 
 import dask.array as da
@@ -9,7 +7,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import counts_like_text, labelled, mixed
+from helpers.tables import counts_like_text, labelled, mixed
 from naive_regressions import lasso, targets
 from sklearn.linear_model import Lasso, lars_path
 

@@ -1,7 +1,5 @@
 """Which axis the first component keeps: the formulas are those of the scatters, and rows that are drawn obey them."""
 
-from __future__ import annotations
-
 import doctest
 
 import numpy as np

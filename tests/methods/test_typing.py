@@ -1,7 +1,5 @@
 """What type checkers see: parameters of estimators, and the types of what methods return."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

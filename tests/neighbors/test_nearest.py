@@ -1,7 +1,5 @@
 """Approximate searches: recall, certificates, drawn queries; and the same bits wherever the work runs."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,8 @@ import numpy as np
 import pytest
 import scipy.stats
 from distributed import Client, LocalCluster
-from helpers.samples import entangled, even_edges, find
+from helpers.samples import even_edges, find
+from helpers.tables import entangled
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
@@ -23,7 +22,7 @@ from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 
 URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"
 EDGES = even_edges(2000, 217)

@@ -1,7 +1,5 @@
 """Pairs by the part held out: the same bits wherever the search runs, rows of other kinds, passes, refusals."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +9,8 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from helpers.part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
-from helpers.samples import counts_like_text, even_edges, labelled, write_csr
+from helpers.samples import even_edges
+from helpers.tables import counts_like_text, labelled, write_csr
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
@@ -21,8 +20,8 @@ from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.scratch import MemoryScratch, open_scratch
-from mmpca_dist.tables.readers.formats import open_dataset
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.compose import open_dataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -84,7 +83,7 @@ def test_dask_arrays(n_parts):
     X, y = labelled(200, 6, 3, seed=10)
     names = np.arange(200) % n_parts
     statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    plain, parts = prepared(ArrayDataset(X, y), names)
+    plain, parts = prepared(rows_in_memory(X, y), names)
     lazy = Rows.of(*dask_rows(da.from_array(X, (47, 4)), y))
     expected, found = (
         with_pairs_by_part(statistics, rows, parts, Search(), partial(open_scratch, True)) for rows in (plain, lazy)
@@ -124,7 +123,7 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
     names = np.arange(150) % n_parts
     options = {"precision": "double", "standardize": standardize}
     training = [training_statistics(X, y, names != part, options)[-1] for part in range(n_parts)]
-    rows, parts = prepared(ArrayDataset(X, y), names)
+    rows, parts = prepared(rows_in_memory(X, y), names)
     passes, scratches = [], []
 
     @contextmanager
@@ -148,7 +147,7 @@ def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
     training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
     X = X.copy()
     X[33, 1] = np.nan
-    found = with_pairs_by_part(training, *prepared(ArrayDataset(X, y), names), Search(), partial(open_scratch, True))
+    found = with_pairs_by_part(training, *prepared(rows_in_memory(X, y), names), Search(), partial(open_scratch, True))
     with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):
         list(found)
 
@@ -156,4 +155,4 @@ def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
 def test_published_table(real_data):
     X, y = real_data("ionosphere_raw")
     names = np.random.default_rng(15).integers(0, 5, len(X))
-    assert_training(find_all(ArrayDataset(X, y), names), X, y, names)
+    assert_training(find_all(rows_in_memory(X, y), names), X, y, names)

@@ -1,7 +1,5 @@
 """Pairs while each part of the rows is held out in turn, from one search: those of the rows that train alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -9,8 +7,9 @@ import naive
 import numpy as np
 import pytest
 from helpers.part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
-from helpers.row_kinds import equidistant, labelled_rows, last_bits
-from helpers.samples import entangled, even_edges, labelled
+from helpers.row_kinds import KINDS, labelled_rows
+from helpers.samples import batch_of, even_edges
+from helpers.tables import entangled, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +27,8 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import PAIRINGS
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 EPS = float(np.finfo(np.float64).eps)
 SINGLE = float(np.finfo(np.float32).eps)
@@ -62,7 +61,7 @@ def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing
         patch.setattr(LIMITS, "rows_per_cell", cell)
         patch.setattr(LIMITS, "smallest_segment", segment)
         patch.setattr(LIMITS, "piece_rows", piece)
-        found = find_all(ArrayDataset(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
+        found = find_all(rows_in_memory(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
         assert_training_without_room(found, assert_training(found, X, y, names, pairing), X, names)
 
 
@@ -90,14 +89,14 @@ def assert_training_without_room(found, nearest_of, X, names):
 def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d, pairing, limits):
     """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
     limits.rows_per_cell = 1
-    for seed, kind in enumerate((equidistant, last_bits)):
+    for seed, kind in enumerate(("equidistant", "last_bits")):
         rng = np.random.default_rng(seed)
         order = rng.permutation(60)
-        X, y = kind(rng, 60, d)[order], (np.arange(60) >= 6).astype(int)[order]
+        X, y = KINDS[kind](rng, 60, d)[order], (np.arange(60) >= 6).astype(int)[order]
         y[y == 1] += rng.integers(0, 2, 54)
         names = rng.permutation(np.arange(60) % 4)
         names[np.flatnonzero(y == 0)] = np.arange(6) % 4
-        found = find_all(ArrayDataset(X, y), names, pairing=pairing)
+        found = find_all(rows_in_memory(X, y), names, pairing=pairing)
         assert_training_without_room(found, assert_training(found, X, y, names, pairing), X, names)
 
 
@@ -107,7 +106,7 @@ def test_a_class_whose_nearest_rows_all_lie_in_one_part():
     X, y = rng.standard_normal((90, 6)), np.repeat([0, 1, 1], 30)
     X[60:] += 20  # far away, and in the other parts
     names = np.concatenate([np.arange(30) % 4, np.zeros(30, int), 1 + np.arange(30) % 3])
-    found = find_all(ArrayDataset(X, y), names)
+    found = find_all(rows_in_memory(X, y), names)
     assert_training(found, X, y, names)
     for part, neighbors in enumerate(found):
         queries, rows, _ = neighbors.arrays()
@@ -119,10 +118,10 @@ def test_a_class_whose_nearest_rows_all_lie_in_one_part():
 def test_names_of_parts_folds_and_one_search(stored, tmp_path):
     """Stratified folds by hashes; one search compares fewer pairs than one for each fold."""
     X, y = labelled(600, 12, 3, seed=2)
-    data = ArrayDataset(X, y)
+    data = rows_in_memory(X, y)
     rows = Rows.of(data, Threads(2), spans=spans_of(even_edges(600, 90)))
     parts = fold_splits(rows, 5)
-    (names,) = parts.codes(0, 600, y)
+    (names,) = parts.codes(batch_of(y))
     scratch = ZarrScratch(str(tmp_path)) if stored else MemoryScratch()
     layout = make_layout(rows, scratch, members=RowsInParts(parts))
     found = find_by_part(layout, parts, Search(), Tasks(scheduler=Threads(2)))
@@ -136,7 +135,7 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
 
 
 def searched_alone(X, y, trains, search):
-    rows = Rows.of(ArrayDataset(X[trains], y[trains]), Threads(1))
+    rows = Rows.of(rows_in_memory(X[trains], y[trains]), Threads(1))
     return find_nearest(make_layout(rows, MemoryScratch()), rows.census.classes, search, rows)
 
 
@@ -160,7 +159,7 @@ def test_the_scatter_is_that_of_the_rows_that_train(
     wanted = Search(pairing=pairing, mutual=mutual)
     options = {"precision": precision, "standardize": standardize}
     training = [training_statistics(X, y, names != part, options) for part in np.unique(names)]
-    every, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11), scheduler=Threads(2))
+    every, parts = prepared(rows_in_memory(X, y), names, edges=even_edges(n, 11), scheduler=Threads(2))
     given_statistics = (statistics for _, statistics in training)
     found = with_pairs_by_part(given_statistics, every, parts, wanted, partial(open_scratch, True))
     for part, own, (rows, statistics) in zip(np.unique(names), found, training, strict=True):
@@ -191,7 +190,7 @@ def test_vectors_take_the_place_of_the_scatter():
     X, y = labelled(120, 20, 3, seed=4)
     names = np.arange(120) % 4
     vectors = np.random.default_rng(5).standard_normal((20, 3))
-    for neighbors in find_all(ArrayDataset(X, y), names, mutual="once"):
+    for neighbors in find_all(rows_in_memory(X, y), names, mutual="once"):
         whole = pair_scatter(neighbors, precision="double").scatter
         found = apply_pairs(neighbors, vectors)
         np.testing.assert_allclose(found, whole @ vectors, rtol=0, atol=200 * EPS * np.trace(whole) * 10)
@@ -200,9 +199,9 @@ def test_vectors_take_the_place_of_the_scatter():
 def test_one_part_held_out_is_searched_for_among_the_rows_that_train_alone():
     """With the rows that they alone would draw."""
     X, y = labelled(300, 8, 2, seed=6)
-    every = Rows.of(ArrayDataset(X, y), Threads(1), spans=spans_of(even_edges(300, 37)))
+    every = Rows.of(rows_in_memory(X, y), Threads(1), spans=spans_of(even_edges(300, 37)))
     parts = share_splits(every, n_splits=1)
-    rows, statistics = training_statistics(X, y, parts.training(0, 300, y)[0], {"precision": "double"})
+    rows, statistics = training_statistics(X, y, parts.training(batch_of(y))[0], {"precision": "double"})
     for wanted in (Search(), Search(max_queries=60)):
         (found,) = with_pairs_by_part([statistics], every, parts, wanted, partial(open_scratch, True))
         alone = with_pairs(statistics, rows, wanted, MemoryScratch()).pairs[wanted]
@@ -219,7 +218,7 @@ def test_drawn_queries_are_those_that_train_of_one_draw():
     """So many more are drawn that about as many train as were asked for."""
     X, y = labelled(400, 5, 3, seed=7)
     names = np.random.default_rng(8).choice(4, 400, p=[0.4, 0.3, 0.2, 0.1])
-    found = find_all(ArrayDataset(X, y), names, max_queries=100)
+    found = find_all(rows_in_memory(X, y), names, max_queries=100)
     least = min(np.sum(names != part) for part in range(4))
     drawn = draw_rows(400, int(np.ceil(100 * 400 / least)))
     for part, neighbors in enumerate(found):
@@ -240,7 +239,7 @@ def test_what_an_approximate_search_says_of_each_part_is_true(seed, pairing):
     """Its recall reaches what was wanted whichever part is held out, and no wrong neighbour is called proved."""
     X, y = entangled(1500, 8 + 12 * seed, seed)
     names = np.random.default_rng(seed).choice(4, 1500, p=[0.4, 0.3, 0.2, 0.1])
-    found = find_all(ArrayDataset(X, y), names, mode="approximate", recall=0.8, pairing=pairing)
+    found = find_all(rows_in_memory(X, y), names, mode="approximate", recall=0.8, pairing=pairing)
     assert all(neighbors.recall is not None for neighbors in found), "an exact search would prove nothing here"
     for part, neighbors in enumerate(found):
         queries, rows, distances = neighbors.arrays()

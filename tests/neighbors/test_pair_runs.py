@@ -1,7 +1,5 @@
 """M-PCA2 in runs: the components of the estimator, wherever the work is done, and one search only."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +10,9 @@ import pytest
 from helpers.pairs import EPS, assert_components, small  # noqa: F401  (a fixture of all tests here, too)
 from helpers.runs import Recorder
 from helpers.samples import largest_angle
+from helpers.tables import config_of, read_back
 
-from mmpca_dist import MarginPCA, load_model, open_dataset, run
-from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.runs import stages
 
@@ -24,16 +22,8 @@ METHODS = ["pca", "m-pca0", "m-pca2"]
 
 
 def config(output, uri="bundled:wine", **changes):
-    content = {
-        "dataset": {"uri": uri}, "methods": METHODS, "n_components": [2, 4], "precision": "double",
-        "project": {"methods": []}, "output": str(output),
-    }  # fmt: skip
-    return parse_config({**content, **changes}, "the test")
-
-
-def rows_of(uri):
-    data = open_dataset(uri)
-    return data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    settings = {"methods": METHODS, "n_components": [2, 4], "project": {"methods": []}, **changes}
+    return config_of(output, uri, **settings)
 
 
 COMPUTE = {
@@ -53,7 +43,7 @@ def test_a_run_gives_the_components_of_the_estimator(where, tmp_path, monkeypatc
     output = tmp_path / "out"
     results = run(config(output, compute=COMPUTE[where]))
     assert results["search"]["in_memory"] == (where == "threads")
-    X, y = rows_of("bundled:wine")
+    X, y = read_back("bundled:wine")
     fitted = MarginPCA(4, "m-pca2", precision="double").fit(X, y)
     loaded = load_model(str(output), "m-pca2")
     np.testing.assert_array_equal(loaded.components_, fitted.components_)
@@ -77,7 +67,7 @@ def test_a_run_once_more_searches_no_more(tmp_path):
     methods = [*METHODS[:2], {"name": "m-pca2", "mutual": "once"}]
     run(config(tmp_path / "other", methods=methods), [other])
     assert not other.ended["search"]
-    X, y = rows_of("bundled:wine")
+    X, y = read_back("bundled:wine")
     once = load_model(str(tmp_path / "other"), "m-pca2")
     assert_components(once, naive.mpca2_rows(X, y, mutual="once"), EPS)
     assert ("search", "search") in other.passes and ("search", "pairs") in other.passes
@@ -114,10 +104,8 @@ def test_runs_take_the_settings_of_the_search(tmp_path, limits):
     certificate = results["search"]["certificate"]
     assert certificate["mode"] == "approximate" and certificate["queries"] == 900
     assert certificate["recall"] is None or certificate["recall"]["low"] >= 0.8
-    X, y = rows_of("bundled:digits")
-    fitted = MarginPCA(
-        4, "m-pca2", search="approximate", recall=0.8, max_queries=900, standardize=True, precision="double"
-    ).fit(X, y)
+    X, y = read_back("bundled:digits")
+    fitted = MarginPCA(4, "m-pca2", **search, standardize=True, precision="double").fit(X, y)
     np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, fitted.components_)
 
 

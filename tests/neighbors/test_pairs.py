@@ -1,13 +1,12 @@
 """M-PCA2: the scatter of differences to nearest rows, its estimator, its standard errors, its runs."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive
 import numpy as np
 import pytest
 from helpers.pairs import EPS, assert_components
-from helpers.samples import even_edges, find, labelled, largest_angle
+from helpers.samples import even_edges, find, largest_angle
+from helpers.tables import labelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -66,16 +65,13 @@ def few_bytes(limits):
 
 
 @pytest.mark.usefixtures("few_bytes")
-@pytest.mark.parametrize(
-    ("search", "mutual", "stored"),
-    [
-        ({}, "twice", False),
-        pytest.param({}, "once", True, marks=pytest.mark.e2e),
-        ({"mode": "approximate", "recall": 0.7}, "twice", True),
-        ({"mode": "approximate", "recall": 0.7}, "once", False),
-        ({"max_queries": 50}, "twice", True),
-    ],
-)
+@pytest.mark.parametrize(("search", "mutual", "stored"), [
+    ({}, "twice", False),
+    pytest.param({}, "once", True, marks=pytest.mark.e2e),
+    ({"mode": "approximate", "recall": 0.7}, "twice", True),
+    ({"mode": "approximate", "recall": 0.7}, "once", False),
+    ({"max_queries": 50}, "twice", True),
+])  # fmt: skip
 def test_wide_rows_in_small_pieces_and_blocks(search, mutual, stored, tmp_path):
     """The scatter, and what it makes of vectors, are those of the differences to what was found."""
     X, y = labelled(200, 60, 3, seed=10)

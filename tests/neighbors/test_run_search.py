@@ -1,7 +1,8 @@
 """What a run and its report tell of the search for nearest rows."""
 
 import pytest
-from helpers.runs import Recorder, make_config
+from helpers.runs import Recorder
+from helpers.tables import make_config
 
 from mmpca_dist import load_model, run
 from mmpca_dist.jobs.notes import search_rows, summaries

@@ -6,7 +6,8 @@ import naive
 import numpy as np
 import pytest
 from helpers.neighbors import assert_found, assert_found_without_room
-from helpers.samples import even_edges, find, labelled
+from helpers.samples import even_edges, find
+from helpers.tables import labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 from helpers.samples import SCATTERS, largest_angle
+from helpers.tables import config_of, write_npz
 
 from mmpca_dist import FisherDiscriminant, load_model, run
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.ingest.job import ingest
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -18,11 +18,7 @@ K = 8
 
 
 def run_on(uri, output, **changes):
-    content = {
-        "dataset": {"uri": str(uri)}, "methods": CHECKED, "n_components": K, "precision": "double",
-        "output": str(output), **changes,
-    }  # fmt: skip
-    run(parse_config(content, "the test"))
+    run(config_of(output, uri, methods=CHECKED, n_components=K, **changes))
     return {method: load_model(str(output), method) for method in CHECKED}
 
 
@@ -101,8 +97,8 @@ def test_mushrooms_against_the_twins_on_a_part_and_the_structure_on_all(real_dat
     """Binary rows full of ties."""
     X, y = real_data("mushrooms")
     part = np.arange(0, len(X), 27)
-    np.savez(tmp_path / "part.npz", X=X[part], y=y[part])
-    assert_all_methods(run_on(tmp_path / "part.npz", tmp_path / "out"), X[part].astype(float), y[part])
+    few = write_npz(tmp_path / "part.npz", X[part], y[part])
+    assert_all_methods(run_on(few, tmp_path / "out"), X[part].astype(float), y[part])
     assert_structure(run_on(real_path("mushrooms.parquet"), tmp_path / "all"), X.astype(float), y)
 
 
@@ -111,8 +107,7 @@ def test_mnist_against_the_twins_on_2000_rows_and_the_structure_on_all(real_data
     """Ten classes, 784 columns of bytes, some of them constant."""
     X, y = real_data("mnist")
     part = np.arange(0, len(X), 35)
-    np.savez(tmp_path / "part.npz", X=X[part], y=y[part])
-    models = run_on(tmp_path / "part.npz", tmp_path / "out")
+    models = run_on(write_npz(tmp_path / "part.npz", X[part], y[part]), tmp_path / "out")
     rows, labels = X[part].astype(float), y[part]
     eps = np.finfo(float).eps
     for method in SCATTERS:

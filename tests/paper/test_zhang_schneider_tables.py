@@ -1,11 +1,9 @@
 """The tables of Zhang & Schneider are configurations; a mistake in one brings one message."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml
-from helpers.tables import PAPER, table
+from helpers.zhang_schneider import PAPER, table
 from mmpca_paper.zhang_schneider.__main__ import TABLES, load_table, main
 from mmpca_paper.zhang_schneider.table import Figure, published
 
@@ -51,18 +49,15 @@ def test_the_configuration_of_a_table_is_not_taken_for_that_of_a_run(data):
         load_config(PAPER / f"zhang-schneider-{data}.yaml")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"colums": "raw"}, "Unknown key 'colums'. Did you mean 'columns'?"),
-        ({"epsilon": None}, "The key 'epsilon' is missing. Add it, such as 'epsilon: 0.1'."),
-        ({"weight": "abslute"}, "weight must be absolute or relative, .* Did you mean 'absolute'?"),
-        ({"runs": 0}, "runs must be a whole number of at least 1, such as 'runs: 20' .found 0.."),
-        ({"alphas": [1, -1]}, "alphas must be positive numbers, such as .* .found -1.."),
-        ({"table": "bostn"}, "table' must be boston or newsgroups or yale .found 'bostn'.. Did you mean 'boston'?"),
-        ({"data": "absent.parquet"}, "data: there is no .*absent.parquet. Set the environment variable MMPCA_DATA"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"colums": "raw"}, "Unknown key 'colums'. Did you mean 'columns'?"),
+    ({"epsilon": None}, "The key 'epsilon' is missing. Add it, such as 'epsilon: 0.1'."),
+    ({"weight": "abslute"}, "weight must be absolute or relative, .* Did you mean 'absolute'?"),
+    ({"runs": 0}, "runs must be a whole number of at least 1, such as 'runs: 20' .found 0.."),
+    ({"alphas": [1, -1]}, "alphas must be positive numbers, such as .* .found -1.."),
+    ({"table": "bostn"}, "table' must be boston or newsgroups or yale .found 'bostn'.. Did you mean 'boston'?"),
+    ({"data": "absent.parquet"}, "data: there is no .*absent.parquet. Set the environment variable MMPCA_DATA"),
+])  # fmt: skip
 def test_a_mistake_is_named(written, changes, message, tmp_path, monkeypatch):
     monkeypatch.setenv("MMPCA_DATA", str(tmp_path))
     with pytest.raises(SystemExit, match=message.replace("?", "[?]")) as stopped:

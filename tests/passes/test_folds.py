@@ -1,14 +1,13 @@
-"""Moments of what trains are merges of the other folds, from one pass, and equal those of the rows themselves."""
+"""Moments of what trains are merges of the other folds, from one pass; folds of groups leave rows of every class."""
 
-from __future__ import annotations
-
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import zarr
 from distributed import Client, LocalCluster
-from helpers.samples import Shuffled, even_edges, labelled, product_bound
+from helpers.samples import batch_of, even_edges, product_bound, shuffled
+from helpers.tables import labelled, write_zarr
 from naive import coordinatewise_median, exact_class_moments
 from scipy.sparse import csr_array
 
@@ -18,6 +17,7 @@ from mmpca_dist.evaluation.column_splits import given_splits, time_splits
 from mmpca_dist.evaluation.merged_folds import moments_by_fold, scatters_of_parts
 from mmpca_dist.evaluation.splits import PartSizes, fold_splits, share_splits
 from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.folds import deal_groups
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -25,9 +25,10 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.tables.dataset import make_spans, spans_of
-from mmpca_dist.tables.readers.beside import column_in_memory
-from mmpca_dist.tables.readers.memory import ArrayDataset, rows_in_memory
+from mmpca_dist.tables.column import column_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.roles import TIME
+from mmpca_dist.tables.spans import make_spans, spans_of
 
 
 def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None, precision="double", **options):
@@ -57,10 +58,10 @@ def assert_training(training, X, y, keep, precision):
 def test_training_moments_are_those_of_the_other_folds(n_classes, k, precision):
     X, y = labelled(200, 4, n_classes, seed=1)
     y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes
-    dataset = ArrayDataset(X, y)
+    dataset = rows_in_memory(X, y)
     parts, medians, splits = take_folds(dataset, fold_splits, k, edges=even_edges(200, 33), precision=precision)
     assert medians is None
-    codes = splits.codes(0, 200, y)[0]
+    codes = splits.codes(batch_of(y))[0]
     trained = list(training_moments(parts))
     assert len(parts) == len(trained) == k
     for f in range(k):
@@ -78,7 +79,9 @@ def test_a_fold_that_holds_nearly_all_of_a_class(precision):
     X[200:397] = 1e6 + 1e5 * rng.standard_normal((197, 3))
     X[397:] = 1e-3 * X[397:] + 5
     names = np.where((np.arange(400) >= 200) & (np.arange(400) < 397), 0, np.arange(400) % 3)
-    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, column_in_memory(names, "names"), precision=precision)
+    parts, _, _ = take_folds(
+        rows_in_memory(X, y), given_splits, rows_in_memory(np.zeros((len(y), 1)), names, "names"), precision=precision
+    )
     training = next(training_moments(parts))
     assert training.counts[1] == 2
     keep = names != 0
@@ -89,8 +92,8 @@ def test_a_fold_that_holds_nearly_all_of_a_class(precision):
 
 def test_a_share_and_its_rest():
     X, y = labelled(150, 3, 2, seed=3)
-    parts, _, splits = take_folds(ArrayDataset(X, y), share_splits, "2/3")
-    codes = splits.codes(0, 150, y)[0]
+    parts, _, splits = take_folds(rows_in_memory(X, y), share_splits, "2/3")
+    codes = splits.codes(batch_of(y))[0]
     trained = list(training_moments(parts))
     assert splits.held_out == (1,)
     assert_training(trained[1], X, y, codes == 0, "double")
@@ -103,11 +106,11 @@ def test_medians_of_what_trains_come_with_the_same_pass(pairing):
     y[:6] = [0, 1, 2] * 2
     sets, passes = median_sets(3, pairing), []
     _, medians, splits = take_folds(
-        ArrayDataset(X, y), fold_splits, 4, edges=even_edges(160, 30), medians_of=sets,
+        rows_in_memory(X, y), fold_splits, 4, edges=even_edges(160, 30), medians_of=sets,
         on_pass=lambda name, _: passes.append(name),
     )  # fmt: skip
     assert passes == ["moments"]
-    codes = splits.codes(0, 160, y)[0]
+    codes = splits.codes(batch_of(y))[0]
     for f in range(4):
         for t, members in enumerate(sets):
             rows = X[(codes != f) & members[y]]
@@ -118,9 +121,9 @@ def test_medians_of_one_part_held_out():
     X, y = labelled(90, 2, 2, seed=5)
     names = np.where(np.arange(90) % 3, "train", "test")
     _, medians, _ = take_folds(
-        ArrayDataset(X, y),
+        rows_in_memory(X, y),
         given_splits,
-        column_in_memory(names, "names"),
+        rows_in_memory(np.zeros((len(y), 1)), names, "names"),
         "test",
         medians_of=median_sets(2, "one-vs-rest"),
     )  # fmt: skip
@@ -138,10 +141,10 @@ def same_bits(one, other):
 
 def test_the_same_bits_for_any_workers():
     X, y = labelled(700, 6, 3, seed=6)
-    dataset, edges = ArrayDataset(X.astype(np.float32), y), even_edges(700, 40)
+    dataset, edges = rows_in_memory(X.astype(np.float32), y), even_edges(700, 40)
     first, _, _ = take_folds(dataset, fold_splits, 5, edges=edges, precision="single")
     others = [
-        take_folds(Shuffled(dataset, seed), fold_splits, 5, edges=edges, precision="single", scheduler=Threads(n))[0]
+        take_folds(shuffled(dataset, seed), fold_splits, 5, edges=edges, precision="single", scheduler=Threads(n))[0]
         for seed, n in ((1, 2), (2, 4))
     ]
     with (
@@ -159,11 +162,9 @@ def test_stored_rows_and_sparse_rows(tmp_path):
     """The view reads a store like the data set it stands for, and CSR rows as such."""
     X, y = labelled(120, 5, 2, seed=7)
     X[np.abs(X) < 1] = 0
-    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(17, 5))
-    group.create_array("y", data=y, chunks=(50,))
-    expected, _, _ = take_folds(ArrayDataset(X, y), fold_splits, 3)
-    stored, _, _ = take_folds(open_dataset(str(tmp_path / "rows.zarr")), fold_splits, 3)
+    uri = write_zarr(tmp_path / "rows.zarr", X, y, 17, labels_in=50)
+    expected, _, _ = take_folds(rows_in_memory(X, y), fold_splits, 3)
+    stored, _, _ = take_folds(open_dataset(uri), fold_splits, 3)
     sparse, _, _ = take_folds(rows_in_memory(csr_array(X), y, "the rows"), fold_splits, 3)
     for other in (stored, sparse):
         for a, b in zip(expected, other, strict=True):
@@ -175,7 +176,7 @@ def test_a_value_that_is_not_finite_is_found_where_it_is():
     X, y = labelled(60, 3, 2, seed=8)
     X[41, 2] = np.inf
     with pytest.raises(InputError, match="Found inf in row 41, column 2"):
-        take_folds(ArrayDataset(X, y), fold_splits, 3)
+        take_folds(rows_in_memory(X, y), fold_splits, 3)
 
 
 def splitting(kind, y, seed):
@@ -188,11 +189,12 @@ def splitting(kind, y, seed):
     if kind == "windows":
         times = rng.integers(1, 40, n)
         times[np.unique(y, return_index=True)[1]] = 0  # every class trains in the first window
-        return lambda rows: time_splits(rows, column_in_memory(times, "times"), windows=3)
+        column = column_in_memory(times, "times")
+        return lambda rows: time_splits(rows, rows.dataset.labelled_by(column, TIME), windows=3)
     names = np.where(rng.random(n) < 0.9 * y / y.max(), 0, rng.integers(1, 4, n))
     for part in (1, 2):  # no part holds all rows of a class
         names[[np.flatnonzero(y == label)[part] for label in np.unique(y)]] = part
-    return lambda rows: given_splits(rows, column_in_memory(names, "names"))
+    return lambda rows: given_splits(rows, rows_in_memory(np.zeros((len(y), 1)), names, "names"))
 
 
 @pytest.mark.parametrize("weightings", [(), (ClassWeighting.OTHERS,)])
@@ -202,11 +204,11 @@ def test_pooled_scatters_of_what_trains_are_those_of_the_definition(precision, k
     """Weights of m-pca0 are the counts of what trains, which no two of the parts share."""
     X, y = labelled(900, 4, 30, seed=9)
     y[:120] = np.arange(120) % 30
-    rows = Rows.of(ArrayDataset(X, y), Threads(2))
+    rows = Rows.of(rows_in_memory(X, y), Threads(2))
     spans = spans_of(np.asarray(even_edges(900, 37)))
     splits = splitting(kind, y, 10)(rows)
     found = moments_by_fold(replace(rows, spans=spans), splits, precision=precision, pooled=True, weightings=weightings)
-    codes, trained = splits.codes(0, 900, y)[0], list(found.training())
+    codes, trained = splits.codes(batch_of(y))[0], list(found.training())
     assert len(trained) == len(splits.held_out)
     for part, (training, _) in zip(splits.held_out, trained, strict=True):
         keep = splits.trains(part)[codes]
@@ -226,7 +228,7 @@ def test_pooled_scatters_have_the_same_bits_for_any_workers(precision):
     y[:120] = np.arange(120) % 30
     found = []
     for threads in (1, 2, 5):
-        rows = Rows.of(ArrayDataset(X, y), Threads(threads))
+        rows = Rows.of(rows_in_memory(X, y), Threads(threads))
         splits = fold_splits(rows, 4)
         rows = replace(rows, spans=spans_of(np.asarray(even_edges(900, 37))))
         of_parts = moments_by_fold(rows, splits, precision=precision, pooled=True, weightings=list(ClassWeighting))
@@ -251,3 +253,35 @@ def test_scatters_are_pooled_where_that_saves_much_and_serves_all(limits):
         assert scatters_of_parts(sizes, 5, weightings, specs) == 3 * n_classes
         limits.pooled_bytes = 0
         assert scatters_of_parts(sizes, 5, weightings, specs) == scatters
+
+
+def serves(table, folds, n_folds):
+    """Whether every fold has rows, and every class has rows outside each fold."""
+    outside = [table[folds != fold] for fold in range(n_folds)]
+    return all((rows.sum(axis=0) > 0).all() and len(rows) < len(table) for rows in outside)
+
+
+@pytest.mark.parametrize("n_folds", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_class_trains_if_any_dealing_lets_it(seed, n_folds):
+    """Tables of up to eight groups, each with few of up to seven classes, against all ways to deal them."""
+    rng = np.random.default_rng(seed)
+    n_served = 0
+    for _ in range(1200):
+        shape = rng.integers(3, 9), rng.integers(2, 8)
+        table = rng.integers(1, 3, shape) * (rng.random(shape) < 0.35)
+        table = table[table.any(axis=1)]
+        if len(table) < n_folds or ((table > 0).sum(axis=0) < 2).any():
+            continue
+        if not serves(table, deal_groups(csr_array(table), n_folds), n_folds):
+            ways = itertools.product(range(n_folds), repeat=len(table))
+            assert not any(serves(table, np.asarray(folds), n_folds) for folds in ways), table.tolist()
+        else:
+            n_served += 1
+    assert n_served > 90
+
+
+def test_groups_that_cannot_be_dealt_are_dealt_all_the_same():
+    """Among three groups, any two of which share a class, two are in one of two folds."""
+    folds = deal_groups(csr_array(np.asarray([[1, 1, 0], [0, 1, 1], [1, 0, 1]])), 2)
+    assert sorted(np.bincount(folds)) == [1, 2]

@@ -9,7 +9,7 @@ import pytest
 MEASURE = """
 import json, sys
 from mmpca_dist import open_dataset
-from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.spans import make_spans
 from mmpca_dist.jobs.job import watched_memory
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics

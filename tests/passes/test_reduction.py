@@ -1,17 +1,15 @@
 """One pass gives the same bits on any number of threads or workers, in any order, with and without lost workers."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.samples import Shuffled, even_edges
+from helpers.samples import even_edges, shuffled, watched
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import _controller, single_blas_thread
@@ -22,9 +20,9 @@ from mmpca_dist.passes.schedulers import Cluster, Threads, run_span
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.dataset import Span, make_spans, spans_of, unit_edges
-from mmpca_dist.tables.readers.formats import open_dataset
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.compose import open_dataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import Span, make_spans, spans_of, unit_edges
 
 URI = "synthetic:clusters?n=20000&d=12&k=6&classes=3&seed=7"
 EDGES = even_edges(20000, 617)
@@ -44,17 +42,11 @@ def bits(scheduler, dataset=None, precision="single"):
     return b"".join(a.tobytes() for a in (moments.counts, moments.means, moments.scatters, medians))
 
 
-@dataclass(frozen=True)
-class FatalOnce(Shuffled):
-    """Rows that kill the process which first reads past the middle of them."""
-
-    flag: str = ""
-
-    def read_rows(self, start, stop, out=None):
-        if start >= self.inner.n_rows // 2 and not Path(self.flag).exists():
-            Path(self.flag).touch()
-            os._exit(1)
-        return self.inner.read_rows(start, stop, out)
+def fatal_once(flag, middle, start, stop):
+    """Kill the process which first reads past the middle of some rows."""
+    if start >= middle and not flag.exists():
+        flag.touch()
+        os._exit(1)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +62,7 @@ def test_the_same_bits_for_any_number_of_threads(threads, precision, reference):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_bits_in_any_order_of_arrival(seed, reference):
-    assert bits(Threads(4), Shuffled(open_dataset(URI), seed)) == reference["single"]
+    assert bits(Threads(4), shuffled(open_dataset(URI), seed)) == reference["single"]
 
 
 @pytest.mark.parametrize("cluster", [pytest.param(1, marks=pytest.mark.slow), 2], indirect=True)
@@ -82,7 +74,7 @@ def test_the_same_bits_for_any_number_of_worker_processes(cluster, reference):
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_the_same_bits_after_a_worker_was_lost(cluster, reference, tmp_path):
     flag = tmp_path / "killed"
-    dataset = FatalOnce(open_dataset(URI), 0, str(flag))
+    dataset = watched(open_dataset(URI), partial(fatal_once, flag, EDGES[-1] // 2))
     assert bits(Cluster(cluster), dataset) == reference["single"]
     assert flag.exists(), "no worker was killed: the test would prove nothing"
 
@@ -135,8 +127,7 @@ class Name:
 
 
 @pytest.mark.parametrize(
-    ("n_spans", "tree"),
-    [(1, "0"), (2, "(01)"), (3, "((01)2)"), (5, "(((01)(23))4)"), (7, "(((01)(23))((45)6))")],
+    ("n_spans", "tree"), [(1, "0"), (2, "(01)"), (3, "((01)2)"), (5, "(((01)(23))4)"), (7, "(((01)(23))((45)6))")]
 )
 def test_the_tree_is_pairwise_and_fixed(n_spans, tree):
     spans = [Span(i, (i, i + 1)) for i in range(n_spans)]
@@ -168,16 +159,13 @@ def test_a_long_task_is_told_again_and_again(limits):
     assert seen[:4] == [(0, 1)] * 4 and seen[-1] == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "chunk_rows", "row_bytes"),
-    [
-        (1, 1, 8),
-        (1000, 7, 8),  # small chunks are read together
-        (1000, 1000, 1 << 20),  # a chunk larger than a unit stays whole
-        (5000, 10, 1 << 20),  # 64 rows a unit: 6 chunks of 10
-        (100_000, 64, 1 << 20),  # many units: 16 a span
-    ],
-)
+@pytest.mark.parametrize(("n_rows", "chunk_rows", "row_bytes"), [
+    (1, 1, 8),
+    (1000, 7, 8),  # small chunks are read together
+    (1000, 1000, 1 << 20),  # a chunk larger than a unit stays whole
+    (5000, 10, 1 << 20),  # 64 rows a unit: 6 chunks of 10
+    (100_000, 64, 1 << 20),  # many units: 16 a span
+])  # fmt: skip
 def test_spans_cover_every_row_once_and_keep_to_chunks(n_rows, chunk_rows, row_bytes):
     edges = even_edges(n_rows, chunk_rows)
     spans = spans_of(unit_edges(edges, row_bytes))
@@ -192,16 +180,13 @@ def test_spans_cover_every_row_once_and_keep_to_chunks(n_rows, chunk_rows, row_b
     assert max(len(span.units) for span in spans) <= 16
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "chunk_rows", "row_bytes", "units"),
-    [
-        (8 * 1024, 256, 8 << 10, 8),  # 64 MiB: eight of 8 MiB, which a few workers share evenly
-        (5 * 1024, 256, 8 << 10, 5),
-        (1023, 128, 8 << 10, 1),  # less than 8 MiB
-        (9 * 8192, 1024, 8 << 10, 9),  # 576 MiB: nine of 64 MiB
-        (9 * 8192 + 1024, 1024, 8 << 10, 10),  # none of them a rest of 8 MiB
-    ],
-)
+@pytest.mark.parametrize(("n_rows", "chunk_rows", "row_bytes", "units"), [
+    (8 * 1024, 256, 8 << 10, 8),  # 64 MiB: eight of 8 MiB, which a few workers share evenly
+    (5 * 1024, 256, 8 << 10, 5),
+    (1023, 128, 8 << 10, 1),  # less than 8 MiB
+    (9 * 8192, 1024, 8 << 10, 9),  # 576 MiB: nine of 64 MiB
+    (9 * 8192 + 1024, 1024, 8 << 10, 10),  # none of them a rest of 8 MiB
+])  # fmt: skip
 def test_units_are_about_equal_and_at_least_eight(n_rows, chunk_rows, row_bytes, units):
     sizes = np.diff(unit_edges(even_edges(n_rows, chunk_rows), row_bytes))
     assert len(sizes) == units
@@ -257,11 +242,10 @@ def test_the_limit_on_blas_is_taken_back_whichever_thread_leaves_last():
 
 
 def test_what_a_reader_raises_becomes_one_sentence():
-    class Broken(ArrayDataset):
-        def read_rows(self, start, stop, out=None):
-            raise OSError("the disk is gone")
+    def fail(start, stop):
+        raise OSError("the disk is gone")
 
-    dataset = Broken(np.zeros((10, 2)), np.arange(10) % 2, "disk.zarr")
+    dataset = watched(rows_in_memory(np.zeros((10, 2)), np.arange(10) % 2, "disk.zarr"), fail)
     census = take_census(dataset, spans_of(np.asarray([0, 10])), Tasks(scheduler=Threads(1)))
     with pytest.raises(InputError, match=r"Cannot read rows 0 to 9 of disk.zarr: the disk is gone\. .*restore it"):
         take_moments(

@@ -1,7 +1,5 @@
 """What Prefect's pages show of a run: its stages, its report; and how often progress is told."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise
@@ -11,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.faulty_s3 import KEYS
 from helpers.operations import artifacts_of, wait_for
-from helpers.runs import make_config
+from helpers.tables import make_config
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.transform_rows import TransformConfig

@@ -1,7 +1,5 @@
 """The command line as a person meets it: a terminal, mistakes, Ctrl-C, what the README shows."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -14,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 from helpers import ROOT
+from helpers.tables import content_of, write_config
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
@@ -44,10 +42,7 @@ def prefect_home(tmp_path_factory):
 
 @pytest.fixture
 def long_config(tmp_path):
-    content = {"dataset": {"uri": LONG}, "methods": ["pca"], "n_components": [2], "output": str(tmp_path / "out")}
-    path = tmp_path / "long.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return write_config(tmp_path / "long.yaml", tmp_path / "out", LONG)
 
 
 def in_terminal(arguments, home, when, act, seconds=90):
@@ -125,14 +120,7 @@ def in_process(*arguments, home="unused", **more):
 @pytest.mark.slow
 def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
     """Prefect delivers its events while the temporary server still listens, not to a closed port for a minute."""
-    content = {
-        "dataset": {"uri": "bundled:iris"},
-        "methods": ["pca"],
-        "n_components": [2],
-        "output": str(tmp_path / "out"),
-    }
-    (tmp_path / "iris.yaml").write_text(yaml.safe_dump(content))
-    command = [*MMPCA, "run", str(tmp_path / "iris.yaml")]
+    command = [*MMPCA, "run", write_config(tmp_path / "iris.yaml", tmp_path / "out")]
     with subprocess.Popen(command, env=environment(prefect_home), stdout=subprocess.PIPE, text=True) as process:
         assert any(line.startswith("Report:") for line in process.stdout)
         try:
@@ -150,15 +138,11 @@ def test_a_server_that_does_not_answer_is_named(long_config, prefect_home, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (["dataset.uri=no/such.parquet"], "no/such.parquet"),
-        (["n_components=65"], "n_components=65 is more than the 64 features"),
-        (["output=taken"], "holds other files ('mine.txt') and no run"),
-    ],
-    ids=["no data set", "too many components", "taken output"],
-)
+@pytest.mark.parametrize(("settings", "expected"), [
+    (["dataset.uri=no/such.parquet"], "no/such.parquet"),
+    (["n_components=65"], "n_components=65 is more than the 64 features"),
+    (["output=taken"], "holds other files ('mine.txt') and no run"),
+], ids=["no data set", "too many components", "taken output"])  # fmt: skip
 @pytest.mark.usefixtures("no_server")
 def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, tmp_path, monkeypatch, settings, expected):
     monkeypatch.chdir(tmp_path)
@@ -171,32 +155,29 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["ingest", "absent.csv", "made.zarr"], "absent.csv: it does not exist."),
-        (["check", "row.csv"], "row.csv: it does not exist. Did you mean 'rows.csv'?"),
-        (
-            ["run", "mine.yaml"],
-            "There is no configuration mine.yaml; 'mmpca config > mine.yaml' writes one to fill in. "
-            "Did you mean 'my.yaml'?",
-        ),
-        (["ingest", "rows.csv", "taken"], "There is something at "),
-        (["ingest", "rows.csv", "taken", "--overwrite"], "is not a Zarr group, so it is not overwritten"),
-        (["ingest", "rows.csv", "rows.csv"], "cannot be written onto itself"),
-        (["transform", "run", "absent.parquet", "made"], "absent.parquet: it does not exist."),
-        (["transform", "absent", "rows.csv", "made"], "There is no run in "),
-        (["transform", "run", "bundled:iris", "made", "--method", "fisher"], "has no method 'fisher'; it has pca."),
-        (["transform", "run", "bundled:iris", "taken"], "holds other files ('notes.txt') and no run."),
-        (["refresh", "absent", "bundled:iris", "made"], "There is no run in "),
-        (["refresh", "run", "absent", "made"], "absent: it does not exist."),
-        (["refresh", "run", "bundled:iris", "run"], "is the run itself."),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["ingest", "absent.csv", "made.zarr"], "absent.csv: it does not exist."),
+    (["check", "row.csv"], "row.csv: it does not exist. Did you mean 'rows.csv'?"),
+    (
+        ["run", "mine.yaml"],
+        "There is no configuration mine.yaml; 'mmpca config > mine.yaml' writes one to fill in. "
+        "Did you mean 'my.yaml'?",
+    ),
+    (["ingest", "rows.csv", "taken"], "There is something at "),
+    (["ingest", "rows.csv", "taken", "--overwrite"], "is not a Zarr group, so it is not overwritten"),
+    (["ingest", "rows.csv", "rows.csv"], "cannot be written onto itself"),
+    (["transform", "run", "absent.parquet", "made"], "absent.parquet: it does not exist."),
+    (["transform", "absent", "rows.csv", "made"], "There is no run in "),
+    (["transform", "run", "bundled:iris", "made", "--method", "fisher"], "has no method 'fisher'; it has pca."),
+    (["transform", "run", "bundled:iris", "taken"], "holds other files ('notes.txt') and no run."),
+    (["refresh", "absent", "bundled:iris", "made"], "There is no run in "),
+    (["refresh", "run", "absent", "made"], "absent: it does not exist."),
+    (["refresh", "run", "bundled:iris", "run"], "is the run itself."),
+])  # fmt: skip
 @pytest.mark.e2e
 def test_addresses_are_refused_before_a_server_starts(arguments, expected, no_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
+    run(content_of("run"))
     Path("rows.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     Path("my.yaml").touch()
     Path("taken").mkdir()
@@ -281,13 +262,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
         def on_stage_end(self, stage, manifest, reused):
             heard.append(stage)
 
-    content = {
-        "dataset": {"uri": "bundled:iris"},
-        "methods": ["pca"],
-        "n_components": [2],
-        "output": str(tmp_path / "out"),
-    }
-    sound = parse_config(content, "the test")
+    sound = parse_config(content_of(tmp_path / "out"), "the test")
     names = ("mmpca_passes_total", "mmpca_read_bytes_total", "mmpca_stage_seconds_total")
     before = [REGISTRY.get_sample_value(name, {"stage": "reduce"}) or 0 for name in names]
     assert ended(fit_flow, sound, Listener()).state.is_completed()

@@ -1,7 +1,5 @@
 """Who waits for the compiler is told so, and only then."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,12 +1,11 @@
 """Deployments, schedules and hooks, on a Prefect server with a worker; and what their files say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 import yaml
-from helpers.operations import ROOT, wait_for
+from helpers.__init__ import ROOT
+from helpers.operations import wait_for
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
@@ -91,14 +90,11 @@ def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
                 assert str(list(METHODS)) in str(field)
 
 
-@pytest.mark.parametrize(
-    ("model", "given", "expected"),
-    [
-        (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
-        (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
-        (RunConfig, "x", "There must be keys and values (found 'x')."),
-    ],
-)
+@pytest.mark.parametrize(("model", "given", "expected"), [
+    (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
+    (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
+    (RunConfig, "x", "There must be keys and values (found 'x')."),
+])  # fmt: skip
 def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expected):
     with pytest.raises(ConfigError) as caught:
         as_model(model, given)
@@ -108,7 +104,7 @@ def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expecte
 
 @pytest.mark.server
 def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
-    """Prefect with SQLAlchemy 2.1 looks healthy, and never creates a scheduled run."""
+    """Prefect 3.8 with SQLAlchemy 2.1 looked healthy, and never created a scheduled run."""
     deployment = operations.api("/deployments/name/fit/daily-quickstart")["id"]
     config = {**SMALL, "methods": ["pca", "m-pca2"], "output": str(operations.folder / "scheduled")}
     schedule = {"active": True, "schedule": {"interval": 5}, "parameters": {"config": config}}

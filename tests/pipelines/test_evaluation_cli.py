@@ -1,17 +1,13 @@
 """`mmpca evaluate` as a person meets it, and its flow as Prefect shows it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from helpers import ROOT
 from helpers.operations import artifacts_of
-from helpers.samples import labelled
+from helpers.tables import labelled, write_parquet
 
 from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import InputError
@@ -44,34 +40,25 @@ def mmpca(mmpca, tmp_path, monkeypatch):
 LOG_ODDS = {"name": "fisher", "options": {"threshold": "log-odds"}}
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (["methods=[pca,fischer]"], "methods: unknown method 'fischer'; there are pca, .* Did you mean 'fisher'?"),
-        (
-            ["evaluation.classifiers=fischer"],
-            "unknown classifier 'fischer'; there are fisher, .* Did you mean 'fisher'?",
-        ),
-        (["evaluation.classifiers=[svm,svm]"], "two classifiers are called 'svm'; give one of them another label."),
-        (["evaluation.reference=m-pca1a"], "evaluation.reference names 'm-pca1a', which is not among pca, m-pca0. Did"),
-        (["evaluation.train=1.5"], "evaluation.train: The share 1.5 .* must be between 0 and 1, like 0.8 or '4/5'."),
-        (["evaluation.train=4/0"], "evaluation.train: The share '4/0' .* must be between 0 and 1"),
-        (["evaluation.splits=given"], "splits: groups, time and given take a column"),
-        (["evaluation.column=part"], "and a column takes one of these kinds of splits."),
-        (["evaluation.splits=fold"], "Did you mean 'folds'?"),
-        (["evaluation.fold=3"], "Unknown key 'evaluation.fold'. Did you mean 'folds'?"),
-        (["evaluation.published=ionosfere"], "no published figures for 'ionosfere'; .* Did you mean 'ionosphere'?"),
-        (["n_components=5"], "n_components=5 is more than the 4 features of bundled:iris."),
-        (
-            ["dataset.uri=a.npz", "dataset.data_dir=here"],
-            "/here/a.npz, in the folder of dataset.data_dir.",
-        ),
-        (
-            ["dataset.uri=a.npz", "dataset.data_dir=$MMPCA_DATA_NONE"],
-            "the environment variable MMPCA_DATA_NONE is not set. Set it to",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "expected"), [
+    (["methods=[pca,fischer]"], "methods: unknown method 'fischer'; there are pca, .* Did you mean 'fisher'?"),
+    (["evaluation.classifiers=fischer"], "unknown classifier 'fischer'; there are fisher, .* Did you mean 'fisher'?"),
+    (["evaluation.classifiers=[svm,svm]"], "two classifiers are called 'svm'; give one of them another label."),
+    (["evaluation.reference=m-pca1a"], "evaluation.reference names 'm-pca1a', which is not among pca, m-pca0. Did"),
+    (["evaluation.train=1.5"], "evaluation.train: The share 1.5 .* must be between 0 and 1, like 0.8 or '4/5'."),
+    (["evaluation.train=4/0"], "evaluation.train: The share '4/0' .* must be between 0 and 1"),
+    (["evaluation.splits=given"], "splits: groups, time and given take a column"),
+    (["evaluation.column=part"], "and a column takes one of these kinds of splits."),
+    (["evaluation.splits=fold"], "Did you mean 'folds'?"),
+    (["evaluation.fold=3"], "Unknown key 'evaluation.fold'. Did you mean 'folds'?"),
+    (["evaluation.published=ionosfere"], "no published figures for 'ionosfere'; .* Did you mean 'ionosphere'?"),
+    (["n_components=5"], "n_components=5 is more than the 4 features of bundled:iris."),
+    (["dataset.uri=a.npz", "dataset.data_dir=here"], "/here/a.npz, in the folder of dataset.data_dir."),
+    (
+        ["dataset.uri=a.npz", "dataset.data_dir=$MMPCA_DATA_NONE"],
+        "the environment variable MMPCA_DATA_NONE is not set. Set it to",
+    ),
+])  # fmt: skip
 def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_path):
     code, printed, errors = mmpca("evaluate", "my.yaml", *[word for one in settings for word in ("--set", one)])
     assert code == 2 and not printed
@@ -94,15 +81,12 @@ def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch)
     assert f"There is no {tmp_path}/absent/{config.dataset.uri}, in the folder" in errors
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"folds": 500}, "There are 500 folds for 150 rows; there must be 2 to 150."),
-        ({"splits": "given", "column": "part"}, "evaluation.column is 'part', and bundled:iris has no columns but its"),
-        ({"splits": "given", "column": "absent.npy"}, "absent.npy: it does not exist."),
-        ({"classifiers": [LOG_ODDS]}, "log-odds of fisher is between two classes, and there are 3: leave it out."),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"folds": 500}, "There are 500 folds for 150 rows; there must be 2 to 150."),
+    ({"splits": "given", "column": "part"}, "evaluation.column is 'part', and bundled:iris has no columns but its"),
+    ({"splits": "given", "column": "absent.npy"}, "absent.npy: it does not exist."),
+    ({"classifiers": [LOG_ODDS]}, "log-odds of fisher is between two classes, and there are 3: leave it out."),
+])  # fmt: skip
 def test_rows_that_cannot_be_held_out_so(changes, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
@@ -113,11 +97,10 @@ def test_rows_that_cannot_be_held_out_so(changes, expected, tmp_path, monkeypatc
 
 def test_a_column_of_parts_that_is_not_there_is_likened_to_one_that_is(tmp_path):
     X, y = labelled(30, 3, 2, seed=0)
-    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": ["a", "b", "c"] * 10, "label": y}
-    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    uri = write_parquet(tmp_path / "rows.parquet", X, y, part=["a", "b", "c"] * 10)
     wrong = {"splits": "given", "column": "prat"}
     for drop in ([], ["part"]):
-        dataset = {"uri": str(tmp_path / "rows.parquet"), "drop": drop}
+        dataset = {"uri": uri, "drop": drop}
         with pytest.raises(InputError, match=r"has no column 'prat' \(evaluation\.column\)\. Did you mean 'part'\?$"):
             evaluate({**SOUND, "dataset": dataset, "evaluation": wrong, "output": str(tmp_path / "out")})
 

@@ -1,7 +1,5 @@
 """The work does not need the Prefect server: one that is slow, silent, failing or gone delays no stage of a run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -11,9 +9,9 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-import yaml
 from helpers.operations import prefect_at_work, wait_for
 from helpers.proxy import proxy_of
+from helpers.tables import write_config
 from prefect.artifacts import Artifact
 from prefect.exceptions import PrefectHTTPStatusError
 
@@ -131,23 +129,19 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("slow", None),
-        ("failing", "status 500"),
-        ("gone", "disconnected|reset by peer|timed out"),
-        ("silent", "no answer within|timed out"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "expected"), [
+    ("slow", None),
+    ("failing", "status 500"),
+    ("gone", "disconnected|reset by peer|timed out"),
+    ("silent", "no answer within|timed out"),
+])  # fmt: skip
 @pytest.mark.e2e
 def test_a_run_ends_well_without_its_server(mode, expected, server, tmp_path):
     """The server changes in the middle of the first pass; the run is finished, and says so."""
-    content = {"dataset": {"uri": "synthetic:gaussian?n=4000000&d=64"}, "methods": ["pca"], "n_components": [2]}
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**content, "output": str(tmp_path / "out")}))
+    config = write_config(tmp_path / "c.yaml", tmp_path / "out", "synthetic:gaussian?n=4000000&d=64")
     with proxy_of(int(server.url.rsplit(":", 1)[1])) as proxy:
         environment = {**server.environment, "PREFECT_API_URL": f"http://127.0.0.1:{proxy.port}/api"}
-        command = [sys.executable, "-m", "mmpca_pipelines", "run", str(tmp_path / "c.yaml")]
+        command = [sys.executable, "-m", "mmpca_pipelines", "run", config]
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

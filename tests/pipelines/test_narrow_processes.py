@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-import yaml
-from helpers.transforming import write_npz
+from helpers.tables import write_config, write_npz
 
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
@@ -39,9 +38,7 @@ def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     write_npz("日本.npz", rng.standard_normal((60, 4)), np.asarray(["é", "日", "c"])[np.arange(60) % 3])
-    content = {"dataset": {"uri": "日本.npz"}, "methods": ["pca", "m-pca0"], "n_components": 2, "output": "läufe/x"}
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    return str(tmp_path / "my.yaml")
+    return write_config(tmp_path / "my.yaml", "läufe/x", "日本.npz", methods=["pca", "m-pca0"])
 
 
 @pytest.mark.usefixtures("no_report")
@@ -108,7 +105,7 @@ def test_other_errors_and_those_without_a_limit_are_unforeseen(limited):
 
 
 def test_rows_that_do_not_fit_are_not_called_damaged():
-    from mmpca_dist.tables.dataset import readable
+    from mmpca_dist.tables.source import readable
 
     with pytest.raises(MemoryError), readable("rows 0 to 9"):
         raise MemoryError("Unable to allocate 7.63 MiB")

@@ -1,7 +1,5 @@
 """Runs that are refused, cancelled, or killed, on a Prefect server with workers, hooks and automations."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import os
@@ -34,13 +32,10 @@ def begun(operations, identifier, output):
     return psutil.Process(int(operations.run(identifier)["infrastructure_pid"]))
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"dataset": {"uri": "no/such.zarr"}}, "no/such.zarr"),
-        ({"project": {"methods": ["lol"]}}, "project.methods names 'lol', which is not among pca."),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"dataset": {"uri": "no/such.zarr"}}, "no/such.zarr"),
+    ({"project": {"methods": ["lol"]}}, "project.methods names 'lol', which is not among pca."),
+])  # fmt: skip
 def test_a_mistake_ends_a_run_as_refused_with_one_sentence(operations, change, expected):
     bad = {**SMALL, "output": str(operations.folder / "bad"), **change}
     run = operations.ended(operations.start("fit/daily-quickstart", bad))

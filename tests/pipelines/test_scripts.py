@@ -1,7 +1,5 @@
 """What scripts and shells meet: text tables in runs, exit codes, JSON, silence, completion, the schema, no server."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -15,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from helpers import ROOT
+from helpers.tables import content_of
 from jsonschema import Draft202012Validator
 from sklearn.datasets import dump_svmlight_file, load_iris
 
@@ -42,8 +41,7 @@ def write_csv(path, rows=X):
 
 
 def config_of(tmp_path, uri, output="runs/one", **more):
-    content = {"dataset": {"uri": str(uri), **more}, "methods": ["pca"], "n_components": 2}
-    return {**content, "output": str(tmp_path / output)}
+    return content_of(tmp_path / output, uri, dataset=more)
 
 
 def stages(config):

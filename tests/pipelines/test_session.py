@@ -1,7 +1,5 @@
 """The work of a command in a flow and without Prefect: the same stages, and the same results."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 

@@ -1,12 +1,10 @@
 """What an evaluation costs, told beforehand, beside what it costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.evaluating import config_of, scored, store
-from helpers.samples import labelled
+from helpers.evaluating import scored
+from helpers.tables import config_of, labelled, write_config, write_npz
 
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.events import Callback
@@ -34,7 +32,7 @@ CASES = {
 def test_passes_and_bytes_are_those_that_are_made(case, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 30)  # others write to the disk meanwhile
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
     )
     plan, (_, _, results) = preview_evaluation(config), scored(config)
     assert plan.bytes == results["score"]["bytes"] > 0
@@ -58,7 +56,7 @@ def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
     monkeypatch.setattr(score_stage, "read_all", pytest.fail)
     monkeypatch.setattr(score_stage, "evaluate_parts", pytest.fail)
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
         compute={"memory_limit": "100MiB"},
     )  # fmt: skip
     told = r"The plan needs .* 200.00 MiB \(2 workers x 100.00 MiB\) are allowed. .*fewer columns, classes, folds"
@@ -68,14 +66,10 @@ def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
 
 
 def test_the_command_shows_it(tmp_path):
-    import yaml
-
-    content = {
-        "dataset": {"uri": str(store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=4)))},
-        "methods": ["pca"], "n_components": [2], "evaluation": {"count": 7, "classifiers": ["svm"]},
-    }  # fmt: skip
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump(content))
-    found = CliRunner().invoke(cli, ["plan", str(tmp_path / "my.yaml"), "--evaluation"], catch_exceptions=False)
+    uri = write_npz(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=4))
+    evaluation = {"count": 7, "classifiers": ["svm"]}
+    config = write_config(tmp_path / "my.yaml", tmp_path / "out", uri, evaluation=evaluation)
+    found = CliRunner().invoke(cli, ["plan", config, "--evaluation"], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     assert "7 x moments, 7 x score, 7 x gather" in " ".join(found.output.split())
 
@@ -83,16 +77,13 @@ def test_the_command_shows_it(tmp_path):
 FIRST, TOGETHER = "told after the first splits", "not known: all splits end together"
 
 
-@pytest.mark.parametrize(
-    ("splits", "time"),
-    [
-        ({"splits": "folds", "folds": 3, "count": 2}, FIRST),
-        ({"splits": "folds", "folds": 6, "count": 1}, TOGETHER),
-        ({"splits": "shares", "count": 6}, FIRST),
-    ],
-)
+@pytest.mark.parametrize(("splits", "time"), [
+    ({"splits": "folds", "folds": 3, "count": 2}, FIRST),
+    ({"splits": "folds", "folds": 6, "count": 1}, TOGETHER),
+    ({"splits": "shares", "count": 6}, FIRST),
+])  # fmt: skip
 def test_splits_and_fits_are_told_and_when_time_is(splits, time, tmp_path):
-    uri = store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
     evaluation = {**splits, "classifiers": ["fisher", "svm", {"name": "svm", "C": "nested", "label": "nested"}]}
     told = dict(preview_evaluation(config_of(tmp_path / "out", uri, methods=METHODS, evaluation=evaluation)).rows())
     assert told["splits"] == "every method is fitted 6 times"
@@ -137,7 +128,7 @@ class Watching(Callback):
 
 @pytest.mark.parametrize(("count", "expected"), [(4, [("score", 2)]), (1, [])])
 def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expected, tmp_path):
-    watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
+    watch, uri = Watching(), write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "shares", "count": count}
     scored(config_of(tmp_path / "out", uri, compute={"workers": 1}, evaluation=evaluation), watch)
     assert watch.expected == expected
@@ -147,7 +138,7 @@ def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expecte
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_first_deal_of_folds_tells_it_too_and_every_fit_is_progress(count, tmp_path, monkeypatch):
     monkeypatch.setattr(score_stage, "merges", lambda *_: True)
-    watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
+    watch, uri = Watching(), write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "folds", "folds": 3, "count": count, "classifiers": ["fisher", "svm"]}
     records, _, _ = scored(config_of(tmp_path / "out", uri, evaluation=evaluation), watch)
     for name in ("fit methods", "fit classifiers", "measure margins"):

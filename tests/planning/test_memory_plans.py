@@ -3,15 +3,13 @@
 Plans are bounds, so a row may use less; none is planned far too high, beside what the process held before.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import zarr
+from helpers.tables import write_npz, write_zarr
 from scipy.sparse import random_array
 
 from mmpca_dist.planning.plan import PROCESS_BASE
@@ -174,16 +172,10 @@ def write_rows(path, n, d, n_classes, sparse):
     y = rng.permutation(np.arange(n) % n_classes)
     if sparse:
         X = random_array((n, d), density=sparse, format="csr", dtype=np.float32, rng=rng)
-        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
-        np.savez(path / "rows.npz", **parts, format="csr", y=y)
-        return str(path / "rows.npz")
+        return write_npz(path / "rows.npz", X, y, sparse=True)
     X = rng.standard_normal((n, d), np.float32)
     X[np.arange(n), y % d] += 2
-    group = zarr.open_group(str(path / "rows.zarr"), mode="w")
-    rows = max(1, (4 << 20) // X[:1].nbytes)
-    group.create_array("X", shape=X.shape, chunks=(min(rows, n), d), dtype=X.dtype)[...] = X
-    group.create_array("y", shape=y.shape, chunks=y.shape, dtype=y.dtype)[...] = y
-    return str(path / "rows.zarr")
+    return write_zarr(path / "rows.zarr", X, y, min(n, max(1, (4 << 20) // X[:1].nbytes)), labels_in=n)
 
 
 def settings_of(folder, shape, sparse=0, split=None, dataset=(), **settings):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.utils import format_bytes
-from helpers.runs import make_config
+from helpers.tables import make_config
 
 import mmpca_dist.planning.run_plan as planning_module
 from mmpca_dist import open_dataset, run
@@ -18,7 +18,7 @@ from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.spans import make_spans
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
 
@@ -54,10 +54,7 @@ def test_passes_for_medians(case, tmp_path, limits):
     assert plan["more_passes"] == more, reason
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "rounds"),
-    [(1_000_000, 1), (4_000_000, 2), (100_000_000, 3), (10**12, 6)],
-)
+@pytest.mark.parametrize(("n_rows", "rounds"), [(1_000_000, 1), (4_000_000, 2), (100_000_000, 3), (10**12, 6)])
 def test_rounds_foreseen_for_256_columns(n_rows, rounds):
     """With two classes in single precision, 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
     of those between the next: (5 sqrt(s) + 2) / s of samples of s = 65,536 and then 8,192 values."""

@@ -1,7 +1,5 @@
 """Classifiers as configurations name them: what is accepted, and what is refused in a sentence."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel, ValidationError
 

@@ -1,7 +1,5 @@
 """Classifiers by name: LIBLINEAR's are minima, others are scikit-learn's, and what strangers name is not run."""
 
-from __future__ import annotations
-
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from helpers.classifying import moments_of
-from helpers.samples import labelled
+from helpers.tables import labelled
 from naive_judging import penalised_loss
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -168,7 +166,7 @@ def test_what_is_linear():
 
 
 @pytest.mark.parametrize(("n_classes", "C", "bias"), [(2, 0.01, False), (3, 1.0, True)])
-def test_dask_mls_logistic_regression_is_liblinears(n_classes, C, bias):
+def test_logistic_regression_out_of_memory_is_liblinears(n_classes, C, bias):
     """Columns of different spread, labels as text, any blocks: the same minimum."""
     Z, codes = labelled(600, 5, n_classes, seed=8, mean=0.5)
     Z *= [1, 4, 0.5, 3, 1]
@@ -181,8 +179,36 @@ def test_dask_mls_logistic_regression_is_liblinears(n_classes, C, bias):
         assert set(found.predict(Z)) <= set(y)
 
 
+@pytest.mark.parametrize(("n_classes", "C", "bias"), [(2, 10.0, True), (3, 0.1, False), (3, 1.0, True)])
+def test_logistic_regression_out_of_memory_is_the_minimum(n_classes, C, bias):
+    """The gradient of a function with second derivatives of at least 1 bounds the distance from its minimum.
+
+    Blocks are added up in their order: the bits do not depend on the threads.
+    """
+    Z, y = labelled(160, 4, n_classes, seed=13, mean=0.5)
+    longer = np.column_stack([Z, np.ones(160)]) if bias else Z
+    one = spec("dask-logistic", C=C, bias=bias, options={"tol": 1e-7})
+    found = []
+    for settings in ({"scheduler": "synchronous"}, {"scheduler": "threads", "num_workers": 4}):
+        with dask.config.set(settings):
+            found.append(linear_parts(fit_rows(one, da.from_array(Z, chunks=(30, 4)), y)))
+    (coef, intercept), (other, _) = found
+    np.testing.assert_array_equal(coef, other)
+    for code, w in enumerate(np.column_stack([coef, intercept]) if bias else coef, n_classes == 2):
+        signs = np.where(y == code, 1, -1)
+        expected = minimize(
+            lambda w, signs=signs: penalised_loss("logistic", w, longer, signs, C), np.zeros(len(w)), jac=True,
+            method="BFGS", options={"gtol": 1e-8},
+        )  # fmt: skip
+        value, gradient = penalised_loss("logistic", w, longer, signs, C)
+        distance = np.linalg.norm(gradient)
+        assert value <= expected.fun * (1 + 1e-7)
+        assert np.linalg.norm(w - expected.x) <= distance + 1e-6 and distance <= 5e-3 * np.linalg.norm(w)
+    assert bias or not intercept.any()
+
+
 def test_rows_out_of_memory_stay_there():
-    """dask-ml's own losses keep every block until the pass is over; here at most some are held at a time."""
+    """Some blocks are held at a time, whatever the number of them."""
     held = {"now": 0, "most": 0}
 
     def let_go():
@@ -240,8 +266,9 @@ def test_fits_that_do_not_converge_are_counted_and_not_printed():
         warnings.simplefilter("error")
         stopped = fit_rows(spec("logistic", C=100, options={"max_iter": 1}), Z, y)
         imported = fit_rows(spec("sklearn.linear_model.LogisticRegression", options={"max_iter": 1}), Z, y)
+        in_blocks = fit_rows(spec("dask-logistic", C=100, options={"max_iter": 1}), Z, y)
         done = fit_rows(spec("logistic"), Z, y)
-    assert (stopped.unconverged, imported.unconverged, done.unconverged) == (3, 1, 0)
+    assert [fit.unconverged for fit in (stopped, imported, in_blocks, done)] == [3, 1, 3, 0]
     assert convergence_notes([done]) == []
     assert convergence_notes([stopped, done, imported]) == [
         "In a split, 2 of 3 fits (logistic, LogisticRegression) stopped at their largest number of iterations; raise "

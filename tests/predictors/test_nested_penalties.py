@@ -1,11 +1,10 @@
 """``C: nested``: penalties chosen by cross-validation within the rows that train."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.by_hand import SPLITS, assert_as_by_hand
-from helpers.evaluating import config_of, scored, store
-from helpers.samples import labelled
+from helpers.evaluating import scored
+from helpers.samples import batch_of
+from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
@@ -20,7 +19,7 @@ def test_every_method_size_and_split_has_a_penalty_of_its_own(splits, merging, t
     """As by hand: of each reduction and each part held out, from rows in memory and by merging moments."""
     merging("merged")
     X, y = labelled(90, 5, 2, seed=6, separation=0.4)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     direct, merged = (
         config_of(
             tmp_path / name, uri, methods=["pca", "m-pca1a"], n_components=[1, 3],
@@ -35,10 +34,10 @@ def test_every_method_size_and_split_has_a_penalty_of_its_own(splits, merging, t
 def test_what_was_chosen_is_in_the_records_and_named_in_tables(tmp_path):
     X, y = labelled(80, 4, 2, seed=3, separation=0.4)
     evaluation = {**SPLITS["folds"], "classifiers": [*NESTED, {"name": "svm", "label": "fixed"}], "margins": True}
-    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation=evaluation)
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), evaluation=evaluation)
     records, splits, _ = scored(config)
     for record in records:
-        train = splits.training(0, len(y), y, record["split"])[0]
+        train = splits.training(batch_of(y), record["split"])[0]
         lines = [line for line in record["errors"] if "C" in line]
         assert sorted((line["method"], line["classifier"]) for line in lines if line["method"] != "all-columns") == [
             ("pca", "logistic"), ("pca", "svm"),
@@ -74,6 +73,6 @@ def test_a_class_with_one_row_that_trains_is_refused_by_name(tmp_path):
     X, y = labelled(60, 3, 2, seed=1)
     y[:2] = 2  # of which one trains while the other is held out
     evaluation = {"splits": "folds", "folds": 2, "classifiers": NESTED[:1], "margins": False}
-    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation=evaluation)
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), evaluation=evaluation)
     with pytest.raises(InputError, match=r"In split 0: C cannot be chosen by cross-validation: class 2 has one row"):
         scored(config)

@@ -1,22 +1,21 @@
 """Evaluations whose reduced rows are more than memory: classifiers that learn block by block, and what refuses."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
 import pytest
-from helpers.evaluating import KNN, by_cell, config_of, scored, timeless
+from helpers.evaluating import KNN, by_cell, scored, timeless
 from helpers.resuming import small_units
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_zarr
+from helpers.watching import watched
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.runs import score_stage
-from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
+from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
 ROWS, CHUNK = 400, 90
@@ -26,14 +25,10 @@ CLASSIFIERS = ["fisher", "incremental", LOGISTIC]
 @pytest.fixture
 def rows(tmp_path, limits, monkeypatch):
     """Chunks that are reading units, and blocks of rows that train which begin and end inside them."""
-    import zarr
-
     limits.training_block_rows, limits.direct_bytes = 64, 0
     small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
     X, y = labelled(ROWS, 5, 2, seed=1, separation=0.5)
-    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(CHUNK, 5))
-    group.create_array("y", data=np.asarray(["elm", "oak"])[y], chunks=(CHUNK,))
+    write_zarr(tmp_path / "rows.zarr", X, np.asarray(["elm", "oak"])[y], CHUNK)
     return tmp_path
 
 
@@ -80,13 +75,7 @@ def test_errors_are_those_of_rows_in_memory(every, rows, monkeypatch):
 
 @pytest.mark.e2e
 def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_workers(rows, monkeypatch, limits):
-    read, whole = [], ZarrDataset.read_rows
-
-    def read_rows(self, start, stop, out=None):
-        read.append(stop - start)
-        return whole(self, start, stop, out)
-
-    monkeypatch.setattr(ZarrDataset, "read_rows", read_rows)
+    read = watched(monkeypatch, ZarrRows, "read", lambda found, *_, **__: len(found))
     limits.gathered_bytes = 1
     one, _, results = evaluated(rows, "one", compute={"workers": 1})
     names = results["score"]["passes"]

@@ -1,14 +1,12 @@
 """Classifiers from moments and a projection alone are those of the reduced rows themselves."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 
 import numpy as np
 import pytest
 from helpers.classifying import assert_scores, relative, sklearn_scores
-from helpers.samples import labelled
+from helpers.tables import labelled
 from naive_judging import fisher_linear_scores, gaussian_scores
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -16,10 +14,14 @@ from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
 UNEQUAL_LABELS = [0, 0, 1, 1, 1, 1, 1, 1]
@@ -86,7 +88,7 @@ def test_real_rows_many_sizes_from_one_reduction():
     X, y = digits.data, digits.target_names[digits.target].astype(str)
     train = np.arange(len(X)) % 5 > 0
     reducer = MarginPCA(20, precision="double").fit(X[train], y[train])
-    A, mean = reducer.projection()
+    A, mean, _ = reducer.projection()
     Z = reducer.transform(X)
     for k in (1, 2, 5, 20):
         reduced = ReducedMoments.of(reducer.moments_, A[:, :k], mean, precision="double")
@@ -109,7 +111,7 @@ def test_centred_and_standardised_reductions(make):
     X, y = labelled(200, 6, 3, seed=4)
     for options in ({"center": True}, {"standardize": True}):
         reducer = MarginPCA(3, precision="double", **options).fit(X, y)
-        reduced = ReducedMoments.of(reducer.moments_, *reducer.projection(), precision="double")
+        reduced = ReducedMoments.of(reducer.moments_, *reducer.projection()[:2], precision="double")
         Z = reducer.transform(X)
         np.testing.assert_allclose(reduced.means, [Z[y == c].mean(axis=0) for c in range(3)], atol=1e-12)
         again = ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(3), precision="double")
@@ -345,3 +347,47 @@ def test_moments_of_the_columns_are_those_under_the_identity(centre):
     np.testing.assert_array_equal(found.scatters, found.within[None])
     for make in (fisher_linear, linear_discriminant):
         np.testing.assert_allclose(make(found).coef, make(expected).coef, rtol=1e-9, atol=1e-12)
+
+
+def statistics_of(X, y, *, standardize=False):
+    """Return what methods are solved from, of rows in memory."""
+    return gather_statistics(Rows.of(rows_in_memory(X, y), Threads(1)), precision="double", standardize=standardize)
+
+
+@pytest.mark.parametrize(("n", "d"), [(150, 6), (24, 60)])
+@pytest.mark.parametrize("options", [{}, {"center": True}, {"standardize": True}])
+@pytest.mark.parametrize("variant", ["pca", "m-pca1a", "random"])
+def test_statistics_of_tall_and_of_wide_data(n, d, variant, options):
+    """Fewer rows than columns live in the space they span; components, theirs or not, reduce them all the same."""
+    X, y = labelled(n, d, 2, seed=13)
+    reducer = MarginPCA(4, "pca" if variant == "random" else variant, precision="double", **options).fit(X, y)
+    if variant == "random":
+        reducer.components_ = np.random.default_rng(13).standard_normal((4, d))
+    statistics = statistics_of(X, y, standardize=options.get("standardize", False))
+    reduced = ReducedMoments.of_statistics(statistics, reducer.components_, center=options.get("center", False))
+    Z = reducer.transform(X)
+    assert_scores(linear_discriminant(reduced), sklearn_scores(LinearDiscriminantAnalysis().fit(Z, y), Z), Z, 1e-7)
+    assert_scores(naive_bayes(reduced), sklearn_scores(GaussianNB().fit(Z, y), Z), Z, 1e-7)
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, 1e-7)
+
+
+def test_wide_data_with_more_components_than_the_scatter_within_classes_has():
+    """From 12 rows in two classes it has rank 10; with 11 components, Fisher's rule takes the pseudo-inverse."""
+    X, y = labelled(12, 40, 2, seed=14)
+    reducer = MarginPCA(11, precision="double").fit(X, y)
+    reduced = ReducedMoments.of_statistics(statistics_of(X, y), reducer.components_)
+    Z = reducer.transform(X)
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, 1e-6)
+
+
+def test_pooled_scatters_make_the_classifiers_that_need_their_sum(limits):
+    X, y = labelled(90, 4, 6, seed=15)
+    limits.pooled_bytes = 6 * 4 * 4 * 8 - 1
+    moments = class_moments(X, y, precision="double")
+    assert moments.pooled
+    reduced = ReducedMoments.of(moments, np.eye(4), precision="double")
+    assert_scores(linear_discriminant(reduced), sklearn_scores(LinearDiscriminantAnalysis().fit(X, y), X), X, 1e-7)
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(X, y, X), X, 1e-7)
+    for name, rule in (("qda", quadratic_discriminant), ("naive-bayes", naive_bayes)):
+        with pytest.raises(InputError, match=f"{name} needs the scatter of each class, and those of 6 classes in 4"):
+            rule(reduced)

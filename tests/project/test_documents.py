@@ -1,19 +1,23 @@
-"""What the documents print is run: commands and Python of a page, in order, in a folder of its own."""
+"""What the documents print is run, examples in docstrings too, and the code that they name exists."""
 
-from __future__ import annotations
-
+import ast
+import doctest
+import importlib
 import os
 import re
 import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from shutil import copytree
 
 import numpy as np
 import pytest
 from helpers import ROOT
 from sklearn.datasets import load_digits
+
+import mmpca_dist
 
 PAGES = {
     page.name: page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -41,10 +45,7 @@ NOT_RUN = {
         "mmpca ingest table.csv s3": SERVERS,
     },
     "object-storage.md": {"": SERVERS},
-    "operations.md": {
-        **dict.fromkeys(["prefect ", "export "], SERVERS),
-        "mmpca config notifications": SERVERS,
-    },
+    "operations.md": {**dict.fromkeys(["prefect ", "export "], SERVERS), "mmpca config notifications": SERVERS},
 }
 """What no test runs as printed, by how a block of a page begins, and why."""
 EARLY = {"README.md", "messy-tables.md"}
@@ -80,14 +81,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=pytest.mark.e2e if page in EARLY else pytest.mark.slow)
-        for page in PAGES
-        if blocks(page)
-    ],
-)
+@pytest.mark.parametrize("page", [
+    pytest.param(page, marks=pytest.mark.e2e if page in EARLY else pytest.mark.slow)
+    for page in PAGES
+    if blocks(page)
+])  # fmt: skip
 def test_a_page_does_what_it_prints(page, folder):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
     environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "MMPCA_PREFECT": "off", "COLUMNS": "80"}
@@ -113,3 +111,92 @@ def test_what_is_not_run_is_listed():
         for beginning in NOT_RUN.get(page, ()):
             assert any(text.startswith(beginning) for kind, text in found if kind not in SHOWN), (page, beginning)
     assert set(NOT_RUN) <= set(PAGES)
+
+
+PACKAGE = Path(mmpca_dist.__file__).parent
+MODULES = [
+    ".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts))
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+
+
+def test_there_are_examples():
+    assert len(MODULES) > 20
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = doctest.testmod(importlib.import_module(name))
+    assert done.attempted and not done.failed
+
+
+NAMED = {
+    "CONTRIBUTING.md": (40, 20),
+    "docs/design.md": (80, 60),
+    "docs/proofs.md": (4, 7),
+    "docs/search.md": (7, 6),
+    "docs/solvers.md": (5, 5),
+    "docs/trust.md": (20, 0),
+}
+"""At least so many files and functions are named in each page, which guards the patterns below."""
+CODE = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+\.\w+)?|[\w-]+\.(?:py|md|toml|cff|html|pyi)")
+NAMES_IN = re.compile(r"((?:`[\w.]+`(?:,|,? and|,? or)\s+)*`[\w.]+`)\s+(?:\([^()]*\)\s+)?in\s+`([\w/.-]+\.pyi?)`")
+DIAGRAM = re.compile(r"^  [│├└].*$", re.M)
+
+
+def located(path):
+    """Return a file or folder that a page names, relative to the library or to the repository."""
+    return next((root / path for root in (ROOT / "mmpca_dist", ROOT) if (root / path).exists()), None)
+
+
+@cache
+def defined_in(path):
+    """Return the names that a file defines at its level, and in its classes as ``Class.name``."""
+    names = set()
+
+    def add(body, prefix):
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(prefix + node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names.update(prefix + name.id for target in targets for name in ast.walk(target) if hasattr(name, "id"))
+            if isinstance(node, ast.ClassDef):
+                add(node.body, f"{prefix}{node.name}.")
+
+    add(ast.parse(path.read_text()).body, "")
+    return names
+
+
+@pytest.mark.parametrize("page", NAMED)
+def test_every_file_exists(page):
+    text = (ROOT / page).read_text()
+    drawn = [word.rstrip(",") for line in DIAGRAM.findall(text) for word in line.split() if word.endswith(".py")]
+    paths = [name for name in CODE.findall(text) if FILE.fullmatch(name)]
+    assert len(drawn) + len(paths) >= NAMED[page][0]
+    missing = [path for path in [*drawn, *paths] if located(path) is None]
+    assert not missing, f"{page}: {missing}"
+
+
+@pytest.mark.parametrize("page", NAMED)
+def test_every_function_is_in_its_file(page):
+    named = [
+        (name, path) for names, path in NAMES_IN.findall((ROOT / page).read_text()) for name in CODE.findall(names)
+    ]
+    assert len(named) >= NAMED[page][1]
+    for name, path in named:
+        file = located(path)
+        assert file is not None and name in defined_in(file), f"{page}: `{name}` in `{path}`"
+
+
+def test_a_name_that_is_gone_would_be_seen():
+    """Guards the tests above."""
+    assert NAMES_IN.findall("`Plan.rows` and `Gone`\nin `planning/plan.py`") == [
+        ("`Plan.rows` and `Gone`", "planning/plan.py")
+    ]
+    plan = defined_in(located("planning/plan.py"))
+    assert "Plan.rows" in plan and "Gone" not in plan
+    assert located("planning/gone.py") is None

@@ -1,7 +1,5 @@
 """The image is built by buildah, which needs no Docker engine, and runs the quickstart."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is installed: configurations by name, packages under names of this project alone, and a complete sdist."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

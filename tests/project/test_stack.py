@@ -1,7 +1,5 @@
 """The services of ``docker/compose.yaml`` work together: deployments run through them, and a browser sees them run."""
 
-from __future__ import annotations
-
 import base64
 import re
 import urllib.error
@@ -12,14 +10,14 @@ import pytest
 from helpers.browser import browser_at_work
 from helpers.operations import Operations, wait_for
 from helpers.resuming import results_hash
-from helpers.samples import labelled
 from helpers.stack import answers, stack_at_work
+from helpers.tables import labelled
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 
 pytestmark = pytest.mark.server
 

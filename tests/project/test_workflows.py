@@ -1,7 +1,5 @@
 """The workflows, as far as they can be checked where they do not run."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

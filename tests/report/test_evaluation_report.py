@@ -1,12 +1,9 @@
 """The report of an evaluation: it renders whatever splits can leave, safely, and says what the numbers say."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow.csv
@@ -37,7 +34,7 @@ FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
 TWO = {"svm": "linear SVM", "fisher": "Fisher"}
 
 
-def with_nasty_names() -> Evaluation:
+def with_nasty_names():
     made = evaluation(methods=("pca", NASTY), classifiers={"$x^2": NASTY, NASTY: "$x^2"}, notes=[NASTY])
     made.dataset.update(uri="file:///x/<b>'\"y", classes=[NASTY, "a & b"])
     return dataclasses.replace(
@@ -47,7 +44,7 @@ def with_nasty_names() -> Evaluation:
     )  # fmt: skip
 
 
-def flat_margins() -> list[dict[str, Any]]:
+def flat_margins():
     """All rows at one distance, in either of two splits: bars without width."""
     one = {**margin("pca", 2, "svm", 0, 0), "edges": [1.0, 1.0], "quantiles": [1.0] * 7, "minimum": 1.0}
     return [{**one, "split": split, "method": method} for split in (0, 1) for method in ("", "pca", "m-pca0")]
@@ -85,7 +82,7 @@ EVERYDAY = ("one of everything", "published figures", "names as code")
 
 
 @pytest.mark.parametrize("make", beyond(EVERYDAY, TRICKY))
-def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
+def test_renders_whatever_splits_leave(make):
     made = make()
     shown = parts(made)
     drawn = figures_of(shown)
@@ -97,7 +94,7 @@ def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
     assert "Verdict" in page.text and made.splits[1:] in page.text
 
 
-def test_text_from_data_is_escaped_everywhere() -> None:
+def test_text_from_data_is_escaped_everywhere():
     made = with_nasty_names()
     html = render_evaluation(made, parts(made))
     assert NASTY not in html
@@ -105,7 +102,7 @@ def test_text_from_data_is_escaped_everywhere() -> None:
     assert check_page(html).text.count(NASTY) >= 20
 
 
-def test_standings_count_cells_that_differ_significantly() -> None:
+def test_standings_count_cells_that_differ_significantly():
     made = evaluation(splits=12)
     rows = {row[0]: row for row in standings(made).rows}
     assert rows["PCA"][2] == "8 components, linear SVM, C = 0.1"
@@ -116,7 +113,7 @@ def test_standings_count_cells_that_differ_significantly() -> None:
     assert standings(worse).rows[1][3:] == ["0 of 9", "9 of 9"]
 
 
-def test_few_columns_share_a_table_and_many_have_one_for_each_classifier() -> None:
+def test_few_columns_share_a_table_and_many_have_one_for_each_classifier():
     (shared,) = error_tables(evaluation(sizes=(2, 4)))
     assert [(c.heading, c.small) for c in shared.columns[1:]] == [(c, f"K = {k}") for k in (2, 4) for c in CLASSIFIERS]
     several = error_tables(evaluation())
@@ -124,7 +121,7 @@ def test_few_columns_share_a_table_and_many_have_one_for_each_classifier() -> No
     assert [column.heading for column in several[0].columns[1:]] == ["K = 2", "K = 4", "K = 8"]
 
 
-def test_the_lowest_mean_of_a_column_is_marked_and_every_tie_with_it() -> None:
+def test_the_lowest_mean_of_a_column_is_marked_and_every_tie_with_it():
     (table, *_) = error_tables(evaluation())
     marked = [[cell.best for cell in cells] for _, *cells in table.rows]
     assert marked == [[False] * 3, [False] * 3, [True] * 3]
@@ -133,14 +130,14 @@ def test_the_lowest_mean_of_a_column_is_marked_and_every_tie_with_it() -> None:
     assert [cell.small[0] for cell in table.rows[1][1:]] == ["p = 1.00"] * 3
 
 
-def test_cells_tell_what_is_less_than_asked_for() -> None:
+def test_cells_tell_what_is_less_than_asked_for():
     (table, *_) = error_tables(evaluation(most={"m-pca2": 4}))
     assert ["with 4" in cell.small for cell in table.rows[2][1:]] == [False, False, True]
     (table, *_) = error_tables(evaluation(splits=1))
     assert "\N{PLUS-MINUS SIGN}" not in table.rows[0][1].text
 
 
-def test_decimals_grow_where_standard_errors_are_small() -> None:
+def test_decimals_grow_where_standard_errors_are_small():
     found = evaluation()
     more = [{**line, "rows": line["rows"] * 1000} for line in found.table.lines]
     wide = dataclasses.replace(found, table=ErrorTable(more))
@@ -149,33 +146,33 @@ def test_decimals_grow_where_standard_errors_are_small() -> None:
         assert [len(number.partition(".")[2]) for number in text.split(PLUS_MINUS)] == [places] * 2
 
 
-def test_probabilities_are_short_and_never_zero() -> None:
+def test_probabilities_are_short_and_never_zero():
     values = (1.0, 0.1, 0.0483, 0.001, 2.3e-5, 1e-15, 2e-16, 1e-16, 0.0)
     texts = "= 1.00", "= 0.10", "= 0.048", "= 0.001", "= 2e-5", "= 1e-15", "= 2e-16", "< 1e-16", "< 1e-16"
     assert [probability(value) for value in values] == [f"p {text}" for text in texts]
 
 
-def test_pictures_of_splits_take_two_sizes_or_the_references_best() -> None:
+def test_pictures_of_splits_take_two_sizes_or_the_references_best():
     assert drawn_sizes(evaluation(sizes=(2, 4)), "svm") == [2, 4]
     assert drawn_sizes(evaluation(), "svm") == [8]
     worse = evaluation(errors=lambda m, size, c, split: 20 + (size != 4))
     assert drawn_sizes(worse, "svm") == [4]
 
 
-def test_pictures_say_which_methods_they_leave_out() -> None:
+def test_pictures_say_which_methods_they_leave_out():
     made = evaluation(margins=[one for one in evaluation().margins if one["method"] != "m-pca0"])
     (part,) = margins_part(made)
     assert "Not shown, because their classifiers have no hyperplane: M-PCA0." in part.figures[0].caption
 
 
 @pytest.mark.e2e
-def test_pictures_of_margins_say_in_which_columns_they_are() -> None:
+def test_pictures_of_margins_say_in_which_columns_they_are():
     for standardized, told in ((False, "original columns. "), (True, "original columns, standardised. ")):
         (part,) = margins_part(evaluation(standardized=standardized))
         assert all(f"Grey: in the {told}" in figure.caption for figure in part.figures)
 
 
-def test_histograms_of_splits_are_pooled_on_common_bars() -> None:
+def test_histograms_of_splits_are_pooled_on_common_bars():
     """Against the rows themselves, spread evenly over the bars of each split: shares agree exactly."""
     one, two = ({**margin("pca", 2, "svm", split, 0), "split": split} for split in (0, 1))
     found = SignedMargins.of([one, two])
@@ -195,12 +192,12 @@ def test_histograms_of_splits_are_pooled_on_common_bars() -> None:
     )
 
 
-def test_margins_without_width_keep_all_their_rows() -> None:
+def test_margins_without_width_keep_all_their_rows():
     found = signed_margins(evaluation(margins=flat_margins()))["pca", 2, "svm"]
     assert found.shares(np.linspace(0, 2, 5)).sum() == pytest.approx(1)
 
 
-def test_the_table_of_margins_has_means_over_splits() -> None:
+def test_the_table_of_margins_has_means_over_splits():
     (part,) = margins_part(evaluation(splits=3))
     rows = part.tables[0].rows
     assert [row[0].words for row in rows][:2] == ["all columns 40 columns", "PCA pca"]
@@ -208,7 +205,7 @@ def test_the_table_of_margins_has_means_over_splits() -> None:
     assert [cell.small for cell in rows[2][1:]] == [["0.3"]] * 3
 
 
-def test_published_figures_are_counted_in_words() -> None:
+def test_published_figures_are_counted_in_words():
     made = evaluation(sizes=(5, 11), classifiers=FOUR, published="ionosphere")
     missed = [row for row in made.compared if row.within is False]
     assert f"{len(missed)} of all {len(made.compared)} cells miss by more" in published_words(made)
@@ -220,7 +217,7 @@ def test_published_figures_are_counted_in_words() -> None:
     assert "None of the published cells" in published_words(evaluation(sizes=(3,), published="ionosphere"))
 
 
-def test_files_of_a_report(tmp_path: Any) -> None:
+def test_files_of_a_report(tmp_path):
     made = evaluation(("pca", "m-pca1a"), (5,), {"svm": "SVM"}, published="ionosphere")
     for place in (str(tmp_path / "here"), "memory://evaluations/there"):
         found = write_evaluation_report(place, made)
@@ -240,7 +237,7 @@ def test_files_of_a_report(tmp_path: Any) -> None:
 
 
 @pytest.mark.e2e
-def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
+def test_same_evaluation_same_bytes(tmp_path):
     pages = []
     for name in ("one", "two"):
         found = write_evaluation_report(str(tmp_path / name), evaluation(sizes=(2, 4), splits=2))
@@ -249,7 +246,7 @@ def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
 
 
 @pytest.mark.e2e
-def test_tables_for_artifacts_are_rows_of_text() -> None:
+def test_tables_for_artifacts_are_rows_of_text():
     tables = evaluation_tables(parts(evaluation(("pca", "m-pca0"), (5, 11), FOUR, published="ionosphere")))
     assert list(tables) == ["standings", "errors-1", "margins-1", "published", "costs"]
     for description, rows in tables.values():

@@ -1,9 +1,6 @@
 """The verdict of an evaluation: what its sentences claim, and what they do not."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import pytest
 from helpers.evaluations import evaluation
@@ -14,7 +11,7 @@ from mmpca_dist.report.evaluation_page import _errors, evaluation_tables
 from mmpca_dist.report.evaluation_words import words
 
 
-def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
+def test_the_verdict_names_the_best_cell_and_how_sure_it_is():
     first, second, tested, third, last = words(evaluation())
     assert first.startswith(
         "The lowest mean error, 30.8%, is that of M-PCA2 with 8 components under linear SVM, C = 0.1"
@@ -31,20 +28,17 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
     assert "lowest of 27 means" in last
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (lambda *_: 40, "30.0% error, and no mean is lower: nothing is learned."),
-        (lambda m, *_: 40 if m == 0 else 10, "30.0% error; 9 of 27 means are no lower."),
-        (lambda *_: 10, "30.0% error."),
-    ],
-)
-def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> None:
+@pytest.mark.parametrize(("wrong", "said"), [
+    (lambda *_: 40, "30.0% error, and no mean is lower: nothing is learned."),
+    (lambda m, *_: 40 if m == 0 else 10, "30.0% error; 9 of 27 means are no lower."),
+    (lambda *_: 10, "30.0% error."),
+])  # fmt: skip
+def test_the_verdict_beside_naming_the_largest_class(wrong, said):
     made = evaluation(errors=wrong, baselines=[29.0, 31.0])
     assert f"Baseline (always the largest class): {said}" in words(made)[-2] + " "
 
 
-def test_all_columns_are_named_by_how_many_columns_there_are() -> None:
+def test_all_columns_are_named_by_how_many_columns_there_are():
     made = evaluation(methods=("pca", "all-columns"), errors=lambda m, *_: 20 - m, unreduced=frozenset({"all-columns"}))
     lines = [{**line, "used": 1024} if line["method"] == "all-columns" else line for line in made.table.lines]
     made = dataclasses.replace(made, table=ErrorTable(lines))
@@ -53,7 +47,7 @@ def test_all_columns_are_named_by_how_many_columns_there_are() -> None:
     assert row["with"] == "1,024 columns, linear SVM, C = 0.1"
 
 
-def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them() -> None:
+def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them():
     repeat, equal = "set evaluation.count to 4", {"errors": lambda m, _size, _c, split: 20 + (3 * split + m) % 7}
     for dealt, said in ((1, True), (4, False), (0, False)):
         assert (repeat in " ".join(words(evaluation(folds_dealt=dealt, **equal)))) is said
@@ -61,7 +55,7 @@ def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them() -> None
     assert repeat not in " ".join(words(far)), "it is significant"
 
 
-def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ() -> None:
+def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ():
     made = evaluation()
     warning = "With fewer than 40 rows, tests at the 5% level reject too often"
     assert warning not in " ".join(words(made))
@@ -71,7 +65,7 @@ def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ() -> None:
     assert warning not in " ".join(words(dataclasses.replace(few, table=ErrorTable(most_held_out))))
 
 
-def test_models_that_repeat_are_counted_once() -> None:
+def test_models_that_repeat_are_counted_once():
     """A method that gives one component for each number asked for has one mean, not several that tie."""
     made = evaluation(methods=("pca", "fisher"), classifiers={"svm": "SVM"}, most={"fisher": 1}, errors=lambda *_: 9)
     sizes = {cell.n_components for cell in made.cells.values()}
@@ -81,28 +75,25 @@ def test_models_that_repeat_are_counted_once() -> None:
     assert f"Cells with the same mean: {len(sizes)} more." in said
 
 
-def test_the_verdict_where_the_reference_is_best() -> None:
+def test_the_verdict_where_the_reference_is_best():
     said = " ".join(words(evaluation(reference="m-pca2")))
     assert "No method has a lower mean than the reference, M-PCA2; the nearest is M-PCA0 with 8 components" in said
 
 
-@pytest.mark.parametrize(
-    ("fewer", "said"),
-    [
-        (1, ": 43.0%, less than 0.1 percentage points more, 0.3 corrected standard errors of the difference."),
-        (8, ": 43.0%, 0.3 percentage points more, 0.9 corrected standard errors of the difference."),
-        (20, ": 43.0%, 0.7 percentage points more, 1.9 corrected standard errors of the difference."),
-        (0, ": 43.0%, the same."),
-    ],
-)
-def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
+@pytest.mark.parametrize(("fewer", "said"), [
+    (1, ": 43.0%, less than 0.1 percentage points more, 0.3 corrected standard errors of the difference."),
+    (8, ": 43.0%, 0.3 percentage points more, 0.9 corrected standard errors of the difference."),
+    (20, ": 43.0%, 0.7 percentage points more, 1.9 corrected standard errors of the difference."),
+    (0, ": 43.0%, the same."),
+])  # fmt: skip
+def test_a_small_difference_is_not_called_none(fewer, said):
     made = evaluation(
         methods=("pca", "m-pca2"), splits=40, errors=lambda m, _size, _c, split: 11 + split - (m == 1) * (split < fewer)
     )
     assert said in words(made)[1]
 
 
-def test_a_tenth_is_a_tenth() -> None:
+def test_a_tenth_is_a_tenth():
     """As the difference of two means it is a little less, or more."""
     for base in range(10, 15):
         made = evaluation(
@@ -112,7 +103,7 @@ def test_a_tenth_is_a_tenth() -> None:
         assert ", 0.1 percentage points more," in words(made)[1]
 
 
-def test_the_page_says_what_is_tested_and_how_often() -> None:
+def test_the_page_says_what_is_tested_and_how_often():
     part = _errors(evaluation(splits=12))
     assert "for 18 tests against it" in part.words[0] and "It is of these splits only" in part.words[0]
     description, rows = evaluation_tables([part])["errors-1"]
@@ -132,7 +123,7 @@ def test_the_page_says_what_is_tested_and_how_often() -> None:
         ({"errors": lambda m, *_: 20 - m}, ["differ by the same number of rows in every split, so that no deviation"]),
     ],
 )  # fmt: skip
-def test_the_verdict_of_what_splits_do_not_tell_claims_nothing(changes: dict[str, Any], said: list[str]) -> None:
+def test_the_verdict_of_what_splits_do_not_tell_claims_nothing(changes, said):
     verdict = " ".join(words(evaluation(**changes)))
     assert all(sentence in verdict for sentence in said)
     assert "is significant" not in verdict and "nan" not in verdict

@@ -1,7 +1,5 @@
 """Images rebuilt from few components: what the report shows of them is what models give, and it is denoised."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import naive
@@ -9,14 +7,14 @@ import numpy as np
 import pytest
 from helpers import ROOT
 from helpers.reports import with_rebuilt
+from helpers.runs import refreshed
 from helpers.sheets import drawn_sheet
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.report.sections.reconstructions import Reconstructions, example_rows
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import ArrayRows, rows_in_memory
 
 CONFIG = ROOT / "conf" / "digits.yaml"
 SIZES = [2, 8, 20]
@@ -56,7 +54,7 @@ def test_what_is_shown_is_what_models_of_each_size_rebuild(digits):
     X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
     firsts = [int(np.flatnonzero(y == label)[0]) for label in range(3)]
     np.testing.assert_array_equal(found.rows, X[firsts])
-    np.testing.assert_array_equal(found.before_noise, data.before_noise.read_rows(0, data.n_rows)[firsts])
+    np.testing.assert_array_equal(found.before_noise, data.stored.before_noise.read(0, data.n_rows)[firsts])
     assert {method: list(made) for method, made in found.rebuilt.items()} == {
         "pca": SIZES, "hsic": [2], "fisher": [2], "lasso": SIZES, "random-projection": SIZES,
     }  # fmt: skip
@@ -90,7 +88,7 @@ def test_few_components_take_away_noise_and_too_few_the_image_too(digits):
     """
     output, _ = digits
     data = open_dataset(load_config(CONFIG).dataset.uri)
-    noisy, clean = data.read_rows(0, data.n_rows), data.before_noise.read_rows(0, data.n_rows)
+    noisy, clean = data.read_rows(0, data.n_rows), data.stored.before_noise.read(0, data.n_rows)
     left = {}
     for size in SIZES:
         model = load_model(output, "pca", size)
@@ -106,8 +104,8 @@ def test_few_components_take_away_noise_and_too_few_the_image_too(digits):
 )
 def test_examples_are_different_rows_of_different_classes(classes, expected, chunk_rows, monkeypatch):
     y = np.arange(3000) % classes
-    data = ArrayDataset(np.arange(6000.0).reshape(3000, 2), y)
-    monkeypatch.setattr(ArrayDataset, "chunk_edges", np.append(np.arange(0, 3000, chunk_rows), 3000))
+    data = rows_in_memory(np.arange(6000.0).reshape(3000, 2), y)
+    monkeypatch.setattr(ArrayRows, "chunk_edges", np.append(np.arange(0, 3000, chunk_rows), 3000))
     numbers, codes = example_rows(data, np.arange(classes))
     assert codes == expected
     assert y[numbers].tolist() == codes
@@ -116,8 +114,8 @@ def test_examples_are_different_rows_of_different_classes(classes, expected, chu
 
 def test_examples_of_rows_sorted_by_class_come_from_several_chunks(monkeypatch):
     y = np.repeat(np.arange(4), 5000)
-    data = ArrayDataset(np.zeros((20_000, 1)), y)
-    monkeypatch.setattr(ArrayDataset, "chunk_edges", np.arange(0, 20_001, 1000))
+    data = rows_in_memory(np.zeros((20_000, 1)), y)
+    monkeypatch.setattr(ArrayRows, "chunk_edges", np.arange(0, 20_001, 1000))
     numbers, codes = example_rows(data, np.arange(4))
     assert codes == y[numbers].tolist() == [0, 1, 2, 3]
 
@@ -142,7 +140,7 @@ def test_a_refreshed_run_of_images_has_a_report_without_rows(tmp_path):
     assert "reconstructions" in pictures(run(settings))
     Path(inbox).mkdir()
     ingest("bundled:digits?classes=3,4&noise=1", f"{inbox}/more.zarr")
-    refresh(RefreshConfig(run=base, new=inbox, output=output))
+    refreshed(base, inbox, output)
     assert {path.stem for path in Path(output).rglob("report/*.png")} >= {"components"}
     assert not list(Path(output).rglob("reconstructions.png"))
 

@@ -1,7 +1,5 @@
 """The report of a run: it renders whatever a run can produce, safely, inside one file."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from helpers.reports import (
 )
 
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report import run_page
 from mmpca_dist.report.run_page import SECTIONS, ReportContents, figures, render
 
@@ -48,10 +46,7 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "unsorted, with a zero": lambda: report_contents(
         [
             method_result(
-                "lol",
-                eigenvalues=np.array([0.0, 1, 0.2]),
-                relative_errors=np.array([np.inf, 0, 1e-3]),
-                ordered=False,
+                "lol", eigenvalues=np.array([0.0, 1, 0.2]), relative_errors=np.array([np.inf, 0, 1e-3]), ordered=False
             )
         ]
     ),
@@ -84,7 +79,7 @@ EVERYDAY = ("many decades", "a class without rows", "margins")
 
 
 @pytest.mark.parametrize("make", beyond(EVERYDAY, TRICKY))
-def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> None:
+def test_renders_whatever_a_run_produces(make):
     contents = make()
     drawn = figures(contents)
     assert len({figure.name for figure in drawn}) == len(drawn) >= 1
@@ -97,29 +92,29 @@ def test_renders_whatever_a_run_produces(make: Callable[[], ReportContents]) -> 
 
 
 @pytest.mark.parametrize("dask_page", [False, True])
-def test_a_page_says_what_it_is_of_and_links_dasks_own(dask_page: bool) -> None:
+def test_a_page_says_what_it_is_of_and_links_dasks_own(dask_page):
     text = render(contents := report_contents(dask_page=dask_page), figures(contents))
     assert "<title>Run of table.zarr</title>" in text and "<h1>Run of table.zarr</h1>" in text
     assert ('href="dask-performance.html"' in text) == dask_page
 
 
-def test_every_section_of_a_method_is_there_and_has_a_place_of_its_own() -> None:
+def test_every_section_of_a_method_is_there_and_has_a_place_of_its_own():
     named = {name for method in METHODS.values() for name in method.sections}
     assert named == set(SECTIONS)
     positions = [section.position for section in SECTIONS.values()]
     assert positions == sorted(set(positions))
 
 
-def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
+def test_a_new_picture_is_a_section_that_methods_name(monkeypatch):
+    shown = []
 
-    def draw(methods: Any, data: Any, dataset: Any) -> list[Figure]:
+    def draw(methods, data, dataset):
         shown.append(([method.name for method in methods], data, dataset["classes"]))
         return [Figure("new", "New", "A new picture.", picture().png)]
 
     methods = [method_result("pca", sections=("spectrum",)), method_result("new", sections=("new",))]
     alone = [figure.name for figure in figures(report_contents(methods))]
-    monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": Section("new", 100, draw, lambda *_: None)})
+    monkeypatch.setattr(run_page, "SECTIONS", {**SECTIONS, "new": ReportSection("new", 100, draw, lambda *_: None)})
     assert [figure.name for figure in figures(report_contents(methods))] == alone, "it has no data to show"
     contents = report_contents(methods, data={"new": 5})
     assert [figure.name for figure in figures(contents)] == [*alone, "new"]
@@ -127,12 +122,12 @@ def test_a_new_picture_is_a_section_that_methods_name(monkeypatch: pytest.Monkey
 
 
 @functools.cache
-def picture() -> Figure:
+def picture():
     """Return a picture that takes little time."""
     return figures(report_contents([method_result(sections=("spectrum",))]))[0]
 
 
-def test_text_from_data_is_escaped_everywhere() -> None:
+def test_text_from_data_is_escaped_everywhere():
     contents = report_contents(
         [method_result(title=NASTY, limit=NASTY)],
         classes=[NASTY, "b"],
@@ -150,7 +145,7 @@ def test_text_from_data_is_escaped_everywhere() -> None:
     assert check_page(html).text.count(NASTY) >= 13
 
 
-def test_of_many_classes_the_largest_are_listed() -> None:
+def test_of_many_classes_the_largest_are_listed():
     """Class 29 has most rows, class 10 is the last of the twenty, and the first ten are left out."""
     contents = report_contents(classes=[f"class-{i}!" for i in range(30)])
     contents.dataset["counts"] = list(range(100, 130))
@@ -160,7 +155,7 @@ def test_of_many_classes_the_largest_are_listed() -> None:
     assert "These are the largest classes; there are 10 more." in html
 
 
-def test_characters_that_html_cannot_hold_are_replaced() -> None:
+def test_characters_that_html_cannot_hold_are_replaced():
     contents = report_contents(classes=["nul\0", "half \ud800 pair", "line\nbreak"], notes=["\x1b[31mred"])
     html = render(contents, [picture()])
     html.encode("utf-8")
@@ -169,7 +164,7 @@ def test_characters_that_html_cannot_hold_are_replaced() -> None:
     assert "nul\N{REPLACEMENT CHARACTER}" in html
 
 
-def test_only_components_near_rounding_are_marked() -> None:
+def test_only_components_near_rounding_are_marked():
     marked = method_result(relative_errors=np.array([1e-6, 1e-3, 0.5]))
     html = render(report_contents([marked]), [])
     assert html.count('<span class="mark">close to rounding</span>') == 1
@@ -178,7 +173,7 @@ def test_only_components_near_rounding_are_marked() -> None:
     assert "close to rounding" not in html
 
 
-def test_a_method_that_found_less_than_asked_says_why() -> None:
+def test_a_method_that_found_less_than_asked_says_why():
     short = method_result(k=2, requested=[2, 8], limit="the number of classes less one, 2")
     text = Page(render(report_contents([short]), [])).text
     assert "asked for 8" in text

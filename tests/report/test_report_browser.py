@@ -1,21 +1,18 @@
 """The report of a run in a browser: what one chooses, filters, marks, sorts and downloads; names of strangers."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.devtools import Tab, tab_of_chromium
+from helpers.devtools import tab_of_chromium
 from helpers.evaluations import evaluation
 from helpers.operations import wait_for
 from helpers.reports import NASTY, check_page, method_result, report_contents
 
 from mmpca_dist.report.evaluation_page import parts, render_evaluation
 from mmpca_dist.report.explorer import MOST_KEYS
-from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.report.run_page import figures, render
 
 HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
 CLASSES = [NASTY, "$$y$$", "=cmd|' /C calc'!A0"]
@@ -39,7 +36,7 @@ const save = selector => one(selector).parentElement.nextElementSibling.querySel
 """  # noqa: E501
 
 
-def hostile() -> ReportContents:
+def hostile():
     """Return contents whose names try to run, with a column beside the features; FISHER has one component."""
     methods = [method_result("pca", title=HOSTILE), method_result("fisher", k=1)]
     contents = report_contents(methods, classes=CLASSES, feature_names=FEATURES, output=f"/runs/{HOSTILE} '")
@@ -61,7 +58,7 @@ def tab(tmp_path_factory):
 
 
 @pytest.mark.e2e
-def test_rows_are_those_of_the_chosen_method_and_components(tab: Tab) -> None:
+def test_rows_are_those_of_the_chosen_method_and_components(tab):
     rows = hostile().data["projection"].rows
     for x, y in ((0, 1), (2, 0)):
         chosen = f"[['Method', 0], ['Across', {x}], ['Up', {y}]]"
@@ -76,7 +73,7 @@ def test_rows_are_those_of_the_chosen_method_and_components(tab: Tab) -> None:
 
 
 @pytest.mark.e2e
-def test_the_legend_filters_and_marked_rows_stay_marked(tab: Tab) -> None:
+def test_the_legend_filters_and_marked_rows_stay_marked(tab):
     shown = "points.renderers.filter(each => each.visible && /class/.test(each.name)).map(each => each.name)"
     tab.run("one('[data-renderers=class-1]').click()")
     assert tab.run(shown) == ["class-0", "class-2"]
@@ -94,7 +91,7 @@ def test_the_legend_filters_and_marked_rows_stay_marked(tab: Tab) -> None:
 
 
 @pytest.mark.e2e
-def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
+def test_names_of_strangers_are_shown_and_do_nothing(tab):
     tab.run("choose('projection', 'Method', 0)")
     place = """(() => {
         const view = Bokeh.index.roots.find(each => each.model === points);
@@ -102,7 +99,7 @@ def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
         return [left + x_scale.compute(column('x')[0]), top + y_scale.compute(column('y')[0])];
     })()"""
 
-    def tooltip() -> str:
+    def tooltip():
         x, y = tab.run(place)  # where it is now: plots are laid out anew after a choice
         tab.drag((x - 1, y))
         tab.drag((x, y))
@@ -119,7 +116,7 @@ def test_names_of_strangers_are_shown_and_do_nothing(tab: Tab) -> None:
 
 
 @pytest.mark.e2e
-def test_tables_are_sorted_and_downloaded(tab: Tab) -> None:
+def test_tables_are_sorted_and_downloaded(tab):
     tab.run("URL.createObjectURL = blob => { window.saved = blob.text(); return '#' }")
     names = "[...one('#run ~ div table').tBodies[0].rows].map(row => row.cells[0].textContent.trim())"
     for order in (["moments", "solve"], ["solve", "moments"]):
@@ -137,7 +134,7 @@ def test_tables_are_sorted_and_downloaded(tab: Tab) -> None:
 
 
 @pytest.mark.e2e
-def test_fits_a_phone_and_paper(tab: Tab) -> None:
+def test_fits_a_phone_and_paper(tab):
     tab.size(400, 900)
     for scheme in ("light", "dark"):
         tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -149,7 +146,7 @@ def test_fits_a_phone_and_paper(tab: Tab) -> None:
 
 
 @pytest.mark.e2e
-def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab: Tab, tmp_path: Path) -> None:
+def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_path):
     known = evaluation()
     (tmp_path / "index.html").write_text(render_evaluation(known, parts(known)))
     tab.size(1100, 1000)
@@ -170,7 +167,7 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab: Tab,
     assert tab.complaints == []
 
 
-def test_pages_of_many_rows_and_classes_are_bounded() -> None:
+def test_pages_of_many_rows_and_classes_are_bounded():
     methods = [method_result(f"method-{i}", d=200, k=50) for i in range(9)]
     codes = np.r_[np.arange(1990), np.full(10, 19_999)]
     contents = report_contents(methods, classes=[f"c{i}" for i in range(20_000)], rows=2000, sample_codes=codes)

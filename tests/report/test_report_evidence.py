@@ -1,21 +1,17 @@
 """What reports show of fits by the evidence lower bound, of models for each class, and of rows as they are."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers.reports import by_class, check_page, check_picture, evidence_of, method_result, report_contents
-from helpers.runs import make_config
 from helpers.sheets import drawn_sheet
+from helpers.tables import make_config
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.models.bayesian_margin.pictures import MOST_PANELS, Evidence, evidence
 from mmpca_dist.report.method_results import eigenvalue_table, methods_part
-from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -25,12 +21,12 @@ MANY = [f"c{i:02d}" for i in range(12)]
 NAN = re.compile(r"\bnan")
 
 
-def with_evidence(*fits: Evidence) -> ReportContents:
+def with_evidence(*fits):
     shown = method_result(sections=("evidence", "spectrum"))
     return report_contents([shown], data={"evidence": list(fits)})
 
 
-def low_rank(n_classes: int) -> tuple[Any, Any]:
+def low_rank(n_classes):
     """Return 200 rows of 12 columns, whose classes differ along two directions, with noise."""
     rng = np.random.default_rng(0)
     y = np.arange(200) % n_classes
@@ -38,12 +34,12 @@ def low_rank(n_classes: int) -> tuple[Any, Any]:
     return 3 * latent @ rng.standard_normal((2, 12)) + 0.5 * rng.standard_normal((200, 12)), y
 
 
-def by_name(contents: ReportContents) -> dict[str, Any]:
+def by_name(contents):
     return {figure.name: figure for figure in figures(contents)}
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
+def test_evidence_is_that_of_the_estimator_by_row(n_classes):
     X, y = low_rank(n_classes)
     model = BayesianMarginPCA(6, tol=0, max_iter=40, precision="double").fit(X, y)
     of_model = Evidence.of("BM2PCA", model, len(X))
@@ -58,7 +54,7 @@ def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
 
 
 @pytest.mark.e2e
-def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
+def test_there_are_no_pictures_of_evidence_without_bounds():
     assert {"evidence", "relevance"}.isdisjoint(by_name(report_contents()))
 
 
@@ -66,7 +62,7 @@ def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
     ("classes", "sweeps"), [([], 1), ([], 400), (ABC, 2), (MANY, 30), ([f"c{i}" for i in range(70)], 40)]
 )
 @pytest.mark.e2e
-def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps: int) -> None:
+def test_pictures_of_any_number_of_models_and_sweeps(classes, sweeps):
     fits = [evidence_of("BM2PCA", classes, sweeps=sweeps), evidence_of("other", classes, k=1, off=0)]
     drawn = evidence([], fits, {})
     assert [figure.name for figure in drawn] == ["evidence", "relevance"]
@@ -77,7 +73,7 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps:
 
 
 @pytest.mark.e2e
-def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch):
     contents = with_evidence(evidence_of("BM2PCA", ABC, k=5, off=2))
     panels = drawn_sheet(monkeypatch, contents, "relevance").axes
     assert [panel.get_title(loc="left") for panel in panels] == ["BM2PCA: ant", "BM2PCA: bee", "BM2PCA: cat"]
@@ -91,7 +87,7 @@ def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch
 
 
 @pytest.mark.e2e
-def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> None:
+def test_components_of_each_class_are_listed_by_class_and_shares_are_means():
     method = by_class(ABC)
     rows = eigenvalue_table(method).records()
     assert [(line["class"], line["no."]) for line in rows] == [(c, k) for c in ABC for k in "123"]
@@ -107,14 +103,14 @@ def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> 
     assert "Shares are those of a total (variance): 3. 3 more components in the model." in text
 
 
-def test_of_many_classes_the_first_are_listed() -> None:
+def test_of_many_classes_the_first_are_listed():
     table = eigenvalue_table(by_class(MANY))
     assert [line["class"] for line in table.records()] == [name for name in MANY[:10] for _ in range(2)]
     assert f"{12 * 4 - 20} more components" in table.below
 
 
 @pytest.mark.e2e
-def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch):
     method = by_class(ABC)
     contents = report_contents([method_result(d=6), method])
     each, together = drawn_sheet(monkeypatch, contents, "spectrum").axes
@@ -127,7 +123,7 @@ def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.Monk
 
 
 @pytest.mark.e2e
-def test_pictures_of_components_are_of_the_first_class_and_say_so() -> None:
+def test_pictures_of_components_are_of_the_first_class_and_say_so():
     plain, method = method_result(d=6, k=4), by_class(ABC, off=2)
     contents = report_contents([plain, method], classes=ABC)
     page = check_page(render(contents, figures(contents)))
@@ -139,7 +135,7 @@ def test_pictures_of_components_are_of_the_first_class_and_say_so() -> None:
 
 
 @pytest.mark.e2e
-def test_projections_are_the_coordinates_of_the_first_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_projections_are_the_coordinates_of_the_first_class(monkeypatch):
     contents = report_contents([by_class(ABC)], classes=ABC)
     panel = drawn_sheet(monkeypatch, contents, "projection").axes[0]
     assert panel.get_title(loc="left") == "BM2PCA class ant"
@@ -148,7 +144,7 @@ def test_projections_are_the_coordinates_of_the_first_class(monkeypatch: pytest.
     assert by_name(single)["projection"].title == "The rows along the first component"
 
 
-def test_margins_are_those_within_the_components_of_the_first_class() -> None:
+def test_margins_are_those_within_the_components_of_the_first_class():
     method, rng = by_class(ABC), np.random.default_rng(0)
     sample = rng.standard_normal((50, 6))
     counts, edges = np.histogram(np.linalg.norm(sample, axis=1))
@@ -159,7 +155,7 @@ def test_margins_are_those_within_the_components_of_the_first_class() -> None:
 
 
 @pytest.mark.e2e
-def test_pictures_leave_out_rows_as_they_are() -> None:
+def test_pictures_leave_out_rows_as_they_are():
     nothing = np.full(6, np.nan)
     identity = method_result(
         "all-columns", d=6, k=6, components=np.eye(6), eigenvalues=nothing, residuals=nothing,
@@ -177,7 +173,7 @@ def test_pictures_leave_out_rows_as_they_are() -> None:
 
 
 @pytest.mark.e2e
-def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: Path) -> None:
+def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path):
     """Its coefficients are two rows for each of three classes, which are no components."""
     X, y = low_rank(3)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
@@ -190,7 +186,7 @@ def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: 
 
 
 @pytest.mark.e2e
-def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> None:
+def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path):
     X, y = low_rank(3)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     output = str(tmp_path / "out")

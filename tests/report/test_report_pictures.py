@@ -1,29 +1,35 @@
-"""What the pictures of a report show, and how its numbers are told apart."""
+"""What the pictures of a report show, how its numbers are told apart, and the report of a whole run."""
 
-from __future__ import annotations
-
+import base64
+import json
+import re
 import subprocess
 import sys
+import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
 
+from mmpca_dist import load_model, run
 from mmpca_dist.jobs.notes import arbitrary
 from mmpca_dist.pictures.drawing import distinct, plain
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.projections import reach
 
 
-def test_methods_with_one_component_have_no_curve() -> None:
+def test_methods_with_one_component_have_no_curve():
     single = method_result("fisher", k=1, total=1.25)
     assert "spectrum" in {figure.name for figure in figures(report_contents([method_result(), single]))}
     assert "spectrum" not in {figure.name for figure in figures(report_contents([single]))}
 
 
 @pytest.mark.e2e
-def test_margins_say_what_they_are_of() -> None:
+def test_margins_say_what_they_are_of():
     fisher = method_result("fisher", orthonormal=False)
     contents = with_margins([method_result("pca"), fisher], before=np.r_[0, np.full(399, 2.0)], standardized=True)
     drawn = {figure.name: figure for figure in figures(contents)}
@@ -40,7 +46,7 @@ def test_margins_say_what_they_are_of() -> None:
 
 
 @pytest.mark.e2e
-def test_same_pictures_from_several_threads() -> None:
+def test_same_pictures_from_several_threads():
     contents = report_contents()
     alone = figures(contents)
     with ThreadPoolExecutor(4) as pool:
@@ -48,13 +54,13 @@ def test_same_pictures_from_several_threads() -> None:
             assert together == alone
 
 
-def test_leaves_pyplot_alone() -> None:
+def test_leaves_pyplot_alone():
     """pyplot keeps figures in a global list and may open a display."""
     code = "import sys, mmpca_dist.report; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
+def test_outliers_are_cut_only_where_they_squeeze_the_rest():
     values = np.linspace(0, 1, 1001)
     assert reach(values) == (0, 1)
     low, high = reach(np.append(values, 1e6))
@@ -63,7 +69,7 @@ def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
     assert reach(np.zeros(7)) == (0, 0)
 
 
-def test_names_are_fit_for_drawing() -> None:
+def test_names_are_fit_for_drawing():
     assert plain("a$b$") == r"a\$b\$"
     assert plain("x" * 10 + "end", limit=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
     assert plain("\u732b", "no. 2") == "no. 2"
@@ -87,3 +93,30 @@ def test_what_is_not_told_apart():
     tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
     for orthonormal in (True, False):
         assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]
+
+
+@pytest.mark.e2e
+def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((70, 4)).astype(np.float32), np.arange(70) % 3
+    table = {**{f"c{i}": X[:, i] for i in range(4)}, "label": [f"kind {i}" for i in y], "patient": np.arange(70) // 2}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet", row_group_size=32)
+    output = f"memory://{uuid.uuid4().hex}/out"
+    dataset = {"uri": str(tmp_path / "in.parquet"), "drop": ["patient"]}
+    settings = {"methods": ["pca", "m-pca0"], "n_components": 2, "project": {"format": ["parquet"]}}
+    run({"dataset": dataset, "output": output, **settings})
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    copy = Path(re.search("Downloaded to (.*)", mmpca("show", output, "--open")[1])[1])
+    assert opened == [copy.as_uri()]
+    page = check_page(copy.read_text())
+    explorer = page.data["points"]["explorer"]
+    packed = np.frombuffer(base64.b64decode(explorer["methods"][1]["coordinates"][0]), "<f4")
+    np.testing.assert_allclose(packed, load_model(output, "m-pca0").transform(X)[:, 0], rtol=1e-4, atol=1e-5)
+    drawn = json.dumps(page.data["points"]["item"])
+    patients = [str(row // 2) for row in range(70)]
+    for column in (["beside0", patients], ["row", list(range(70))], ["outcome", table["label"]]):
+        assert json.dumps(column) in drawn
+    pictured = ["pca", "m-pca0"][explorer["start"]]
+    for command in (f"mmpca transform {output} new_rows.parquet", f"load_model({output!r}, {pictured!r})"):
+        assert command in page.text

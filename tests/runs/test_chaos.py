@@ -18,9 +18,8 @@ import psutil
 import pytest
 from helpers import ROOT
 from helpers.dask_processes import dask_processes
-from helpers.resuming import no_report, results_hash, small_units, write_rows
-from helpers.runs import make_config
-from helpers.samples import labelled
+from helpers.resuming import no_report, results_hash, small_units
+from helpers.tables import labelled, make_config, write_zarr
 
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError
@@ -45,7 +44,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import pytest
 from helpers.resuming import no_report, small_units
-from helpers.runs import make_config
+from helpers.tables import make_config
 from mmpca_dist import run
 patch = pytest.MonkeyPatch()
 small_units(patch)
@@ -57,7 +56,7 @@ run(make_config(**json.loads(sys.argv[2])))
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     X, y = labelled(2000, 8, 3, 11)
-    return write_rows(tmp_path_factory.mktemp("rows") / "rows.zarr", X, y, 20)
+    return write_zarr(tmp_path_factory.mktemp("rows") / "rows.zarr", X, y, 20)
 
 
 @pytest.fixture(scope="module")

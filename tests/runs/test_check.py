@@ -1,7 +1,5 @@
 """``mmpca check``: what it finds in a table, the configuration that it writes, and that this runs unedited."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 
@@ -200,11 +198,7 @@ def test_arrays_and_sparse_text(tmp_path):
     ingest(tmp_path / "wine.libsvm", tmp_path / "wine.zarr", dtype="float64")
     lists = pa.table({"id": np.arange(len(y)), "x": list(X), "label": y})
     pq.write_table(lists, tmp_path / "wine.parquet", row_group_size=50)
-    for name, layout in (
-        ("wine.libsvm", "text"),
-        ("wine.zarr", "Crc32c"),
-        ("wine.parquet", "50 rows (4), SNAPPY"),
-    ):
+    for name, layout in (("wine.libsvm", "text"), ("wine.zarr", "Crc32c"), ("wine.parquet", "50 rows (4), SNAPPY")):
         checked = check(str(tmp_path / name))
         assert layout in checked.layout
         assert (checked.n_rows, checked.n_features, checked.refused) == (178, 13, [])

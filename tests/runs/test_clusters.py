@@ -8,15 +8,15 @@ import sys
 import psutil
 import pytest
 from distributed import LocalCluster, SpecCluster
-from helpers.operations import ROOT
+from helpers.__init__ import ROOT
 from helpers.resuming import no_report
-from helpers.runs import Recorder, make_config, model_hash
+from helpers.runs import Recorder, model_hash
+from helpers.tables import config_of
+from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.jobs.events import Callback
-
-PCA = {"methods": ["pca"], "n_components": 2}
 
 
 class TwoThreads(LocalCluster):
@@ -40,8 +40,8 @@ def allowed(monkeypatch):
 def test_a_cluster_by_its_class(tmp_path, monkeypatch, allowed):
     no_report(monkeypatch)
     compute = {"cluster": "test_clusters.TwoThreads", "options": {"name": "mine"}, "workers": 2}
-    run(make_config(tmp_path / "class", compute=compute, **PCA))
-    run(make_config(tmp_path / "threads", **PCA))
+    run(config_of(tmp_path / "class", compute=compute))
+    run(config_of(tmp_path / "threads"))
     assert model_hash(tmp_path / "class", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
 
 
@@ -50,65 +50,51 @@ def test_workers_that_come_and_go_leave_the_same_bits_and_dasks_report(tmp_path,
     """An adaptive cluster; groups of its tasks say which run they are of."""
     no_report(monkeypatch)
     limits.unit_bytes = limits.smallest_unit_bytes = 64 << 10
-    rows, adapt, bounds = "synthetic:gaussian?n=200000&d=16", SpecCluster.adapt, []
+    rows = "synthetic:gaussian?n=200000&d=16"
     compute = {"cluster": "local", "adapt": {"minimum": 1, "maximum": 2}, "performance_report": True}
-    adaptive = make_config(tmp_path / "my run", rows, compute=compute, **PCA)
-
-    def adapted(cluster, **given):
-        bounds.append(given)
-        return adapt(cluster, **given)
-
-    monkeypatch.setattr(SpecCluster, "adapt", adapted)
+    adaptive = config_of(tmp_path / "my run", rows, compute=compute)
+    bounds = watched(monkeypatch, SpecCluster, "adapt", lambda *_, **given: given)
     run(adaptive)
-    run(make_config(tmp_path / "threads", rows, **PCA))
+    run(config_of(tmp_path / "threads", rows))
     assert bounds == [{"minimum": 1, "maximum": 2}]
     assert model_hash(tmp_path / "my run", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
     page = (tmp_path / "my run" / "report" / "dask-performance.html").read_text()
     assert "my_run:moments" in page and "<script src" not in page
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("dask_nowhere.SLURMCluster", {}, r"no class .* can be imported here .*pip install dask-nowhere"),
-        ("distributed.NoCluster", {}, "no class of Dask clusters .*'NoCluster'"),
-        ("distributed.Client", {}, r"no class of Dask clusters .*\(it is another class\)"),
-        ("os.system", {}, "is no class of Dask clusters"),
-        ("test_clusters.TwoThreads", {"colour": "red"}, "does not start with the compute.options colour"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("dask_nowhere.SLURMCluster", {}, r"no class .* can be imported here .*pip install dask-nowhere"),
+    ("distributed.NoCluster", {}, "no class of Dask clusters .*'NoCluster'"),
+    ("distributed.Client", {}, r"no class of Dask clusters .*\(it is another class\)"),
+    ("os.system", {}, "is no class of Dask clusters"),
+    ("test_clusters.TwoThreads", {"colour": "red"}, "does not start with the compute.options colour"),
+])  # fmt: skip
 def test_classes_that_are_none_are_refused(name, options, words, tmp_path, allowed):
     with pytest.raises(InputError, match=words):
-        run(make_config(tmp_path / "out", compute={"cluster": name, "options": options}, **PCA))
+        run(config_of(tmp_path / "out", compute={"cluster": name, "options": options}))
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("compute", "words"),
-    [
-        ({"cluster": "cloud"}, "nor a class like"),
-        ({"cluster": "threads", "options": {"a": 1}}, "options are for a class of clusters"),
-        ({"cluster": "a.B", "options": {"api_token": "x"}}, "'api_token' may be a secret"),
-        ({"cluster": "a.B", "options": {"env": {"AWS_SECRET_ACCESS_KEY": "x"}}}, "'AWS_SECRET_ACCESS_KEY' may be"),
-        ({"cluster": "a.B", "options": {"job_script_prologue": ["export DB_PASSWORD=x"]}}, "'DB_PASSWORD' may be"),
-        ({"cluster": "a.B", "options": {"auth": "x"}}, "'auth' may be a secret"),
-        ({"cluster": "tls://h:1", "tls_ca_file": "ca.pem"}, "go together"),
-        (
-            {"cluster": "local", "tls_ca_file": "a", "tls_cert": "b", "tls_key": "c"},
-            "are for the address of a scheduler",
-        ),
-        # Its workers would be paused at once, and the run would wait for them for ever.
-        ({"cluster": "local", "memory_limit": "400MiB"}, "400MiB, and a worker holds .* Give 425MiB at least"),
-        ({"cluster": "threads", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
-        ({"cluster": "tcp://h:1", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
-        ({"cluster": "local", "adapt": {"minimum": 3, "maximum": 2}}, "minimum is 3, and maximum is 2"),
-        ({"cluster": "threads", "performance_report": True}, "performance_report is for a Dask cluster"),
-        ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
-    ],
-)
+@pytest.mark.parametrize(("compute", "words"), [
+    ({"cluster": "cloud"}, "nor a class like"),
+    ({"cluster": "threads", "options": {"a": 1}}, "options are for a class of clusters"),
+    ({"cluster": "a.B", "options": {"api_token": "x"}}, "'api_token' may be a secret"),
+    ({"cluster": "a.B", "options": {"env": {"AWS_SECRET_ACCESS_KEY": "x"}}}, "'AWS_SECRET_ACCESS_KEY' may be"),
+    ({"cluster": "a.B", "options": {"job_script_prologue": ["export DB_PASSWORD=x"]}}, "'DB_PASSWORD' may be"),
+    ({"cluster": "a.B", "options": {"auth": "x"}}, "'auth' may be a secret"),
+    ({"cluster": "tls://h:1", "tls_ca_file": "ca.pem"}, "go together"),
+    ({"cluster": "local", "tls_ca_file": "a", "tls_cert": "b", "tls_key": "c"}, "are for the address of a scheduler"),
+    # Its workers would be paused at once, and the run would wait for them for ever.
+    ({"cluster": "local", "memory_limit": "400MiB"}, "400MiB, and a worker holds .* Give 425MiB at least"),
+    ({"cluster": "threads", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
+    ({"cluster": "tcp://h:1", "adapt": {"maximum": 4}}, "compute.adapt is for clusters that the run starts"),
+    ({"cluster": "local", "adapt": {"minimum": 3, "maximum": 2}}, "minimum is 3, and maximum is 2"),
+    ({"cluster": "threads", "performance_report": True}, "performance_report is for a Dask cluster"),
+    ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
+])  # fmt: skip
 def test_settings_that_do_not_fit_together(compute, words, tmp_path):
     with pytest.raises(ConfigError, match=words):
-        run(make_config(tmp_path / "out", compute=compute, **PCA))
+        run(config_of(tmp_path / "out", compute=compute))
     assert not (tmp_path / "out").exists()
 
 
@@ -124,12 +110,12 @@ def test_what_is_waited_for_is_said(tmp_path, monkeypatch, limits):
             cluster.scale(1)
 
         address = cluster.scheduler_address
-        refused = make_config(tmp_path / "none", compute={"cluster": address, "wait": 0.4}, **PCA)
+        refused = config_of(tmp_path / "none", compute={"cluster": address, "wait": 0.4})
         with pytest.raises(ClusterError, match=r"has no workers after 0.4 s \(compute.wait\)"):
             run(refused, [notes])
         assert "Waiting for workers at" in notes.notes[0] and "0 of 1 there" in notes.notes[0]
         monkeypatch.setattr(notes, "on_note", come)
-        run(make_config(tmp_path / "late", compute={"cluster": address}, **PCA), [notes])
+        run(config_of(tmp_path / "late", compute={"cluster": address}), [notes])
     assert len(notes.dashboards) == 1
 
 
@@ -158,13 +144,13 @@ def test_a_scheduler_that_uses_tls(tmp_path, monkeypatch):
         assert address.startswith("tls://")
         files = {"tls_ca_file": "ca.pem", "tls_cert": "cert.pem", "tls_key": "key.pem"}
         tls = {name: str(tmp_path / file) for name, file in files.items()}
-        run(make_config(tmp_path / "out", compute={"cluster": address, **tls}, **PCA))
+        run(config_of(tmp_path / "out", compute={"cluster": address, **tls}))
         with pytest.raises(InputError, match="tls_ca_file, tls_cert and tls_key"):
-            run(make_config(tmp_path / "plain", compute={"cluster": address, "wait": 2}, **PCA))
+            run(config_of(tmp_path / "plain", compute={"cluster": address, "wait": 2}))
     finally:
         process.stdin.close()
         process.wait(30)
-    run(make_config(tmp_path / "threads", **PCA))
+    run(config_of(tmp_path / "threads"))
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
 
 
@@ -194,7 +180,7 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
     try:
         with Client(scheduler_file=str(tmp_path / "scheduler.json"), set_as_default=False, timeout=60) as client:
             address = client.scheduler.address
-        config = make_config(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", compute={"cluster": address}, **PCA)
+        config = config_of(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", compute={"cluster": address})
         with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
             run(config, [KillScheduler()])
     finally:
@@ -203,8 +189,8 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
         scheduler.wait()
         worker.wait()
     assert (tmp_path / "out" / "records" / "count.json").exists(), "what was done stays"
-    run(make_config(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", **PCA))
-    run(make_config(tmp_path / "whole", "synthetic:gaussian?n=400000&d=64", **PCA))
+    run(config_of(tmp_path / "out", "synthetic:gaussian?n=400000&d=64"))
+    run(config_of(tmp_path / "whole", "synthetic:gaussian?n=400000&d=64"))
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])
 
 
@@ -227,7 +213,7 @@ def test_a_scheduler_that_goes_is_told_as_a_lost_connection(moment, monkeypatch,
     else:
         monkeypatch.setattr(Client, "_gather_remote", gone)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
-        config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
+        config = config_of(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address})
         with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
             run(config)
 
@@ -263,6 +249,6 @@ def test_a_lost_worker_is_noted(tmp_path, monkeypatch):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local:
         pids = [each.pid for each in local.workers.values()]
         rows, compute = "synthetic:gaussian?n=400000&d=64", {"cluster": local.scheduler_address}
-        run(make_config(tmp_path / "out", rows, compute=compute, **PCA), [notes, KillWorker()])
+        run(config_of(tmp_path / "out", rows, compute=compute), [notes, KillWorker()])
     told = re.compile(r"The worker tcp:.* was lost: other workers take over its \d+ tasks")
     assert any(map(told.match, notes.notes))

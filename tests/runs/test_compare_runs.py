@@ -1,14 +1,11 @@
 """`mmpca compare`: angles, differences and tests are those by hand, and what differs is named."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from helpers.evaluating import config_of, store
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
 from sklearn.datasets import load_iris
 
 from mmpca_dist.errors import InputError
@@ -26,7 +23,7 @@ from mmpca_dist.runs.stages import stages_of
 def rows(tmp_path, monkeypatch):
     """A table; pages of evaluations without pictures, which take longest."""
     monkeypatch.setattr(evaluation_page, "parts", lambda _: [])
-    return store(tmp_path / "rows.npz", *labelled(90, 6, 3, seed=2, separation=0.4))
+    return write_npz(tmp_path / "rows.npz", *labelled(90, 6, 3, seed=2, separation=0.4))
 
 
 def fitted(config):

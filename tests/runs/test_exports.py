@@ -161,14 +161,11 @@ def test_what_a_format_cannot_express_is_refused_by_name(mixed, numbers, tmp_pat
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("dataset", "message"),
-    [
-        ({"uri": "bundled:iris", "maps": ["unit-length"]}, "the row map 'unit-length'"),
-        ({"uri": "rows.parquet", "covariates": ["b"]}, "the covariate 'b'"),
-        ({"uri": "rows.parquet"}, "called 'A' but for case"),
-    ],
-)
+@pytest.mark.parametrize(("dataset", "message"), [
+    ({"uri": "bundled:iris", "maps": ["unit-length"]}, "the row map 'unit-length'"),
+    ({"uri": "rows.parquet", "covariates": ["b"]}, "the covariate 'b'"),
+    ({"uri": "rows.parquet"}, "called 'A' but for case"),
+])  # fmt: skip
 def test_runs_whose_rows_go_through_more(dataset, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
-from helpers.runs import make_config
-from helpers.samples import labelled
+from helpers.resuming import Killed, Writes, no_report, results_hash, small_units
+from helpers.tables import labelled, make_config, write_zarr
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
@@ -21,7 +20,7 @@ def stopped(tmp_path, monkeypatch):
     small_units(monkeypatch)
     no_report(monkeypatch)
     X, y = labelled(300, 6, 3, 5)
-    rows = write_rows(tmp_path / "rows.zarr", X, y, 10)
+    rows = write_zarr(tmp_path / "rows.zarr", X, y, 10)
     config = make_config(tmp_path / "runs" / "b" / "deep", rows, methods=["pca"], n_components=2)
     writes = Writes(monkeypatch)
     writes.from_now(20, within="scratch/reduce")

@@ -1,25 +1,22 @@
 """Runs with regressions, chosen columns and random projection: models, reports, smaller numbers, new rows, refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import naive
 import numpy as np
 import pytest
-from helpers.samples import mixed
+from helpers.runs import refreshed
+from helpers.tables import make_config, mixed, write_npz
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from mmpca_dist import LassoSelection, load_model, open_dataset, run
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
@@ -30,18 +27,8 @@ FORMED = ["pls", "ridge", "lasso"]
 
 
 def config_of(output, uri, **changes):
-    content = {
-        "dataset": {"uri": str(uri)},
-        "methods": [{"name": name, **SETTINGS.get(name, {})} for name in NEW],
-        "n_components": [2, 5],
-        "precision": "double",
-    }
-    return parse_config({**content, "output": str(output), **changes}, "the test")
-
-
-def write(path, X, y):
-    np.savez(path, X=X, y=y)
-    return path
+    methods = [{"name": name, **SETTINGS.get(name, {})} for name in NEW]
+    return make_config(output, uri, **{"methods": methods, **changes})
 
 
 def fitted(method, config, n_components, X, y):
@@ -81,7 +68,7 @@ def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_pat
 @NO_REPORT
 def test_smaller_numbers_have_the_factor_and_the_columns_that_are_theirs(tmp_path):
     X, y = mixed(15, 25, 2, seed=0)
-    config = config_of(tmp_path / "out", write(tmp_path / "rows.npz", X, y), n_components=[2, 8], methods=NEW)
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), n_components=[2, 8], methods=NEW)
     run(config)
     nested = []
     for k in range(1, 9):
@@ -94,7 +81,7 @@ def test_smaller_numbers_have_the_factor_and_the_columns_that_are_theirs(tmp_pat
     seeds = [s for s in range(12) if (LassoSelection(8).fit(*mixed(15, 25, 2, s)).path_[:, 2] == 0).any()]
     assert seeds  # paths that columns leave are tested as such
     X, y = mixed(15, 25, 2, seeds[0])
-    config = config_of(tmp_path / "left", write(tmp_path / "left.npz", X, y), n_components=8, methods="lasso")
+    config = config_of(tmp_path / "left", write_npz(tmp_path / "left.npz", X, y), n_components=8, methods="lasso")
     run(config)
     for k in range(1, 9):
         found, expected = load_model(config.output, "lasso", k), LassoSelection(k, precision="double").fit(X, y)
@@ -107,7 +94,7 @@ def test_smaller_numbers_have_the_factor_and_the_columns_that_are_theirs(tmp_pat
 def test_fewer_rows_than_columns(standardize, tmp_path):
     X, y = mixed(15, 25, 3, seed=2)
     config = config_of(
-        tmp_path / "out", write(tmp_path / "wide.npz", X, y), standardize=standardize, methods=[*NEW, "pca"]
+        tmp_path / "out", write_npz(tmp_path / "wide.npz", X, y), standardize=standardize, methods=[*NEW, "pca"]
     )
     results = run(config)
     assert results["plan"]["choice"]["kind"] == "dual"
@@ -123,7 +110,7 @@ def test_fewer_rows_than_columns(standardize, tmp_path):
 def test_columns_and_random_directions_beside_solvers_in_passes(others, standardize, tmp_path):
     X, y = mixed(60, 20, 3, seed=3)
     config = config_of(
-        tmp_path / "out", write(tmp_path / "rows.npz", X, y), solver={"kind": "krylov"}, standardize=standardize,
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), solver={"kind": "krylov"}, standardize=standardize,
         methods=["fisher-score", "random-projection", *others], n_components=3,
     )  # fmt: skip
     results = run(config)
@@ -168,7 +155,7 @@ def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path
     y = np.arange(60) % 2
     X = np.column_stack([rng.standard_normal((60, 3)) + y[:, None], y * 2.0, np.full(60, 0.3)])
     config = config_of(
-        tmp_path / "out", write(tmp_path / "rows.npz", X, y), solver={"kind": kind}, n_components=5,
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), solver={"kind": kind}, n_components=5,
         methods=["fisher-score", "random-projection"],
     )  # fmt: skip
     results = run(config)
@@ -186,14 +173,13 @@ def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path
 @NO_REPORT
 def test_new_rows_extend_them(tmp_path):
     X, y = mixed(200, 8, 3, seed=5)
-    first, _, whole = (
-        write(tmp_path / f"{name}.npz", X[rows], y[rows])
+    first, more, whole = (
+        write_npz(tmp_path / f"{name}.npz", X[rows], y[rows])
         for name, rows in (("first", np.s_[:120]), ("more", np.s_[120:]), ("whole", np.s_[:]))
     )
     run(config_of(tmp_path / "base", first))
     run(config_of(tmp_path / "expected", whole))
-    settings = {"run": str(tmp_path / "base"), "new": str(tmp_path / "more.npz"), "output": str(tmp_path / "live")}
-    manifest = refresh(RefreshConfig(**settings))
+    manifest = refreshed(tmp_path / "base", more, tmp_path / "live")
     assert manifest["methods"] == NEW and manifest["left_out"] == {}
     for method in NEW:
         extended = load_model(str(tmp_path / "base"), method).partial_fit(X[120:], y[120:])

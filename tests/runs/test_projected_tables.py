@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.runs import Recorder
+from helpers.runs import Recorder, through
+from helpers.tables import content_of, write_zarr
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
@@ -204,7 +205,7 @@ def test_a_killed_transform_goes_on_to_the_same_file(when, finished, tmp_path, m
     assert done.returncode == -9 and not storage.exists(files[0]) and storage.exists(f"{files[0]}.unfinished")
     monkeypatch.setattr(LIMITS, "unit_bytes", 50_000)
     for file in files:
-        transform(TransformConfig(output=options[0], dataset=options[1], destination=file))
+        through(options[0], options[1], file)
     assert Path(files[0]).read_bytes() == Path(files[1]).read_bytes()
     assert not list(tmp_path.glob("*.unfinished"))
 
@@ -242,15 +243,11 @@ def test_named_columns_alone_are_kept_and_others_refused(finished, tmp_path):
 
 def test_columns_that_an_ingest_kept_go_on(tmp_path):
     """Arrays next to X and y, and through a transform into the same format."""
-    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
-    X = np.random.default_rng(0).normal(size=(60, 3))
-    patient = np.asarray([f"p{i % 7}" for i in range(60)])
-    for name, values in {"X": X, "y": np.arange(60) % 2, "patient": patient, "age": np.arange(60)}.items():
-        group.create_array(name, data=values.astype(str) if name == "patient" else values)
-    run({"dataset": {"uri": str(tmp_path / "a.zarr")}, "methods": ["pca"], "n_components": 1,
-         "output": str(tmp_path / "run")})  # fmt: skip
-    transform(TransformConfig(output=str(tmp_path / "run"), dataset=str(tmp_path / "a.zarr"),
-                              destination=str(tmp_path / "b.zarr")))  # fmt: skip
+    X, patient = np.random.default_rng(0).normal(size=(60, 3)), np.asarray([f"p{i % 7}" for i in range(60)])
+    beside = {"patient": patient, "age": np.arange(60)}
+    uri = write_zarr(tmp_path / "a.zarr", X, np.arange(60) % 2, 60, beside=beside)
+    run(content_of(tmp_path / "run", uri, n_components=1))
+    through(tmp_path / "run", tmp_path / "a.zarr", tmp_path / "b.zarr")
     for address in ("run/projected/pca.zarr", "b.zarr"):
         found = {name: array[:] for name, array in zarr.open_group(str(tmp_path / address), mode="r").arrays()}
         assert found["patient"].tolist() == patient.tolist()

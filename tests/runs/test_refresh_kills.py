@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import zarr
 from helpers.leases import late_beats, write_owner
-from helpers.refreshing import X, Y, bits, fill, fit, no_pictures, refreshed, write
-from helpers.transforming import write_npz
+from helpers.refreshing import X, Y, bits, fill, fit, no_pictures, write
+from helpers.runs import refreshed
+from helpers.tables import write_npz
 
 from mmpca_dist import load_model
 from mmpca_dist.errors import InputError, OutputError
@@ -78,13 +79,10 @@ def small(tmp_path_factory):
         return base, inbox, folder / "before", bits(folder / "live"), writes.count
 
 
-@pytest.mark.parametrize(
-    ("half", "step"),
-    [
-        pytest.param(False, 1, id="before", marks=pytest.mark.slow),
-        pytest.param(True, 2, id="half", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("half", "step"), [
+    pytest.param(False, 1, id="before", marks=pytest.mark.slow),
+    pytest.param(True, 2, id="half", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_kill_at_any_write_changes_nothing_of_the_result(half, step, small, tmp_path):
     base, inbox, before, expected, writes = small
     old = bits(before)
@@ -143,14 +141,11 @@ refresh(RefreshConfig(run=run, new=new, output=output), [Kill()])
 """
 
 
-@pytest.mark.parametrize(
-    "when",
-    [
-        pytest.param("b.npz", marks=pytest.mark.slow),
-        pytest.param("solve", marks=pytest.mark.e2e),
-        pytest.param("report", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("when", [
+    pytest.param("b.npz", marks=pytest.mark.slow),
+    pytest.param("solve", marks=pytest.mark.e2e),
+    pytest.param("report", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_kill_9(when, small, tmp_path):
     """Nothing of the process is left to clean up."""
     base, inbox, before, expected, _ = small

@@ -6,22 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.refreshing import (
-    NAMES,
-    PARTS,
-    X,
-    Y,
-    bits,
-    fill,
-    first_run,
-    fit,
-    nan_rows,
-    refreshed,
-    state,
-    write,
-)
-from helpers.runs import Recorder
-from helpers.transforming import write_npz, write_zarr
+from helpers.refreshing import NAMES, PARTS, X, Y, bits, fill, first_run, fit, nan_rows, state, write
+from helpers.runs import Recorder, refreshed
+from helpers.tables import write_npz, write_zarr
 
 from mmpca_dist import load_moments
 from mmpca_dist.errors import InputError, OutputError
@@ -38,7 +25,7 @@ def base(tmp_path_factory):
 
 REFUSED = {
     # name: (writes the new rows, what the message must say)
-    "fewer columns": (lambda f: write_npz(f / "a.npz", X[:9, :3], Y[:9]), "3 features, but the run in .* to 5"),
+    "fewer columns": (lambda f: write_npz(f / "a.npz", X[:9, :3], Y[:9]), "3 features, but the run was fitted to 5"),
     "no labels": (lambda f: write_npz(f / "a.npz", X[:9]), "no array 'y'"),
     "text labels": (lambda f: write_npz(f / "a.npz", X[:9], Y[:9].astype(str)), "Labels were int64 and are now <U"),
     "not finite": (nan_rows, "Found nan in row 7, column 2"),
@@ -62,7 +49,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(case, base, tmp_path
 @pytest.mark.e2e
 def test_other_names_of_columns_are_refused(tmp_path):
     base = fit(tmp_path / "base", write("zarr", tmp_path / "first", X, Y))
-    other = write_zarr(tmp_path / "other.zarr", X, Y, [*NAMES[:-1], "another"])
+    other = write_zarr(tmp_path / "other.zarr", X, Y, names=[*NAMES[:-1], "another"])
     with pytest.raises(InputError, match="lacks 1 of the 5 features"):
         refreshed(base, other, tmp_path / "live")
 

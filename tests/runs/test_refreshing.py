@@ -7,34 +7,16 @@ import numpy as np
 import pytest
 import zarr
 from helpers.operations import artifacts_of
-from helpers.refreshing import (
-    FOLLOW,
-    NAMES,
-    NEEDS,
-    PARTS,
-    D,
-    X,
-    Y,
-    bits,
-    fill,
-    first_run,
-    fit,
-    nan_rows,
-    refreshed,
-    state,
-    write,
-)
-from helpers.runs import Recorder
+from helpers.refreshing import FOLLOW, NAMES, NEEDS, PARTS, D, X, Y, bits, fill, first_run, fit, nan_rows, state, write
+from helpers.runs import Recorder, refreshed, same_models, through
 from helpers.samples import product_bound
-from helpers.transforming import write_npz, write_parquet
+from helpers.tables import write_npz, write_parquet
 from naive import exact_class_moments
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -139,7 +121,7 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     assert [row["method"] for row in components_and_legend(live)[0]] == FOLLOW
     assert Path(report_of(live)["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
-    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "new"), methods=["m-pca0"]))
+    through(live, new, tmp_path / "new", methods=["m-pca0"])
     projected = zarr.open_group(str(tmp_path / "new" / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
     model = load_model(live, "m-pca0")
     np.testing.assert_allclose(projected, X[:20] @ model.components_.T, rtol=1e-12, atol=1e-12)
@@ -148,9 +130,7 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     manifest = refreshed(live, inbox, tmp_path / "second")
     assert [entry["name"] for entry in manifest["taken"]] == ["c.npz"] and manifest["rows"] == 400
     refreshed(base, inbox, tmp_path / "at once")
-    for method in FOLLOW:
-        one, other = load_model(manifest["folder"], method), load_model(str(tmp_path / "at once"), method)
-        np.testing.assert_array_equal(one.components_, other.components_)
+    same_models(manifest["folder"], tmp_path / "at once", FOLLOW, atol=0)
     extended = model.partial_fit(X[PARTS["c"]], Y[PARTS["c"]])
     np.testing.assert_allclose(extended.components_, load_model(str(tmp_path / "second"), "m-pca0").components_,
                                atol=1e-10)  # fmt: skip
@@ -193,10 +173,7 @@ def test_classes_not_seen_before_extend_the_run(text, tmp_path):
     whole = fit(tmp_path / "whole", write_npz(tmp_path / "all.npz", X, labels))
     (note,) = [note for note in recorder.notes if "not seen before" in note]
     assert f"b.npz brings the class {str(names[2])!r}, not seen before" in note
-    for method in FOLLOW:
-        found, expected = load_model(str(tmp_path / "live"), method), load_model(whole, method)
-        np.testing.assert_array_equal(found.classes_, expected.classes_)
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
+    same_models(tmp_path / "live", whole, FOLLOW, atol=1e-10)
 
 
 @pytest.mark.e2e
@@ -217,9 +194,7 @@ def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch,
                            np.concatenate([Y[:160][rows], Y[:160][rows] + 5, Y[160:]]))  # fmt: skip
     monkeypatch.undo()
     whole = fit(tmp_path / "whole", everything)
-    for method in manifest["methods"]:
-        found, expected = load_model(str(tmp_path / "live"), method), load_model(whole, method)
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
+    same_models(tmp_path / "live", whole, manifest["methods"], atol=1e-10)
     assert manifest["methods"] == [name for name in FOLLOW if name != "m-pca0"]
 
 
@@ -233,9 +208,7 @@ def test_few_new_rows_of_one_class_and_columns_by_name(tmp_path):
     refreshed(base, tmp_path / "few.parquet", tmp_path / "live")
     kept = np.append(np.arange(350), own)
     whole = fit(tmp_path / "whole", write_npz(tmp_path / "all.npz", X[kept], Y[kept]))
-    for method in FOLLOW:
-        found, expected = load_model(str(tmp_path / "live"), method), load_model(whole, method)
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
+    same_models(tmp_path / "live", whole, FOLLOW, atol=1e-10)
 
 
 @pytest.mark.e2e
@@ -288,6 +261,6 @@ def test_new_rows_are_projected_in_the_formats_of_the_run(tmp_path):
     settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2}
     run({**settings, "project": {"format": ["zarr", "parquet"]}, "output": str(tmp_path / "first")})
     both = str(tmp_path / "both")
-    refresh(RefreshConfig(run=str(tmp_path / "first"), new="bundled:iris?noise=1&seed=1", output=both))
-    done = transform(TransformConfig(output=both, dataset="bundled:iris", destination=str(tmp_path / "dest")))
+    refreshed(tmp_path / "first", "bundled:iris?noise=1&seed=1", both)
+    done = through(both, "bundled:iris", tmp_path / "dest")
     assert [Path(place).name for place in done["outputs"]] == ["pca.zarr", "pca.parquet"]

@@ -1,20 +1,18 @@
 """Row maps in runs, evaluations, transforms and refreshes: the results are those of a file of mapped rows."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 import zarr
-from helpers.evaluating import by_cell, config_of, scored, store, timeless
-from helpers.resuming import results_hash, write_rows
-from helpers.runs import Recorder, make_config
-from helpers.samples import labelled
-from helpers.transforming import write_parquet
+from helpers.evaluating import by_cell, scored, timeless
+from helpers.resuming import results_hash
+from helpers.runs import Recorder, refreshed, same_models, through
+from helpers.tables import config_of, labelled, write_npz, write_parquet, write_zarr
 from sklearn.decomposition import KernelPCA
 from sklearn.pipeline import make_pipeline
 
@@ -24,13 +22,12 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.passes.row_map_fits import spread_sample
+from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs import stages
 from mmpca_dist.runs.evaluation_stages import preview_evaluation
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview, stages_of
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.stores import storage
-from mmpca_dist.tables.mapped_rows import MappedRows
 
 FOURIER = {"name": "fourier", "n_components": 24}
 NYSTROEM = {"name": "nystroem", "n_components": 20}
@@ -41,8 +38,7 @@ no_report = pytest.mark.usefixtures("no_report")
 
 
 def settings_of(output, uri, maps, **changes):
-    dataset = {"uri": str(uri), "maps": maps}
-    return config_of(output, uri, **{"methods": ["pca", "m-pca0", "fisher"], "dataset": dataset, **changes})
+    return config_of(output, uri, **{"methods": ["pca", "m-pca0", "fisher"], "dataset": {"maps": maps}, **changes})
 
 
 def arrays_in(output):
@@ -63,12 +59,12 @@ def same_fits(left, right):
 def test_a_run_is_that_of_a_file_of_mapped_rows_whatever_the_format_and_the_chunks(maps, tmp_path):
     rows = np.round(4 * X)
     uris = {
-        "npz": store(tmp_path / "rows.npz", rows, Y),
+        "npz": write_npz(tmp_path / "rows.npz", rows, Y),
         "parquet": write_parquet(tmp_path / "rows.parquet", rows, Y, NAMES),
-        "small": write_rows(tmp_path / "small.zarr", rows, Y, 7),
-        "large": write_rows(tmp_path / "large.zarr", rows, Y, 100),
-        "sparse": store(tmp_path / "sparse.npz", rows, Y, sparse=True),
-        "int16": store(tmp_path / "narrow.npz", rows.astype(np.int16), Y),
+        "small": write_zarr(tmp_path / "small.zarr", rows, Y, 7),
+        "large": write_zarr(tmp_path / "large.zarr", rows, Y, 100),
+        "sparse": write_npz(tmp_path / "sparse.npz", rows, Y, sparse=True),
+        "int16": write_npz(tmp_path / "narrow.npz", rows.astype(np.int16), Y),
     }
     for kind, uri in uris.items():
         run(settings_of(tmp_path / kind, uri, maps))
@@ -76,7 +72,7 @@ def test_a_run_is_that_of_a_file_of_mapped_rows_whatever_the_format_and_the_chun
     for kind in ("parquet", "small", "large"):
         same_fits(fits[kind], fits["npz"])
     mapped = load_maps(str(tmp_path / "npz")).transform(rows)
-    run(settings_of(tmp_path / "plain", store(tmp_path / "mapped.npz", mapped, Y), []))
+    run(settings_of(tmp_path / "plain", write_npz(tmp_path / "mapped.npz", mapped, Y), []))
     for method in ("pca", "m-pca0", "fisher"):
         expected = load_model(str(tmp_path / "plain"), method)
         for kind in uris:
@@ -93,10 +89,10 @@ def test_a_run_is_that_of_a_file_of_mapped_rows_whatever_the_format_and_the_chun
 def test_every_method_applies_to_mapped_rows(tmp_path):
     """Kernel M-PCA, kernel PCA, kernel Fisher discriminants, and so on."""
     methods = list(METHODS)
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "out", uri, [NYSTROEM], methods=methods))
     mapped = load_maps(str(tmp_path / "out")).transform(X)
-    run(settings_of(tmp_path / "plain", store(tmp_path / "mapped.npz", mapped, Y), [], methods=methods))
+    run(settings_of(tmp_path / "plain", write_npz(tmp_path / "mapped.npz", mapped, Y), [], methods=methods))
     for method in methods:
         found, expected = (load_model(str(tmp_path / name), method).components_ for name in ("out", "plain"))
         np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max(), err_msg=method)
@@ -106,10 +102,10 @@ def test_every_method_applies_to_mapped_rows(tmp_path):
 @pytest.mark.e2e
 def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
     """The first is solved in the span of the rows. The second is kernel PCA, and fewer landmarks may have its rank."""
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "wide", uri, [{**FOURIER, "n_components": 400}]))
     mapped = load_maps(str(tmp_path / "wide")).transform(X)
-    run(settings_of(tmp_path / "plain", store(tmp_path / "mapped.npz", mapped, Y), []))
+    run(settings_of(tmp_path / "plain", write_npz(tmp_path / "mapped.npz", mapped, Y), []))
     for method in ("pca", "m-pca0", "fisher"):
         found, expected = (load_model(str(tmp_path / name), method) for name in ("wide", "plain"))
         assert found.n_features_in_ == 400
@@ -132,7 +128,7 @@ def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
 def test_bits_do_not_depend_on_threads_and_workers(cluster, workers, threads, tmp_path, limits):
     """Many spans, cut across blocks of mapped rows, and a fit that reads them on workers."""
     rows, labels = labelled(1500, 12, 3, seed=2)
-    uri = write_rows(tmp_path / "rows.zarr", rows.astype(np.float32), labels, 130)
+    uri = write_zarr(tmp_path / "rows.zarr", rows.astype(np.float32), labels, 130)
     limits.unit_bytes = limits.smallest_unit_bytes = 130 * 20 * 4
     maps = ["unit-length", {"name": "nystroem", "n_components": 20, "gamma": 2}, {**FOURIER, "gamma": "scale"}]
     hashes = {}
@@ -148,7 +144,7 @@ def test_bits_do_not_depend_on_threads_and_workers(cluster, workers, threads, tm
 @no_report
 @pytest.mark.e2e
 def test_a_killed_run_fits_maps_once_and_a_damaged_fit_is_made_again(tmp_path, monkeypatch):
-    config = settings_of(tmp_path / "out", store(tmp_path / "rows.npz", X, Y), BOTH)
+    config = settings_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, Y), BOTH)
     whole = settings_of(tmp_path / "whole", tmp_path / "rows.npz", BOTH)
     run(whole)
     for fails in ("save_fits", None):
@@ -178,7 +174,7 @@ def interrupted(*_, **__):
 @no_report
 @pytest.mark.e2e
 def test_other_options_are_another_run(tmp_path):
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "out", uri, [NYSTROEM]))
     for other in ({**NYSTROEM, "seed": 1}, {**NYSTROEM, "gamma": 1}, FOURIER):
         with pytest.raises(OutputError, match=r"already holds a different run: .*maps"):
@@ -190,12 +186,14 @@ def test_other_options_are_another_run(tmp_path):
 
 
 def test_row_maps_are_part_of_the_settings_and_the_fingerprint(tmp_path):
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     config = settings_of(tmp_path / "out", uri, ["unit-length"])
     assert config.settings()["dataset"]["maps"] == ["unit-length"]
     assert [stage.name for stage in stages_of(config)][:3] == ["count", "plan", "reduce"]
     dataset = Inputs.of(config).dataset
-    assert dataset.fingerprint() == storage.digest("mapped", open_dataset(uri).fingerprint(), ["unit-length"])
+    plain = open_dataset(uri)
+    assert dataset.fingerprint() == plain.with_maps(config.dataset.maps).fingerprint() != plain.fingerprint()
+    assert dataset.fingerprint() != Inputs.of(settings_of(tmp_path / "out", uri, BOTH)).dataset.fingerprint()
     again = parse_config(yaml.safe_load(yaml.safe_dump(settings_of(tmp_path, uri, BOTH).model_dump(mode="json"))), "")
     assert again.settings()["dataset"]["maps"] == settings_of(tmp_path, uri, BOTH).settings()["dataset"]["maps"]
 
@@ -211,8 +209,6 @@ def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
     maps, model = load_maps(output), load_model(output, "m-pca0")
     both = make_pipeline(maps, model)
     projected = zarr.open_array(str(tmp_path / "out" / "projected" / "m-pca0.zarr" / "X"))[...]
-    import pandas as pd
-
     frame = pd.DataFrame(X, columns=NAMES)
     np.testing.assert_allclose(both.transform(frame), projected, atol=1e-12)
     lazy = both.transform(open_dataset(uri))
@@ -222,20 +218,20 @@ def test_models_follow_the_maps_and_new_rows_go_through_both(tmp_path):
     assert not hasattr(model, "feature_names_in_") and model.n_features_in_ == 24
     with pytest.raises(ValueError, match="Feature names must be in the same order"):
         maps.transform(frame[NAMES[::-1]])
-    done = transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "new")))
+    done = through(output, new, tmp_path / "new")
     for method in ("pca", "m-pca0", "fisher"):
         again = zarr.open_array(f"{done['destination']}/projected/{method}.zarr/X")[...]
         stored = zarr.open_array(str(tmp_path / "out" / "projected" / f"{method}.zarr" / "X"))[:50]
         np.testing.assert_allclose(again, stored, atol=1e-12)
-    narrow = store(tmp_path / "narrow.npz", X[:, :5], Y)
-    with pytest.raises(InputError, match=r"has 5 features, but the run in .* was fitted to 6"):
-        transform(TransformConfig(output=output, dataset=str(narrow), destination=str(tmp_path / "no")))
+    narrow = write_npz(tmp_path / "narrow.npz", X[:, :5], Y)
+    with pytest.raises(InputError, match=r"has 5 features, but the run was fitted to 6"):
+        through(output, narrow, tmp_path / "no")
 
 
 @no_report
 @pytest.mark.e2e
 def test_maps_that_are_not_fitted_are_loaded_too(tmp_path):
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     run(settings_of(tmp_path / "unit", uri, ["unit-length"]))
     run(settings_of(tmp_path / "plain", uri, []))
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -248,24 +244,22 @@ def test_maps_that_are_not_fitted_are_loaded_too(tmp_path):
 @no_report
 @pytest.mark.e2e
 def test_a_refreshed_run_keeps_the_maps(tmp_path):
-    first = store(tmp_path / "first.npz", X[:150], Y[:150])
-    new = store(tmp_path / "new.npz", X[150:], Y[150:])
+    first = write_npz(tmp_path / "first.npz", X[:150], Y[:150])
+    new = write_npz(tmp_path / "new.npz", X[150:], Y[150:])
     run(settings_of(tmp_path / "run", first, BOTH, methods=["pca", "m-pca0"]))
     output = str(tmp_path / "live")
-    done = refresh(RefreshConfig(run=str(tmp_path / "run"), new=str(new), output=output))
+    done = refreshed(tmp_path / "run", new, output)
     assert done["rows"] == 240
     mapped = load_maps(str(tmp_path / "run")).transform(X)
-    run(settings_of(tmp_path / "all", store(tmp_path / "mapped.npz", mapped, Y), [], methods=["pca", "m-pca0"]))
-    for method in ("pca", "m-pca0"):
-        found, expected = load_model(output, method), load_model(str(tmp_path / "all"), method)
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+    run(settings_of(tmp_path / "all", write_npz(tmp_path / "mapped.npz", mapped, Y), [], methods=["pca", "m-pca0"]))
+    same_models(output, tmp_path / "all", ("pca", "m-pca0"))
     np.testing.assert_array_equal(load_maps(output).transform(X), mapped)
     assert load_moments(output).n_rows == 240
-    projected = transform(TransformConfig(output=output, dataset=str(new), destination=str(tmp_path / "projected")))
+    projected = through(output, new, tmp_path / "projected")
     rows = zarr.open_array(f"{projected['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(rows, load_model(output, "pca").transform(mapped[150:]), atol=1e-12)
     shutil.copy(new, tmp_path / "newer.npz")
-    again = refresh(RefreshConfig(run=str(tmp_path / "run"), new=str(tmp_path / "newer.npz"), output=output))
+    again = refreshed(tmp_path / "run", tmp_path / "newer.npz", output)
     assert again["rows"] == 330
     np.testing.assert_array_equal(load_maps(output).transform(X), mapped)
 
@@ -273,14 +267,14 @@ def test_a_refreshed_run_keeps_the_maps(tmp_path):
 @pytest.mark.e2e
 def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     """In memory, and by merging the moments of folds."""
-    uri = store(tmp_path / "rows.npz", X, Y)
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
     settings = {"methods": ["pca", "m-pca0", "fisher"], "evaluation": {"classifiers": ["fisher", "naive-bayes"]}}
     found, _, results = scored(settings_of(tmp_path / "out", uri, BOTH, **settings))
-    maps = MappedRows(
-        open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.maps,
+    maps = open_dataset(uri).with_maps(
+        settings_of(tmp_path, uri, BOTH).dataset.maps,
         first_stages.fit_row_maps(Inputs.of(settings_of(tmp_path, uri, BOTH)).dataset, in_memory),
     )  # fmt: skip
-    mapped = store(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)
+    mapped = write_npz(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)
     expected, _, _ = scored(settings_of(tmp_path / "plain", mapped, [], **settings))
     assert by_cell(found) == by_cell(expected)
     *widths, last = results["maps"]["notes"]
@@ -294,17 +288,13 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
 
 
 def in_memory(dataset, count, seed):
-    from mmpca_dist.passes.row_map_fits import spread_sample
-    from mmpca_dist.passes.schedulers import Threads
-    from mmpca_dist.passes.tree_reduction import Tasks
-
     return spread_sample(Tasks(scheduler=Threads(1)), dataset, count, seed)
 
 
 @pytest.mark.e2e
 def test_numbers_of_components_are_chosen_on_mapped_rows(tmp_path):
     config = settings_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, Y), [NYSTROEM], n_components="auto", methods="pca"
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, Y), [NYSTROEM], n_components="auto", methods="pca"
     )
     results = run(config)
     assert list(results)[:4] == ["count", "plan", "maps", "choose"]
@@ -315,29 +305,26 @@ def test_numbers_of_components_are_chosen_on_mapped_rows(tmp_path):
 def test_pictures_of_mapped_images_claim_no_pixels(tmp_path):
     """Components of mapped rows are no images; the report says which columns there are."""
     maps = [{"name": "nystroem", "n_components": 64}]  # as many as pixels
-    dataset = {"uri": "bundled:digits", "maps": maps}
-    results = run(make_config(tmp_path / "out", dataset=dataset, methods=["pca", "m-pca0"], n_components=2))
+    results = run(config_of(tmp_path / "out", dataset={"maps": maps}, methods=["pca", "m-pca0"]))
     assert results["count"]["image_shape"] is None
     names = [figure["name"] for figure in results["report"]["figures"]]
     assert not {"components", "reconstructions"} & set(names)
     page = Path(results["report"]["html"]).read_text()
     assert '<h2 id="loadings">' in page
     assert "<b>64</b><span>features that row maps make of 64 columns" in page
-    explicit = {**dataset, "image_shape": [8, 8]}
-    inputs = Inputs.of(make_config(tmp_path / "x", dataset=explicit, methods=["pca"], n_components=2))
-    assert inputs.dataset.own_columns
+    assert Inputs.of(
+        config_of(tmp_path / "x", dataset={"maps": maps, "image_shape": [8, 8]})
+    ).dataset.mapped.own_columns
     with pytest.raises(InputError, match="image_shape is 8 x 9, but the rows have 64 features"):
-        Inputs.of(
-            make_config(tmp_path / "x", dataset={**dataset, "image_shape": [8, 9]}, methods=["pca"], n_components=2)
-        )
-    unit = run(make_config(tmp_path / "unit", dataset={**dataset, "maps": "unit-length"}, methods=["pca"]))
+        Inputs.of(config_of(tmp_path / "x", dataset={"maps": maps, "image_shape": [8, 9]}))
+    unit = run(config_of(tmp_path / "unit", dataset={"maps": "unit-length"}, n_components=[2, 5]))
     assert "components" in [figure["name"] for figure in unit["report"]["figures"]]
 
 
 @pytest.mark.e2e
 def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
     maps, uri = [{"name": "nystroem", "n_components": 2000}], "synthetic:gaussian?n=1000000&d=16&seed=1"
-    config = make_config(tmp_path / "out", methods=["pca"], n_components=2, dataset={"uri": uri, "maps": maps})
+    config = config_of(tmp_path / "out", uri, dataset={"maps": maps})
     plan = preview(config)
     assert [each.name for each in plan.passes][:2] == ["row maps", "moments"]
     assert plan.passes[0].bytes < plan.passes[1].bytes // 50

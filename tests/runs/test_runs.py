@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from helpers.runs import Recorder, make_config, model_hash
+from helpers.runs import Recorder, model_hash
+from helpers.tables import config_of, make_config, read_back, write_npz, write_parquet
 from scipy.spatial.distance import cdist
 
 from mmpca_dist import MarginPCA, class_moments, load_model, load_moments, open_dataset, run
@@ -41,21 +42,14 @@ def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
     assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "report"]
     assert not any(recorder.ended.values())
-    assert {stage for stage, done, total in recorder.progress if done == total} >= {
-        "count",
-        "reduce",
-        "search",
-        *SWEEPS,
-        "solve",
-        "project",
-    }
+    ended = {stage for stage, done, total in recorder.progress if done == total}
+    assert ended >= {"count", "reduce", "search", *SWEEPS, "solve", "project"}
 
 
 def test_the_loaded_model_is_the_estimator_fitted_in_memory(digits_run):
     """The run and the estimator share their code, so they agree to the bit."""
     output, _, _ = digits_run
-    data = open_dataset("bundled:digits")
-    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    X, y = read_back("bundled:digits")
     fitted = MarginPCA(5, "m-pca1b", precision="double").fit(X, y)
     loaded = load_model(output, "m-pca1b", 5)
     np.testing.assert_array_equal(loaded.components_, fitted.components_)
@@ -67,14 +61,13 @@ def test_the_loaded_model_is_the_estimator_fitted_in_memory(digits_run):
 
 def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
     output, _, _ = digits_run
-    data = open_dataset("bundled:digits")
-    X = data.read_rows(0, data.n_rows)
+    X, y = read_back("bundled:digits")
     expected = load_model(output, "fisher").transform(X)
     for path in (f"{output}/projected/fisher.zarr", f"{output}/projected/fisher.parquet"):
         projected = open_dataset(path, drop=["row"] if path.endswith("parquet") else [])
         # Double-precision products in another order: a few units in the last place of |x| |v|.
-        np.testing.assert_allclose(projected.read_rows(0, data.n_rows), expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(projected.read_labels(0, data.n_rows), data.read_labels(0, data.n_rows))
+        np.testing.assert_allclose(projected.read_rows(0, len(X)), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(projected.read_labels(0, len(X)), y)
 
 
 def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
@@ -91,8 +84,7 @@ def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_r
     contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
     margins = contents.data["margins"]
     assert margins.counts.sum() == 1797 == len(margins.before)
-    data = open_dataset("bundled:digits")
-    X, y = data.read_rows(0, 1797), data.read_labels(0, 1797)
+    X, y = read_back("bundled:digits")
     apart = np.where(y[:, None] == y, np.inf, cdist(X, X)).min(axis=1)
     np.testing.assert_allclose(np.sort(margins.before), np.sort(apart), rtol=1e-12)
     np.testing.assert_allclose(np.histogram(margins.before, margins.edges)[0], margins.counts)
@@ -117,9 +109,8 @@ def test_what_was_not_measured_is_shown_as_absent(digits_run):
     rows = {row["method"]: row for row in components_and_legend(output)[0]}
     assert rows["lol"]["residual"] == "-"
     assert float(rows["pca"]["residual"]) < 1e-9
-    contents = report_contents(
-        RunDirectory(output), RunDirectory(output).config, open_dataset("bundled:digits"), results
-    )
+    found = RunDirectory(output)
+    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
     shown = {m.name: eigenvalue_table(m).records() for m in contents.methods}
     assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
     assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
@@ -141,11 +132,8 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
 def test_a_refused_run_leaves_nothing(tmp_path):
     rows = np.arange(40.0).reshape(20, 2)
     rows[7, 1] = np.nan
-    np.savez(tmp_path / "rows.npz", X=rows, y=np.arange(20) % 2)
-    config, notes = (
-        make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1),
-        Recorder(),
-    )
+    uri, notes = write_npz(tmp_path / "rows.npz", rows, np.arange(20) % 2), Recorder()
+    config = config_of(tmp_path / "out", uri, n_components=1)
     with pytest.raises(InputError, match="nan in row 7"):
         run(config, [notes])
     assert not notes.notes and not (tmp_path / "out").exists()
@@ -172,15 +160,11 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     assert recorder.ended["reduce"] and not recorder.ended["project"]
 
 
-@pytest.mark.parametrize(
-    "compute",
-    [
-        {"cluster": "threads", "workers": 1},
-        {"cluster": "threads", "workers": 4},
-        pytest.param({"cluster": "local", "workers": 2, "memory_limit": "2GiB"}, marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("compute", [
+    {"cluster": "threads", "workers": 1},
+    {"cluster": "threads", "workers": 4},
+    pytest.param({"cluster": "local", "workers": 2, "memory_limit": "2GiB"}, marks=pytest.mark.slow),
+], ids=str)  # fmt: skip
 @pytest.mark.e2e
 def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
     uri = "synthetic:clusters?n=300000&d=96&k=6&classes=3"
@@ -196,18 +180,16 @@ def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
 @pytest.mark.e2e
 def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     """By the run's own moments, which are read only when they are asked for."""
-    data = open_dataset("bundled:wine")
-    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    X, y = read_back("bundled:wine")
     old = np.arange(len(X)) % 3 > 0
-    np.savez(tmp_path / "old.npz", X=X[old], y=y[old])
     output = str(tmp_path / "out")
-    run(make_config(output, f"{tmp_path.as_posix()}/old.npz", standardize=standardize))
+    run(make_config(output, write_npz(tmp_path / "old.npz", X[old], y[old]), standardize=standardize))
     reads = []
     monkeypatch.setattr(finished_runs, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
     for method in METHODS:
-        model = load_model(output, method, 2 if METHODS[method].estimator._nested else None)
+        model = load_model(output, method, 2 if METHODS[method].estimator.traits.nested else None)
         assert not reads
-        needs = METHODS[method].needs(METHODS[method].options())
+        needs = METHODS[method].reducer(None, METHODS[method].options()).needs()
         if needs.medians or needs.searches or needs.swept:
             assert not hasattr(model, "partial_fit")
             continue
@@ -222,10 +204,8 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
 
 def test_the_moments_of_a_run_are_those_of_its_rows(tmp_path):
     run(make_config(tmp_path / "out", "bundled:iris", methods=["pca", "m-pca1b"], n_components=2, standardize=True))
-    found, expected = (
-        load_moments(str(tmp_path / "out")),
-        class_moments(open_dataset("bundled:iris"), precision="double"),
-    )
+    found = load_moments(str(tmp_path / "out"))
+    expected = class_moments(open_dataset("bundled:iris"), precision="double")
     for name in ("classes", "counts", "means", "scatters", "weights"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -234,8 +214,8 @@ def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, limits):
     with pytest.raises(InputError, match="There is no run in"):
         load_moments(str(tmp_path / "nothing"))
     rng = np.random.default_rng(7)
-    np.savez(tmp_path / "wide.npz", X=rng.standard_normal((12, 30)), y=np.arange(12) % 2)
-    run(make_config(tmp_path / "wide", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"]))
+    wide = write_npz(tmp_path / "wide.npz", rng.standard_normal((12, 30)), np.arange(12) % 2)
+    run(config_of(tmp_path / "wide", wide, n_components=[2, 5]))
     limits.pooled_bytes = 100
     run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca", "m-pca0"], n_components=2))
     for name, reason in (("wide", "fewer rows than columns"), ("pooled", "many classes were pooled")):
@@ -248,12 +228,11 @@ def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, limits):
 
 def test_names_of_features_come_with_tables_not_with_arrays(tmp_path):
     """Rows of a Parquet table are data frames elsewhere; rows of arrays have no names to be checked."""
-    data = open_dataset("bundled:iris")
-    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    X, y = read_back("bundled:iris")
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
-    frame.assign(label=y).to_parquet(tmp_path / "iris.parquet")
-    for name, uri in (("table", f"{tmp_path.as_posix()}/iris.parquet"), ("array", "bundled:iris")):
-        run(make_config(tmp_path / name, uri, methods=["pca"], n_components=2))
+    parquet = write_parquet(tmp_path / "iris.parquet", X, y, list("abcd"))
+    for name, uri in (("table", parquet), ("array", "bundled:iris")):
+        run(config_of(tmp_path / name, uri))
     table, array = load_model(str(tmp_path / "table"), "pca"), load_model(str(tmp_path / "array"), "pca")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -270,26 +249,20 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
     X = np.zeros((6, 30))
     X[:, 0] = [1, -1, 1, -1, 1, -1]
     X[:, 1] = np.sqrt(120 * np.finfo(float).eps) * np.asarray([1, 1, -1, -1, 0, 0])  # a variance of 80 eps
-    np.savez(tmp_path / "wide.npz", X=X, y=[0, 0, 0, 1, 1, 1])
-    config = make_config(tmp_path / "out", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"], precision="single")
-    results = run(config)
+    uri = write_npz(tmp_path / "wide.npz", X, [0, 0, 0, 1, 1, 1])
+    results = run(config_of(tmp_path / "out", uri, precision="single", n_components=[2, 5]))
     assert results["solve"]["precision"] == "double"
     assert any("floor of double precision: not reliable." in note for note in results["report"]["notes"])
     assert not any("Set precision" in note for note in results["report"]["notes"])
 
 
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
-    from mmpca_dist.tables.readers.built_in_tables import BundledDataset
+    from mmpca_dist.tables.readers.built_in_tables import BundledTable
 
-    monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(BundledTable, "read", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == [
-        "moments",
-        "sample",
-        "cells",
-        *["sweep"] * 40,
-        "project",
-    ]  # of three methods
+    sweeps = ["sweep"] * 40  # of three methods
+    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *sweeps, "project"]
     assert plan.bytes == (4 + 40) * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 
@@ -299,8 +272,7 @@ def test_standardize_equals_standardised_rows(tmp_path):
     """x -> V^T ((x - mean) / sd), as if the rows had been standardised before."""
     from sklearn.preprocessing import StandardScaler
 
-    data = open_dataset("bundled:wine")
-    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    X, y = read_back("bundled:wine")
     run(make_config(tmp_path / "out", "bundled:wine", standardize=True))
     scaled = StandardScaler().fit_transform(X)
     expected = MarginPCA(5, "m-pca1a", precision="double").fit(scaled, y)

@@ -1,27 +1,24 @@
 """``dataset.target``: runs, evaluations and refreshes of numbers to predict, and of slices of these."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.linalg
 import zarr
-from helpers.evaluating import config_of, scored
-from helpers.samples import largest_angle, with_targets
+from helpers.evaluating import scored
+from helpers.runs import refreshed, through
+from helpers.samples import largest_angle
+from helpers.tables import config_of, with_targets, write, write_parquet
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.pipeline import make_pipeline
-from test_weighted_runs import write
 
 from mmpca_dist import PLS, LassoSelection, ProjectionPenaltyRegressor, RidgeDirections, SupervisedPCA, load_model, run
 from mmpca_dist.configuration.schema import as_config
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 pytestmark = pytest.mark.usefixtures("no_report")
 METHODS = ["pls", "hsic", "ridge", "lasso", "pca", "all-columns"]
@@ -36,9 +33,9 @@ ESTIMATORS = {
 def test_a_run_has_the_models_of_the_estimators(n, d, q, kind, tmp_path):
     X, Y = with_targets(n, d, 2, seed=1)
     uri = write(kind, tmp_path / "rows", X, Y[:, 0], second=Y[:, 1])
-    dataset = {"uri": uri, "target": ["y", "second"][:q], "drop": ["second"][q - 1 :] if kind == "parquet" else []}
-    run(config_of(tmp_path / "out", uri, dataset=dataset, methods=[*METHODS, {"name": "projection-penalty",
-        "loss": "squared", "reduction": "pls"}]))  # fmt: skip
+    dataset = {"target": ["y", "second"][:q], "drop": ["second"][q - 1 :] if kind == "parquet" else []}
+    penalty = {"name": "projection-penalty", "loss": "squared", "reduction": "pls"}
+    run(config_of(tmp_path / "out", uri, dataset=dataset, methods=[*METHODS, penalty]))
     for name, estimator in ESTIMATORS.items():
         expected = estimator.fit(X, Y[:, :q])
         found = load_model(str(tmp_path / "out"), name)
@@ -82,7 +79,7 @@ def test_an_evaluation_is_least_squares_on_components_fitted_to_the_rows_that_tr
         X[rng.random(X.shape) < 0.1] = np.nan
     part = rng.integers(0, 4, 90)
     uri = write("parquet", tmp_path / "rows", X, Y[:, 0], second=Y[:, 1], part=part)
-    dataset = {"uri": uri, "target": ["y", "second"][:q], "drop": ["second"][q - 1 :], "missing": "mean"}
+    dataset = {"target": ["y", "second"][:q], "drop": ["second"][q - 1 :], "missing": "mean"}
     evaluation = {"splits": "given", "column": "part"}
     config = config_of(tmp_path / "out", uri, dataset=dataset, methods=METHODS, evaluation=evaluation)
     records, _, _ = scored(config)
@@ -107,7 +104,7 @@ def test_slices_are_classes_and_fisher_on_them_is_sliced_inverse_regression(tmp_
     X, y = with_targets(200, 5, 1, seed=3)
     y = y[:, 0]
     uri = write("parquet", tmp_path / "rows", X, y)
-    run(config_of(tmp_path / "out", uri, dataset={"uri": uri, "target": {"column": "y", "slices": 8}},
+    run(config_of(tmp_path / "out", uri, dataset={"target": {"column": "y", "slices": 8}},
                   methods=[{"name": "fisher", "shrinkage": 0}, "m-pca0"]))  # fmt: skip
     order = np.argsort(y)
     slices = np.empty(200, int)
@@ -123,15 +120,14 @@ def test_slices_are_classes_and_fisher_on_them_is_sliced_inverse_regression(tmp_
 @pytest.mark.parametrize("target", ["y", {"column": "y", "slices": 4}])
 def test_a_refresh_is_a_run_over_all_rows(target, tmp_path):
     X, Y = with_targets(120, 5, 1, seed=4)
-    dataset = {"target": target}
-    methods = ["pls", "pca"] if target == "y" else ["fisher", "pls"]
+    dataset, methods = {"target": target}, ["pls", "pca"] if target == "y" else ["fisher", "pls"]
     first, new = (write("parquet", tmp_path / name, X[rows], Y[rows, 0])
                   for name, rows in (("first", slice(0, 70)), ("new", slice(70, 120))))  # fmt: skip
-    run(config_of(tmp_path / "base", first, dataset={"uri": first, **dataset}, methods=methods))
-    refresh(RefreshConfig(run=str(tmp_path / "base"), new=new, output=str(tmp_path / "live")))
+    run(config_of(tmp_path / "base", first, dataset=dataset, methods=methods))
+    refreshed(tmp_path / "base", new, tmp_path / "live")
     if target == "y":
         whole = write("parquet", tmp_path / "whole", X, Y[:, 0])
-        run(config_of(tmp_path / "all", whole, dataset={"uri": whole, **dataset}, methods=methods))
+        run(config_of(tmp_path / "all", whole, dataset=dataset, methods=methods))
         expected = load_model(str(tmp_path / "all"), "pls").components_
     else:  # by the edges of the slices of the first rows
         edges = np.quantile(Y[:70, 0], np.arange(1, 4) / 4, method="inverted_cdf")
@@ -145,19 +141,17 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
     y[[3, 40]] = np.nan
     uri = write("parquet", tmp_path / "rows", X, y, name=np.full(60, "a"))
     for target in ("y", {"column": "y", "slices": 3}):
-        config = config_of(
-            tmp_path / "out", uri, dataset={"uri": uri, "target": target, "drop": ["name"]}, methods=["pls"]
-        )
+        config = config_of(tmp_path / "out", uri, dataset={"target": target, "drop": ["name"]}, methods=["pls"])
         with pytest.raises(InputError, match="missing values"):
             run(config)
-    skipped = {"uri": uri, "target": "y", "drop": ["name"], "unlabelled": "skip"}
+    skipped = {"target": "y", "drop": ["name"], "unlabelled": "skip"}
     run(config_of(tmp_path / "out", uri, dataset=skipped, methods=["pls"]))
     expected = PLS(2, target="continuous").fit(X[np.isfinite(y)], y[np.isfinite(y)])
     np.testing.assert_allclose(load_model(str(tmp_path / "out"), "pls").components_, expected.components_, atol=1e-9)
     for changes, words in (
         ({"methods": ["fisher"]}, r"fisher takes classes, .* cut these into slices"),
         ({"methods": [{"name": "projection-penalty", "loss": "hinge", "reduction": "pls"}]}, "takes classes"),
-        ({"dataset": {**skipped, "target": "name", "drop": ["y"]}}, "continuous targets must be numbers"),
+        ({"dataset": {**skipped, "target": "name", "drop": ["y"]}}, "have type object; they must be numbers"),
         ({"dataset": {**skipped, "target": "z"}}, r"has no column 'z' \(dataset\.target\)"),
     ):
         with pytest.raises(InputError, match=words):
@@ -169,7 +163,7 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
         ({"target": {"columns": "y"}}, "target"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
-            config_of(tmp_path / "other", uri, dataset={"uri": uri, **section})
+            config_of(tmp_path / "other", uri, dataset={**section})
     assert as_config(config.model_dump(mode="json")) == config
 
 
@@ -180,9 +174,8 @@ def test_least_squares_of_more_columns_than_rows_is_the_shortest_and_constant_pa
     y[part == 1] = 2.5
     uri = write("parquet", tmp_path / "rows", X, y, part=part)
     evaluation = {"splits": "given", "column": "part"}
-    dataset = {"uri": uri, "target": "y"}
-    config = config_of(tmp_path / "out", uri, dataset=dataset, methods=["all-columns"], evaluation=evaluation)
-    records, _, _ = scored(config)
+    settings = {"dataset": {"target": "y"}, "methods": ["all-columns"], "evaluation": evaluation}
+    records, _, _ = scored(config_of(tmp_path / "out", uri, **settings))
     for record in records:
         held_out = part == record["split"]
         named = LinearRegression().fit(X[~held_out], y[~held_out]).predict(X[held_out])
@@ -196,7 +189,7 @@ def test_loaded_models_go_on_and_transform_carries_the_numbers(tmp_path):
     uri, new = (write("parquet", tmp_path / f"rows{i}", X[rows], Y[rows, 0])
                 for i, rows in enumerate((slice(0, 60), slice(60, 80))))  # fmt: skip
     penalty = {"name": "projection-penalty", "loss": "squared", "reduction": "pls"}
-    run(config_of(tmp_path / "out", uri, dataset={"uri": uri, "target": "y"}, methods=["pls", "pca", penalty]))
+    run(config_of(tmp_path / "out", uri, dataset={"target": "y"}, methods=["pls", "pca", penalty]))
     extended = load_model(str(tmp_path / "out"), "pls").partial_fit(X[60:], Y[60:])
     np.testing.assert_allclose(extended.components_, PLS(2, target="continuous").fit(X, Y).components_, atol=1e-9)
     with pytest.raises(InputError, match="numbers to predict, which the method does not take"):
@@ -204,10 +197,21 @@ def test_loaded_models_go_on_and_transform_carries_the_numbers(tmp_path):
     model = load_model(str(tmp_path / "out"), "projection-penalty")
     expected = ProjectionPenaltyRegressor("pls", n_components=2).fit(X[:60], Y[:60, 0])
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-8)
-    output = str(tmp_path / "new")
-    transform(TransformConfig(output=str(tmp_path / "out"), dataset=new, destination=output, methods=["pls"]))
+    through(tmp_path / "out", new, tmp_path / "new", methods=["pls"])
     projected = zarr.open_group(str(tmp_path / "new" / "projected" / "pls.zarr"))
     np.testing.assert_array_equal(projected["y"][:], Y[60:, 0])
+
+
+@pytest.mark.parametrize("columns", [["p", "q"], ["p"], []], ids=["both", "one", "none"])
+def test_rows_to_transform_need_no_targets(columns, tmp_path):
+    X, Y = with_targets(80, 5, 2, seed=7)
+    targets = dict(zip("pq", Y.T, strict=True))
+    uri = write_parquet(tmp_path / "rows.parquet", X, **targets)
+    run(config_of(tmp_path / "out", uri, dataset={"target": ["p", "q"]}, methods=["pls"]))
+    new = write_parquet(tmp_path / "new.parquet", X[:30], **{name: targets[name][:30] for name in columns})
+    through(tmp_path / "out", new, tmp_path / "to", methods=["pls"])
+    Z = zarr.open_group(str(tmp_path / "to" / "projected" / "pls.zarr"))["X"][:]
+    np.testing.assert_allclose(Z, load_model(str(tmp_path / "out"), "pls").transform(X[:30]), rtol=1e-5, atol=1e-5)
 
 
 def test_slices_of_rows_with_weights_are_those_of_repeated_rows(tmp_path):
@@ -217,7 +221,7 @@ def test_slices_of_rows_with_weights_are_those_of_repeated_rows(tmp_path):
     repeated = write("parquet", tmp_path / "repeated", np.repeat(X, weights, axis=0), np.repeat(y, weights))
     found = []
     for uri, weight in ((given, {"weight": "w"}), (repeated, {})):
-        dataset = {"uri": uri, "target": {"column": "y", "slices": 7}, **weight}
+        dataset = {"target": {"column": "y", "slices": 7}, **weight}
         run(config_of(f"{uri}-run", uri, dataset=dataset, methods=["fisher"]))
         found.append(load_model(f"{uri}-run", "fisher"))
     np.testing.assert_array_equal(found[0].moments_.counts, found[1].moments_.counts)
@@ -231,7 +235,7 @@ def test_slices_of_few_values_are_these(values, classes, tmp_path):
     for target, words in (({"column": "y", "slices": 10}, None), ({"column": "same", "slices": 3}, "are 7")):
         frame = pd.read_parquet(uri).assign(same=7.0)
         frame.to_parquet(uri)
-        dataset = {"uri": uri, "target": target, "drop": ["same" if words is None else "y"]}
+        dataset = {"target": target, "drop": ["same" if words is None else "y"]}
         config = config_of(tmp_path / "out", uri, dataset=dataset, methods=["pca"])
         if words is None:
             run(config)
@@ -244,7 +248,7 @@ def test_slices_of_few_values_are_these(values, classes, tmp_path):
 def test_classifiers_are_refused_in_evaluations_of_numbers(tmp_path):
     X, Y = with_targets(60, 5, 1, seed=10)
     uri = write("parquet", tmp_path / "rows", X, Y[:, 0])
-    dataset, evaluation = {"uri": uri, "target": "y"}, {"classifiers": ["qda"]}
+    dataset, evaluation = {"target": "y"}, {"classifiers": ["qda"]}
     with pytest.raises(InputError, match=r"evaluation\.classifiers are for classes"):
         scored(config_of(tmp_path / "out", uri, dataset=dataset, methods=["pls"], evaluation=evaluation))
 
@@ -258,6 +262,4 @@ def test_class_weights_and_solvers_in_passes_are_refused_with_numbers(tmp_path):
         ({"methods": ["projection-penalty"]}, "give it loss: squared"),
     ):
         with pytest.raises(InputError, match=words):
-            run(
-                config_of(tmp_path / "out", uri, dataset={"uri": uri, "target": "y"}, **{"methods": ["pca"], **changes})
-            )
+            run(config_of(tmp_path / "out", uri, dataset={"target": "y"}, **changes))

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.leases import late_beats, write_owner
 from helpers.runs import Recorder
-from helpers.transforming import X, Y, fit, projected, write_npz, write_zarr
+from helpers.tables import write_npz, write_zarr
+from helpers.transforming import X, Y, fit, projected
 
 from mmpca_dist import load_model, open_dataset
 from mmpca_dist.errors import InputError, OutputError

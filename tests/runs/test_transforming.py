@@ -5,13 +5,12 @@ import threading
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from helpers.resuming import rewrite_json
-from helpers.runs import Recorder
-from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
+from helpers.runs import Recorder, through
+from helpers.tables import config_of, content_of, write_npz, write_parquet, write_zarr
+from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_named
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
@@ -29,7 +28,7 @@ def write_npy(path, X, y=None):
 def fitted(tmp_path_factory):
     """A run whose features have names."""
     folder = tmp_path_factory.mktemp("fitted")
-    return fit(folder, write_parquet(folder / "rows.parquet", *table()))
+    return fit(folder, write_named(folder / "rows.parquet", *table()))
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +37,7 @@ def nameless(tmp_path_factory):
     return fit(folder, write_npz(folder / "rows.npz", *table()))
 
 
-def through(output, dataset, folder, **options):
-    """Send rows through a run, into the folder ``dest``."""
-    return transform(TransformConfig(output=str(output), dataset=str(dataset), destination=f"{folder}/dest", **options))
-
-
-WRITERS = {"zarr": write_zarr, "parquet": write_parquet, "npz": write_npz, "npy": write_npy}
+WRITERS = {"zarr": write_zarr, "parquet": write_named, "npz": write_npz, "npy": write_npy}
 
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["labels", "no labels"])
@@ -56,7 +50,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
     if kind == "npy" and labelled:
         label = write_npy(tmp_path / "labels.npy", y)
     destination = str(tmp_path / "dest")
-    manifest = through(fitted, uri, tmp_path, label=label)
+    manifest = through(fitted, uri, tmp_path / "dest", label=label)
     assert (manifest["rows"], manifest["labels"], manifest["methods"]) == (N, labelled, ["pca", "m-pca0"])
     assert manifest["outputs"] == [
         f"{destination}/projected/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
@@ -77,7 +71,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
 @pytest.mark.e2e
 def test_no_format_writes_no_rows(tmp_path):
     output = fit(tmp_path, "bundled:iris", project={"format": []})
-    assert through(output, "bundled:iris", tmp_path)["outputs"] == []
+    assert through(output, "bundled:iris", tmp_path / "dest")["outputs"] == []
 
 
 def test_missing_label_chunks_are_noted(fitted, tmp_path):
@@ -86,7 +80,7 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
     uri = write_zarr(tmp_path / "a.zarr", X, y + 5)
     shutil.rmtree(tmp_path / "a.zarr" / "y" / "c")
     recorder = Recorder()
-    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), [recorder])
+    through(fitted, uri, tmp_path / "dest", recorder)
     notes = recorder.notes
     assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "as class 0, the fill value" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
@@ -95,7 +89,7 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
 def test_some_of_the_methods_each_once(fitted, tmp_path):
     X, y = table()
     new = write_npz(tmp_path / "a.npz", X, y)
-    assert through(fitted, new, tmp_path, methods=["m-pca0", "m-pca0"])["methods"] == ["m-pca0"]
+    assert through(fitted, new, tmp_path / "dest", methods=["m-pca0", "m-pca0"])["methods"] == ["m-pca0"]
     found = sorted(path.name for path in (tmp_path / "dest" / "projected").iterdir())
     assert found == ["m-pca0.parquet", "m-pca0.zarr"]
 
@@ -106,11 +100,11 @@ def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
     order = [2, 0, 3, 1]
     (tmp_path / "new").mkdir()
     for name, part in (("a", slice(0, 20)), ("b", slice(20, N))):
-        write_parquet(
+        write_named(
             tmp_path / "new" / f"{name}.parquet", X[part][:, order], y[part], [NAMES[i] for i in order],
             id=[f"row {i}" for i in range(N)][part], age=X[part, 0] * 0,
         )  # fmt: skip
-    through(fitted, tmp_path / "new", tmp_path)
+    through(fitted, tmp_path / "new", tmp_path / "dest")
     rows, labels = projected(tmp_path / "dest")
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(labels, y)
@@ -122,9 +116,9 @@ def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
     names = ["a", "y", "c", "d"]
     fitted = fit(
         tmp_path, "",
-        dataset={"uri": write_parquet(tmp_path / "rows.parquet", X, None, names, kind=y), "label": "kind"},
+        dataset={"uri": write_named(tmp_path / "rows.parquet", X, None, names, kind=y), "label": "kind"},
     )  # fmt: skip
-    assert not through(fitted, write_parquet(tmp_path / "new.parquet", X, None, names), tmp_path)["labels"]
+    assert not through(fitted, write_named(tmp_path / "new.parquet", X, None, names), tmp_path / "dest")["labels"]
     rows, _ = projected(tmp_path / "dest")
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
 
@@ -132,21 +126,21 @@ def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
 REFUSED = {
     # name: (writes the rows, further settings, what the message must say)
     "a missing column": (
-        lambda f: write_parquet(f / "a.parquet", X, Y, ["length", "widht", "height", "weight"]), {},
+        lambda f: write_named(f / "a.parquet", X, Y, ["length", "widht", "height", "weight"]), {},
         [r"lacks 1 of the 4 features", "'width'", "Did you mean 'widht'"]),
     "other columns": (
-        lambda f: write_parquet(f / "a.parquet", X, Y, list("abcd")), {},
+        lambda f: write_named(f / "a.parquet", X, Y, list("abcd")), {},
         ["lacks 4 of the 4 features", "'length', 'width', 'height', 'weight'"]),
     "another order in Zarr": (
-        lambda f: write_zarr(f / "a.zarr", X, Y, [NAMES[1], NAMES[0], *NAMES[2:]]), {},
+        lambda f: write_zarr(f / "a.zarr", X, Y, names=[NAMES[1], NAMES[0], *NAMES[2:]]), {},
         ["another order", "feature 0 is 'width' in place of 'length'", "Reorder"]),
     "other names in Zarr": (
-        lambda f: write_zarr(f / "a.zarr", X, Y, [*NAMES[:3], "wait"]), {}, ["lacks 1", "'weight'"]),
+        lambda f: write_zarr(f / "a.zarr", X, Y, names=[*NAMES[:3], "wait"]), {}, ["lacks 1", "'weight'"]),
     "fewer features": (
-        lambda f: write_npz(f / "a.npz", X[:, :3], Y), {}, [r"3 features, but the run in .* was fitted to 4"]),
+        lambda f: write_npz(f / "a.npz", X[:, :3], Y), {}, [r"3 features, but the run was fitted to 4"]),
     "no such label": (lambda f: write_zarr(f / "a.zarr", X), {"label": "kind"}, ["no array 'kind' .dataset.label."]),
     "no such label column": (
-        lambda f: write_parquet(f / "a.parquet", X), {"label": "kind"}, ["no column 'kind'"]),
+        lambda f: write_named(f / "a.parquet", X), {"label": "kind"}, ["no column 'kind'"]),
     "labels that are fewer": (lambda f: write_zarr(f / "a.zarr", X, Y[:-1]), {}, ["60 rows and 59 labels"]),
     "no such method": (
         lambda f: write_zarr(f / "a.zarr", X), {"methods": ["m-pca"]}, ["no method 'm-pca'", "Did you mean 'm-pca0'"]),
@@ -161,7 +155,7 @@ REFUSED = {
 def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     make, settings, words = REFUSED[case]
     with pytest.raises(InputError) as caught:
-        through(fitted, make(tmp_path), tmp_path, **settings)
+        through(fitted, make(tmp_path), tmp_path / "dest", **settings)
     for pattern in words:
         assert caught.match(pattern)
     assert not (tmp_path / "dest").exists()
@@ -179,18 +173,14 @@ def of_text(tmp_path_factory):
     return fit(folder, "", dataset=dataset), frame
 
 
-@pytest.mark.parametrize(
-    ("changes", "name", "said"),
-    [
-        ({}, "out.csv", None),
-        ({"kind": ["a", None] * 30}, "out.csv", None),
-        ({"width": ["1", "high"] * 30}, "out.csv", "{}.* hold something else: 'width': text: 'high' in row 1 .line 3."),
-        ({"width": None}, "out.csv", r"{} has missing values|{}"),
-        ({"town": "hill"}, "out.csv", "has town hill in column 'town' of {}, which no row had"),
-        ({}, "out.xlsx", "out.xlsx ends like a file, and files for projected rows end with .zarr, .parquet, .csv"),
-    ],
-    ids=["labels", "some labels", "text", "gaps", "unknown", "suffix"],
-)
+@pytest.mark.parametrize(("changes", "name", "said"), [
+    ({}, "out.csv", None),
+    ({"kind": ["a", None] * 30}, "out.csv", None),
+    ({"width": ["1", "high"] * 30}, "out.csv", "{}.* hold something else: 'width': text: 'high' in row 1 .line 3."),
+    ({"width": None}, "out.csv", r"{} has missing values|{}"),
+    ({"town": "hill"}, "out.csv", "has town hill in column 'town' of {}, which no row had"),
+    ({}, "out.xlsx", "out.xlsx ends like a file, and files for projected rows end with .zarr, .parquet, .csv"),
+], ids=["labels", "some labels", "text", "gaps", "unknown", "suffix"])  # fmt: skip
 def test_text_is_named_as_it_was_given_and_leaves_nothing_else(changes, name, said, of_text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fitted, frame = of_text
@@ -210,8 +200,8 @@ def test_text_is_named_as_it_was_given_and_leaves_nothing_else(changes, name, sa
 
 @pytest.mark.e2e
 def test_rows_without_names_go_by_position(nameless, tmp_path):
-    uri = write_parquet(tmp_path / "a.parquet", X, None, list("abcd"))
-    through(nameless, uri, tmp_path)
+    uri = write_named(tmp_path / "a.parquet", X, None, list("abcd"))
+    through(nameless, uri, tmp_path / "dest")
     expected = X @ load_model(nameless, "pca").components_.T
     np.testing.assert_allclose(projected(tmp_path / "dest")[0], expected, rtol=1e-12, atol=1e-12)
 
@@ -219,7 +209,7 @@ def test_rows_without_names_go_by_position(nameless, tmp_path):
 def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
     (tmp_path / "dest" / "pca.zarr").mkdir(parents=True)
     with pytest.raises(OutputError, match=r"holds other files \('pca.zarr'\) and no run"):
-        through(fitted, write_npz(tmp_path / "a.npz", X), tmp_path)
+        through(fitted, write_npz(tmp_path / "a.npz", X), tmp_path / "dest")
     assert [path.name for path in (tmp_path / "dest").iterdir()] == ["pca.zarr"]
 
 
@@ -227,9 +217,7 @@ def many_chunks(folder, n_chunks=40):
     """Return rows in so many reading units, the first of which holds a value that is not finite."""
     rows = np.tile(X, (n_chunks, 1))
     rows[3, 1] = np.nan
-    group = zarr.open_group(str(folder / "a.zarr"), mode="w")
-    group.create_array("X", data=rows, chunks=(N, D))
-    return str(folder / "a.zarr")
+    return write_zarr(folder / "a.zarr", rows, None, N)
 
 
 @pytest.mark.e2e
@@ -238,7 +226,7 @@ def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
     uri = many_chunks(tmp_path)
     with pytest.raises(InputError, match=r"nan in row 3, column 1"):
-        through(fitted, uri, tmp_path)
+        through(fitted, uri, tmp_path / "dest")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr"]
 
 
@@ -269,7 +257,7 @@ def test_projected_rows_are_no_run(fitted, tmp_path):
     with pytest.raises(InputError, match="holds projected rows, and no models"):
         load_model(config.destination, "pca")
     with pytest.raises(OutputError, match="already holds a different run: it holds projected rows"):
-        fit(tmp_path, config.dataset, output=config.destination, dataset={"uri": "bundled:iris"})
+        run(config_of(config.destination, "bundled:iris"))
 
 
 @pytest.mark.e2e
@@ -278,26 +266,24 @@ def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
     fitted = fit(tmp_path, uri)
     rewrite_json(tmp_path / "fitted" / "run.json", '"threads"', '"local"')
     with pytest.raises(InputError, match="memory of this process"):
-        transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/dest"))
+        through(fitted, uri, "memory://tests-transforming/dest")
 
 
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
     shutil.copytree(fitted, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "records")
     with pytest.raises(InputError, match="is not finished"):
-        through(tmp_path / "half", "bundled:iris", tmp_path)
+        through(tmp_path / "half", "bundled:iris", tmp_path / "dest")
 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_labels_are_by_default_those_of_the_run(named, tmp_path):
     """The column that was the label is carried along where the new rows have it, and may be missing."""
     X, y = table()
-    columns = {f"f{j}": column for j, column in enumerate(X.T)}
-    pq.write_table(pa.table({**columns, "kind": y}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({**columns, **({"kind": y + 1} if named else {})}), tmp_path / "new.parquet")
-    dataset = {"uri": str(tmp_path / "a.parquet"), "label": "kind"}
-    run({"dataset": dataset, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out")})
-    assert through(tmp_path / "out", tmp_path / "new.parquet", tmp_path)["labels"] == named
+    uri = write_parquet(tmp_path / "a.parquet", X, kind=y)
+    write_parquet(tmp_path / "new.parquet", X, **({"kind": y + 1} if named else {}))
+    run(content_of(tmp_path / "out", uri, dataset={"label": "kind"}))
+    assert through(tmp_path / "out", tmp_path / "new.parquet", tmp_path / "dest")["labels"] == named
     labels = projected(tmp_path / "dest")[1]
     assert labels.tolist() == (y + 1).tolist() if named else labels is None
 
@@ -306,8 +292,8 @@ def test_features_that_are_too_many_are_named(fitted, tmp_path):
     X, _ = table()
     rows = write_zarr(tmp_path / "more.zarr", np.c_[X, X[:, :1]], names=[*NAMES, "my id"])
     with pytest.raises(InputError, match=r"It has 'my id' as well: leave them out as it is ingested, with --drop '"):
-        through(fitted, rows, tmp_path)
+        through(fitted, rows, tmp_path / "dest")
     names = [*NAMES[1:], "a", "b"]
     rows = write_zarr(tmp_path / "other.zarr", np.c_[X, X[:, :1]], names=names)
     with pytest.raises(InputError, match=rf"It lacks '{NAMES[0]}'\. It has 'a', 'b' as well"):
-        through(fitted, rows, tmp_path)
+        through(fitted, rows, tmp_path / "dest")

@@ -1,12 +1,10 @@
 """An error that nobody foresaw: its last line is shown, and its traceback is in a file that the message names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
-import yaml
+from helpers.tables import write_config
 from prefect.states import Crashed
 
 from mmpca_dist.configuration.schema import load_config
@@ -27,10 +25,7 @@ def fails(*_, **__):
 
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / "my.yaml"
-    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2], "output": "out"}
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return write_config(tmp_path / "my.yaml", "out")
 
 
 @pytest.fixture
@@ -76,15 +71,11 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
     assert (tmp_path / "out" / "report" / "index.html").exists(), "the run goes on"
 
 
-@pytest.mark.parametrize(
-    ("words", "target"),
-    [
-        (("transform", "out", "bundled:iris", "projected", "--prefect"), "mmpca_pipelines.transform.transform"),
-        (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest_table.ingest"),
-        (("plan", "my.yaml"), "mmpca_dist.runs.stages.preview"),
-    ],
-    ids=["transform", "ingest", "plan"],
-)
+@pytest.mark.parametrize(("words", "target"), [
+    (("transform", "out", "bundled:iris", "projected", "--prefect"), "mmpca_pipelines.transform.transform"),
+    (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest_table.ingest"),
+    (("plan", "my.yaml"), "mmpca_dist.runs.stages.preview"),
+], ids=["transform", "ingest", "plan"])  # fmt: skip
 @pytest.mark.e2e
 def test_commands_without_a_run_leave_it_among_the_temporary_files(
     tmp_path, prefect_server, config, command, monkeypatch, words, target

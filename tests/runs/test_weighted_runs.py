@@ -3,16 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
+from helpers import tables
 from helpers.evaluating import scored
-from helpers.samples import labelled
+from helpers.runs import refreshed, same_models
+from helpers.tables import labelled, write
 
 from mmpca_dist import MarginPCA, load_model, load_moments, run
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
 
 pytestmark = pytest.mark.usefixtures("no_report")
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "pls"]
@@ -28,28 +27,8 @@ def table(n, d, seed=1):
     return X, y, w, part
 
 
-def write(kind, path, X, y, **beside):
-    """Write rows with columns beside them; return the address."""
-    if kind == "parquet":
-        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(**beside, y=y)
-        frame.to_parquet(f"{path}.parquet", row_group_size=17)
-        return f"{path}.parquet"
-    if kind == "npz":
-        np.savez(f"{path}.npz", X=X, y=y, **beside)
-        return f"{path}.npz"
-    group = zarr.open_group(f"{path}.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(13, X.shape[1]))
-    for name, values in {"y": y, **beside}.items():
-        group.create_array(name, data=values, chunks=(29,))
-    return f"{path}.zarr"
-
-
 def config_of(output, uri, dataset=(), **changes):
-    content = {
-        "dataset": {"uri": str(uri), **dict(dataset)}, "methods": METHODS, "n_components": 2, "precision": "double",
-        "output": str(output),
-    }  # fmt: skip
-    return parse_config({**content, **changes}, "the test")
+    return tables.config_of(output, uri, **{"dataset": dict(dataset), "methods": METHODS, **changes})
 
 
 @pytest.mark.parametrize(
@@ -71,10 +50,7 @@ def test_a_run_has_the_models_of_repeated_rows(kind, n, d, tmp_path):
     uri = write(kind, tmp_path / "rows", X, y, **beside)
     results = run(config_of(tmp_path / "out", uri, {"weight": weight}))
     run(config_of(tmp_path / "twin", write("zarr", tmp_path / "repeated", np.repeat(X, w, axis=0), np.repeat(y, w))))
-    for method in METHODS:
-        found, expected = (load_model(str(tmp_path / name), method) for name in ("out", "twin"))
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
-        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9, err_msg=method)
+    same_models(tmp_path / "out", tmp_path / "twin", METHODS, rtol=1e-9)
     count = results["count"]
     assert count["n_rows"] == np.count_nonzero(w) and count["counts"] == np.bincount(y[w > 0]).tolist()
     assert count["weights"] == np.bincount(y, w).tolist()
@@ -129,21 +105,16 @@ def test_classifiers_of_whole_weights_have_the_penalties_of_repeated_rows(tmp_pa
 
 def test_a_refresh_merges_weighted_rows(tmp_path):
     X, y, w, _ = table(120, 5)
-    uris = [
-        write("parquet", tmp_path / str(i), X[some], y[some], n=w[some])
-        for i, some in enumerate((slice(70), slice(70, None)))
-    ]
+    uris = [write("parquet", tmp_path / str(i), X[s], y[s], n=w[s]) for i, s in enumerate((slice(70), slice(70, None)))]
     methods = ["pca", "m-pca0", "m-pca1a"]
     run(config_of(tmp_path / "first", uris[0], {"weight": "n"}, methods=methods))
-    manifest = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))
+    manifest = refreshed(tmp_path / "first", uris[1], tmp_path / "live")
     moments = load_moments(manifest["folder"])
     np.testing.assert_allclose(moments.counts, np.bincount(y, w), rtol=1e-15)
     assert moments.sizes.tolist() == np.bincount(y[w > 0]).tolist()
     assert finished(open_run(manifest["folder"]), COUNT)["weights"] == np.bincount(y, w).tolist()
     run(config_of(tmp_path / "twin", write("zarr", tmp_path / "all", X, y, n=w), {"weight": "n"}, methods=methods))
-    for method in methods:
-        found, expected = load_model(manifest["folder"], method), load_model(str(tmp_path / "twin"), method)
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
+    same_models(manifest["folder"], tmp_path / "twin", methods)
 
 
 def test_new_rows_of_weight_zero_need_no_covariates(tmp_path):
@@ -155,7 +126,7 @@ def test_new_rows_of_weight_zero_need_no_covariates(tmp_path):
     assert w[np.equal(age, None)].tolist() == [0] * int(np.equal(age, None).sum()) != []
     dataset = {"weight": "n", "covariates": ["age"]}
     run(config_of(tmp_path / "first", uris[0], dataset, methods=["m-pca0"]))
-    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))["folder"]
+    folder = refreshed(tmp_path / "first", uris[1], tmp_path / "live")["folder"]
     run(config_of(tmp_path / "twin", write("parquet", tmp_path / "all", X, y, **columns), dataset, methods=["m-pca0"]))
     found, expected = load_model(folder, "m-pca0"), load_model(str(tmp_path / "twin"), "m-pca0")
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
@@ -172,27 +143,22 @@ def test_other_weights_are_another_run(tmp_path):
         run(config_of(tmp_path / "out", uri, settings, methods="pca"))
 
 
-@pytest.mark.parametrize(
-    ("bad", "changes", "message"),
-    [
-        ({3: -1.0}, {}, "The weight of row 3 in column 'n' of .* is -1.0"),
-        ({70: np.inf}, {}, "The weight of row 70 in .* is inf"),
-        ({}, {"methods": ["m-pca1b", "pca"]}, "m-pca1b: Medians take no weights of rows"),
-        ({}, {"methods": ["bm2pca"]}, "bm2pca: Methods that pass over their rows until they converge take no weights"),
-        ({}, {"dataset": {"weight": "m"}}, r"has no column 'm' \(dataset.weight\)"),
-        ({}, {"dataset": {"weight": "nowhere.npy"}}, "nowhere.npy"),
-        (dict.fromkeys(range(80), 0.0), {}, "No row of .* is left: all have weight zero"),
-    ],
-    ids=["negative", "infinite", "medians", "sweeps", "column", "file", "zero"],
-)
+@pytest.mark.parametrize(("bad", "changes", "message"), [
+    ({3: -1.0}, {}, "Row 3 has the weight -1.0 in column 'n' of "),
+    ({70: np.inf}, {}, "Row 70 has the weight inf in column 'n' of "),
+    ({}, {"methods": ["m-pca1b", "pca"]}, "m-pca1b: Medians take no weights of rows"),
+    ({}, {"methods": ["bm2pca"]}, "bm2pca: Methods that pass over their rows until they converge take no weights"),
+    ({}, {"dataset": {"weight": "m"}}, r"has no column 'm' \(dataset.weight\)"),
+    ({}, {"dataset": {"weight": "nowhere.npy"}}, "nowhere.npy"),
+    (dict.fromkeys(range(80), 0.0), {}, "No row of .* is left: all have weight zero"),
+], ids=["negative", "infinite", "medians", "sweeps", "column", "file", "zero"])  # fmt: skip
 def test_what_takes_no_weights_or_is_none_is_refused(bad, changes, message, tmp_path):
     X, y, w, _ = table(80, 4)
     w = w.astype(float)
     w[list(bad)] = list(bad.values())
     uri = write("parquet", tmp_path / "rows", X, y, n=w)
-    changes = {**changes, "dataset": {"uri": uri, "weight": "n", **changes.get("dataset", {})}}
     with pytest.raises(InputError, match=message):
-        run(config_of(tmp_path / "out", uri, **changes))
+        run(config_of(tmp_path / "out", uri, **{"dataset": {"weight": "n"}, **changes}))
     assert not (tmp_path / "out").exists()
 
 
@@ -230,10 +196,10 @@ def gappy(tmp_path, kind, unlabelled, weightless):
 def test_rows_that_are_left_out_need_no_values_beside_them(kind, tmp_path):
     uri, X, kept = gappy(tmp_path, kind, unlabelled=[20, 21, 70], weightless=[30, 71])
 
-    dataset = {"uri": str(uri), "label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
+    dataset = {"label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
     dataset |= {"balance": "who"} if kind == "folder" else {"drop": ["who"]}
     evaluation = {"splits": "groups", "folds": 3, "column": "who", "classifiers": ["lda"], "margins": False}
-    config = config_of(tmp_path / "out", "", dataset, methods=["m-pca0"], evaluation=evaluation)
+    config = config_of(tmp_path / "out", uri, dataset, methods=["m-pca0"], evaluation=evaluation)
     run(config)
     found = load_model(str(tmp_path / "out"), "m-pca0")
     w = kept["n"].to_numpy(float)
@@ -247,21 +213,20 @@ def test_rows_that_are_left_out_need_no_values_beside_them(kind, tmp_path):
     assert sum(record["rows"] for record in records) == pytest.approx(kept["n"].sum())
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        *((column, None, "Row {} of .* has no value in '" + column) for column in ("age", "site", "who", "n")),
-        ("age", np.inf, "Row {} has the covariate inf in column 'age'"),
-        ("n", -1, "The weight of row {} in column 'n' of .* is -1.0"),
-    ],
-)
+@pytest.mark.parametrize(("column", "value", "message"), [
+    ("age", None, "Row {} has the covariate nan in column 'age' of "),
+    *((column, None, "Row {} has no value in column '" + column) for column in ("site", "who")),
+    ("n", None, "Row {} has no weight in column 'n' of "),
+    ("age", np.inf, "Row {} has the covariate inf in column 'age'"),
+    ("n", -1, "Row {} has the weight -1.0 in column 'n' of "),
+])  # fmt: skip
 def test_rows_that_are_taken_need_values_beside_them(column, value, message, tmp_path):
     uri, _, kept = gappy(tmp_path, "parquet", unlabelled=[20], weightless=[30])
     frame, row = pd.read_parquet(uri), kept.index[50]
     frame.loc[row, column] = value
     frame.to_parquet(uri, row_group_size=17)
-    dataset = {"uri": str(uri), "label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
-    config = config_of(tmp_path / "out", "", {**dataset, "balance": "who"}, methods=["m-pca0"])
+    dataset = {"label": "y", "unlabelled": "skip", "weight": "n", "covariates": ["age", "site"]}
+    config = config_of(tmp_path / "out", uri, {**dataset, "balance": "who"}, methods=["m-pca0"])
     with pytest.raises(InputError, match=message.format(row)):
         run(config)
 
@@ -283,4 +248,4 @@ def test_batches_that_count_alike(weight, tmp_path):
         found = load_model(str(tmp_path / "out"), method)
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
     with pytest.raises(InputError, match="lets the names in 'site' count alike"):
-        refresh(RefreshConfig(run=str(tmp_path / "out"), new=uri, output=str(tmp_path / "live")))
+        refreshed(tmp_path / "out", uri, tmp_path / "live")

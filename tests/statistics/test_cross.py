@@ -1,7 +1,5 @@
 """Supervised PCA for continuous targets: X^T H Y from one pass, whatever the type, the chunks and the mean."""
 
-from __future__ import annotations
-
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -10,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from helpers.samples import angle_bound, labelled, largest_angle, with_targets
+from helpers.samples import angle_bound, largest_angle, watched
+from helpers.tables import labelled, with_targets
 from naive_regressions import exact_cross_scatter
 
 from mmpca_dist import SupervisedPCA, class_moments
@@ -21,14 +20,14 @@ from mmpca_dist.statistics.coordinates import tall_statistics
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import GivenLabels, TargetRows
+from mmpca_dist.tables.readers.memory import with_targets as as_targets
 
 EPS = np.finfo(np.float64).eps
 
 
 def target_rows(X, Y):
     names = [f"t{j}" for j in range(np.asarray(Y).reshape(len(X), -1).shape[1])]
-    return TargetRows(GivenLabels(rows_in_memory(X, None, "X"), Y), names)
+    return as_targets(rows_in_memory(X, None, "X"), Y, names)
 
 
 def moments(X, Y, threads=1):
@@ -225,15 +224,9 @@ def test_partial_fit_is_exact_and_takes_up_a_fit():
 
 def test_one_pass_reads_every_row_once(small_units):
     read = []
-
-    class Watched(TargetRows):
-        def read_rows(self, start, stop, out=None):
-            read.append((start, stop))
-            return super().read_rows(start, stop, out)
-
     X, Y = with_targets(60, 4, 2, seed=17)
     small_units(25, X)
-    rows = Watched(GivenLabels(rows_in_memory(X, None, "X"), Y), ["u", "v"])
+    rows = watched(target_rows(X, Y), lambda start, stop: read.append((start, stop)))
     moments_of(widened(rows), precision="single", scheduler=Threads(1))
     assert sorted(read) == [(0, 25), (25, 50), (50, 60)]
 
@@ -274,9 +267,9 @@ def test_what_cannot_be_a_continuous_target_is_refused():
     X, y = labelled(40, 3, 2, seed=16)
     reducer = SupervisedPCA(target="continuous")
     names = np.asarray(["a", "b"])[y]
-    with pytest.raises(InputError, match="continuous targets must be numbers"):
+    with pytest.raises(InputError, match="The targets in y have type <U1; they must be numbers"):
         reducer.fit(X, names)
-    with pytest.raises(InputError, match="continuous targets must be numbers"):
+    with pytest.raises(InputError, match="The targets in y have type <U1; they must be numbers"):
         reducer.fit(da.from_array(X, (10, 3)), names)
     with pytest.raises(InputError, match="shape"):
         reducer.fit(da.from_array(X, (10, 3)), np.zeros((40, 2, 2)))

@@ -1,12 +1,9 @@
 """Moments of up to 20,000 classes are those of the definition, and take memory for the classes that rows have."""
 
-from __future__ import annotations
-
-import tracemalloc
-
 import numpy as np
 import pytest
 from helpers.samples import even_edges, product_bound, take
+from helpers.watching import allocated, watched
 from naive import exact_class_moments
 
 from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
@@ -15,7 +12,7 @@ from mmpca_dist.statistics import gather
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import join_spans, moments_spans
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.tables.dataset import Span
+from mmpca_dist.tables.spans import Span
 
 
 def many(n_classes, n_more, d=3, seed=0, text=False):
@@ -87,13 +84,9 @@ def test_what_a_span_leaves_is_of_the_classes_that_it_has_seen():
 def test_memory_grows_with_classes_not_with_their_square(pooled_bytes, limits):
     limits.pooled_bytes = pooled_bytes
     X, y = many(20_000, 10_000, d=8)
-    tracemalloc.start()
-    try:
+    with allocated() as memory:
         class_moments(X.astype(np.float32), y)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 40 * 8 * 20_000 * 8 + (100 << 20)  # an identity of the classes takes 3 GiB
+    assert memory.peak < 40 * 8 * 20_000 * 8 + (100 << 20)  # an identity of the classes takes 3 GiB
 
 
 def test_scatters_that_do_not_fit_are_pooled(limits):
@@ -148,41 +141,28 @@ def test_methods_hold_nothing_for_each_pair_of_classes(variant):
         "hsic": lambda: SupervisedPCA.from_moments(moments, n_components=2),
         "pls": lambda: PLS.from_moments(moments, n_components=2),
     }
-    tracemalloc.start()
-    try:
+    with allocated() as memory:
         reducers[variant]()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3000 * 3000  # bytes: one for each pair
+    assert memory.peak < 3000 * 3000  # bytes: one for each pair
 
 
 def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
     limits.pooled_bytes = 0
     X, y = many(40, 400, d=6, seed=5)
-    shapes, taken = [], gather.take_moments
-
-    def watch(*arguments, **options):
-        shapes.append(options["weights"].shape)
-        return taken(*arguments, **options)
-
-    monkeypatch.setattr(gather, "take_moments", watch)
+    shapes = watched(monkeypatch, gather, "take_moments", lambda *_, weights, **__: weights.shape)
     for reducer in (MarginPCA(2, "pca"), FisherDiscriminant(2), MarginPCA(2, "m-pca0")):
         reducer.fit(X, y)
     assert shapes == [(1, 40), (1, 40), (2, 40)]
 
 
-@pytest.mark.parametrize(
-    ("n_units", "n_rows", "sizes"),
-    [
-        (40, 45, [4] * 10),
-        (40, 1000, [10] * 4),
-        (40, 19, [1] * 40),
-        (18, 30, [3] * 6),
-        (9, 99, [2] * 4 + [1]),
-        (1, 9, [1]),
-    ],
-)
+@pytest.mark.parametrize(("n_units", "n_rows", "sizes"), [
+    (40, 45, [4] * 10),
+    (40, 1000, [10] * 4),
+    (40, 19, [1] * 40),
+    (18, 30, [3] * 6),
+    (9, 99, [2] * 4 + [1]),
+    (1, 9, [1]),
+])  # fmt: skip
 def test_spans_are_joined_until_four_are_left(n_units, n_rows, sizes):
     """Spans of ten rows; every unit of theirs is kept."""
     spans = [Span(i, (10 * i, 10 * i + 4, 10 * i + 10)) for i in range(n_units)]

@@ -1,7 +1,5 @@
 """Medians out of core are those of numpy to the last bit, in however many passes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.samples import even_edges, take

@@ -1,12 +1,11 @@
 """Class moments are those of the definition, whatever the type, the chunks, the precision and the scale."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
 import pytest
-from helpers.samples import even_edges, labelled, product_bound, take
+from helpers.samples import even_edges, product_bound, take
+from helpers.tables import labelled
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import exact_class_moments
@@ -57,16 +56,13 @@ def test_every_type_of_rows(dtype, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    ("n", "d", "size"),
-    [
-        (60, 3, 60),  # one chunk
-        (60, 3, 1),  # a chunk a row
-        (61, 3, 7),  # a short last chunk
-        (6, 9, 2),  # fewer rows than columns
-        (300, 2, 100),
-    ],
-)
+@pytest.mark.parametrize(("n", "d", "size"), [
+    (60, 3, 60),  # one chunk
+    (60, 3, 1),  # a chunk a row
+    (61, 3, 7),  # a short last chunk
+    (6, 9, 2),  # fewer rows than columns
+    (300, 2, 100),
+])  # fmt: skip
 def test_every_chunking(n, d, size, precision):
     X, y = labelled(n, d, 3, seed=2)
     found, _ = take(X, y, edges=even_edges(n, size), precision=precision)
@@ -163,15 +159,7 @@ def test_a_mean_of_ten_thousand_spreads_costs_no_digits(dtype, precision):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "factor",
-    [
-        2.0**-40,
-        2.0**40,
-        1e-30,
-        1e30,
-    ],
-)
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40, 1e-30, 1e30])
 def test_single_precision_survives_tiny_and_huge_columns(factor, dtype):
     """Squares of 1e30 and 1e-30 are beyond single precision, their moments are not beyond double."""
     X, y = labelled(80, 3, 2, seed=9)

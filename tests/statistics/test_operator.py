@@ -1,21 +1,20 @@
 """Scatters applied to vectors: the same as formed row by row, whatever the rows, the chunks and where they run."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from helpers.operators import URI, WORK, assert_applied, bits, bound_on, make_operator, some_blocks
-from helpers.samples import Shuffled, even_edges, labelled
+from helpers.samples import even_edges, shuffled
+from helpers.tables import labelled
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -179,7 +178,7 @@ def reference():
 
 @pytest.mark.parametrize("threads", [2, 4])
 def test_the_same_bits_for_any_number_of_threads_and_any_order(threads, reference):
-    assert bits(Threads(threads), Shuffled(open_dataset(URI), threads)) == reference
+    assert bits(Threads(threads), shuffled(open_dataset(URI), threads)) == reference
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
 """Moments from the stored values of CSR rows are those of the definition, and of dense rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from helpers.samples import even_edges, product_bound, spans_of
+from helpers.samples import even_edges, on_dense, product_bound
 from naive import exact_class_moments
 from scipy.sparse import csr_array, random_array
 
@@ -19,7 +17,8 @@ from mmpca_dist.statistics import summary
 from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.moments import pooled_weights
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.readers.memory import ArrayDataset, SparseArray
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 
 def sparse_rows(n, d, n_classes, density=0.04, seed=0, dtype=np.float64):
@@ -34,7 +33,7 @@ def sparse_rows(n, d, n_classes, density=0.04, seed=0, dtype=np.float64):
 
 
 def take(X, y, *, precision="double", threads=1, edges=None, **options):
-    dataset = SparseArray(X, y, "the test")
+    dataset = rows_in_memory(X, y, "the test")
     spans = spans_of(np.asarray([0, X.shape[0]] if edges is None else edges))
     census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(threads))
@@ -43,7 +42,7 @@ def take(X, y, *, precision="double", threads=1, edges=None, **options):
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    monkeypatch.setattr(SparseArray, "read_rows", lambda *_: pytest.fail("rows were made dense"))
+    on_dense(monkeypatch, lambda _: pytest.fail("rows were made dense"))
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -123,7 +122,7 @@ def test_folds_are_those_of_dense_rows(never_dense, limits):
     y[600] = 0
     limits.unit_bytes = 8 * 60 * 17
     parts = []
-    for dataset in (SparseArray(X, y, "sparse"), ArrayDataset(X.toarray(), y)):
+    for dataset in (rows_in_memory(X, y, "sparse"), rows_in_memory(X.toarray(), y)):
         rows = Rows.of(dataset, Threads(2))
         parts.append(class_fold_moments(rows, folds_of(rows, 3), precision="double"))
     for found, expected in zip(*parts, strict=True):

@@ -1,14 +1,12 @@
 """Scatters of sparse rows applied to vectors: those of the same dense rows, however far from zero the columns lie."""
 
-from __future__ import annotations
-
-import tracemalloc
-
 import numpy as np
 import pytest
 import scipy.sparse
 from helpers.operators import assert_applied, bits, make_operator, some_blocks
-from helpers.samples import even_edges, labelled
+from helpers.samples import even_edges
+from helpers.tables import labelled
+from helpers.watching import allocated
 
 from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.blas import single_blas_thread
@@ -17,8 +15,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.memory import SparseArray
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.spans import spans_of
 
 SUMS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 
@@ -37,7 +35,7 @@ def make_sparse(X, y, precision="double", *, stored=None, **options):
     values = X[rows.coords]
     rows = scipy.sparse.csr_array((values, rows.coords), shape=X.shape)
     assert rows.nnz == len(values)
-    return make_operator(X, y, dataset=SparseArray(rows, y), sums=SUMS[precision], **options)
+    return make_operator(X, y, dataset=rows_in_memory(rows, y), sums=SUMS[precision], **options)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -118,17 +116,14 @@ def test_a_task_holds_what_the_plan_counts_on(n_classes, dtype):
     rows = scipy.sparse.vstack([scipy.sparse.random(n // 50, d, 0.01, "csr", dtype, random_state=0)] * 50)
     y = np.arange(n) % n_classes
     block = Block(np.ones(n_classes), np.ones((d, width), np.float32))
-    dataset, centres = SparseArray(rows, y), np.ones((n_classes, d))
+    dataset, centres = rows_in_memory(rows, y), np.ones((n_classes, d))
     whole = spans_of(np.asarray([0, n]))[0]
-    task = operators._ApplySpan(
-        dataset, np.arange(n_classes), centres, np.dtype("f8"), np.dtype("f4"), None, (block,), with_moments=True
+    task = operators._Application(
+        np.arange(n_classes), centres, np.dtype("f8"), np.dtype("f4"), None, (block,), with_moments=True
     )
-    with single_blas_thread():
-        tracemalloc.start()
-        task(whole)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak <= sparse_unit(dataset, 1) + d * width * 4 + 3 * 2 * n_classes * d * 8 < 3 * peak
+    with single_blas_thread(), allocated() as memory:
+        task.run(dataset, whole)
+    assert memory.peak <= sparse_unit(dataset, 1) + d * width * 4 + 3 * 2 * n_classes * d * 8 < 3 * memory.peak
 
 
 # --------------------------------------------------------------------------------------------------------- estimators
@@ -174,7 +169,7 @@ def test_the_same_bits_for_any_number_of_threads(precision, limits):
     """There are several tasks of several units each."""
     X, y = thinned(4000, 30, 5, seed=29)
     X[:, 3] += 1e4
-    dataset = SparseArray(scipy.sparse.csr_array(X), y)
+    dataset = rows_in_memory(scipy.sparse.csr_array(X), y)
     limits.sparse_task_bytes = dataset.n_bytes // 7
     limits.unit_bytes = dataset.n_bytes // 15
     joined = operators.sparse_spans(dataset, spans_of(even_edges(4000, 211)))

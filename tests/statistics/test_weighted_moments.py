@@ -1,7 +1,5 @@
 """Moments of weighted rows are those of repeated rows; moments are mapped, reweighted, selected and merged exactly."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -13,8 +13,7 @@ from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, join
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.weights import weighted
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted, with_covariates
 
 UNIT = {"single": 1e-6, "double": 2e-14}
 """Errors of sums of products, as a share of the roots of those on the diagonal: several roundings."""
@@ -83,9 +82,9 @@ def test_moments_of_data_sets(form):
     w = np.random.default_rng(2).integers(1, 4, 600).astype(float) if form == "weighted" else np.ones(600)
     given = scipy.sparse.csr_array(np.nan_to_num(X)) if form == "sparse" else X
     dataset = rows_in_memory(given, y, "X")
-    dataset = widened(given_covariates(weighted(dataset, w) if form == "weighted" else dataset, Z), *(
-        () if form == "sparse" else (np.isnan(X).sum(axis=0), np.nanmean(X, axis=0))
-    ))  # fmt: skip
+    counted = weighted(dataset, w) if form == "weighted" else dataset
+    gaps = () if form == "sparse" else (np.isnan(X).sum(axis=0), np.nanmean(X, axis=0))
+    dataset = widened(with_covariates(counted, given_covariates(Z, 600)), *gaps)
     assert dataset.narrow is not dataset
     u = before(np.nan_to_num(X) if form == "sparse" else X, dataset.read_rows(0, 600)[:, -2:], dataset.widening)
     np.testing.assert_array_equal(dataset.read_rows(0, 600), u)
@@ -99,7 +98,8 @@ def test_values_that_are_not_finite_are_named_where_they_are():
     for value, column in ((np.nan, 1), (np.inf, 2)):
         bad = X.copy()
         bad[40, column] = value
-        dataset = widened(given_covariates(rows_in_memory(bad, y, "X"), Z), np.asarray([9, 0, 9, 0, 9]), np.zeros(5))
+        dataset = with_covariates(rows_in_memory(bad, y, "X"), given_covariates(Z, 60))
+        dataset = widened(dataset, np.asarray([9, 0, 9, 0, 9]), np.zeros(5))
         with pytest.raises(InputError, match=f"{value} in row 40, column {column}"):
             moments_of(dataset, precision="single")
 

@@ -1,7 +1,5 @@
 """Exactly one of many that create an object at once succeeds, and what is there is whole and its own."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

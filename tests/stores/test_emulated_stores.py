@@ -1,7 +1,5 @@
 """Azure and Google, as their emulators have them: objects, an ingest, a run, a kill and its resumption."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -16,7 +14,7 @@ from helpers.remote_runs import fit, fit_and_die, ingested_table
 from mmpca_dist.errors import AccessError
 from mmpca_dist.stores import lease, storage
 from mmpca_dist.stores.storage import create_bytes
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 
 pytestmark = pytest.mark.slow
 

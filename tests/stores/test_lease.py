@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 import psutil
 import pytest
 from helpers.leases import late_beats, write_owner
-from helpers.runs import make_config
+from helpers.tables import make_config
 
 import mmpca_dist.stores.lease as lease_module
 from mmpca_dist.errors import AccessError, OutputError

@@ -1,7 +1,5 @@
 """Everything in object storage: each format, each step of a run, and no credential anywhere but in the environment."""
 
-from __future__ import annotations
-
 import gzip
 import inspect
 import json
@@ -17,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from scipy import sparse
+from helpers.tables import content_of, write_npz
 from zarr.storage import WrapperStore
 
 from mmpca_dist import load_model, run
@@ -29,7 +27,7 @@ from mmpca_dist.jobs.job import open_job
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.remote_files import Bucket
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.tables.compose import open_dataset
 from mmpca_pipelines.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -86,12 +84,9 @@ def test_every_format_is_read(kind, bucket, tmp_path):
             sink = pa.BufferOutputStream()
             pq.write_table(found, sink, write_page_checksum=True, row_group_size=40)
             put(uri if kind == "parquet" else f"{uri}/{part}.parquet", sink.getvalue().to_pybytes())
-    elif kind == "npz":
-        uri = put(f"{bucket}/in.npz", saved(tmp_path, lambda path: np.savez(path, X=X, y=y), "in.npz"))
-    elif kind == "npz csr":
-        rows = sparse.csr_array(X)
-        parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
-        uri = put(f"{bucket}/in.npz", saved(tmp_path, lambda path: np.savez(path, **parts, y=y), "in.npz"))
+    elif kind.startswith("npz"):
+        write = partial(write_npz, X=X, y=y, sparse=kind == "npz csr")
+        uri = put(f"{bucket}/in.npz", saved(tmp_path, write, "in.npz"))
     else:
         uri = put(f"{bucket}/in.npy", saved(tmp_path, lambda path: np.save(path, X), "in.npy"))
         label = put(f"{bucket}/y.npy", saved(tmp_path, lambda path: np.save(path, y), "y.npy"))
@@ -117,14 +112,9 @@ def test_text_is_ingested(bucket):
 
 
 def settings(uri, output, cluster="threads"):
-    return {
-        "dataset": {"uri": uri},
-        "methods": ["pca", "m-pca0", "m-pca2"],
-        "n_components": 2,
-        "project": {"format": ["zarr", "parquet"]},
-        "compute": {"cluster": cluster, "workers": 2, "threads_per_worker": 1, "memory_limit": "2GiB"},
-        "output": output,
-    }
+    compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1, "memory_limit": "2GiB"}
+    methods, project = ["pca", "m-pca0", "m-pca2"], {"format": ["zarr", "parquet"]}
+    return content_of(output, uri, methods=methods, project=project, compute=compute)
 
 
 @pytest.fixture

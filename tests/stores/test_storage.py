@@ -1,7 +1,6 @@
-"""Every usual failure of an address is one sentence that says what to do; errors of programs are not."""
+"""Usual failures of an address are one sentence; those that pass are waited for, each for itself."""
 
-from __future__ import annotations
-
+import asyncio
 import errno
 import socket
 
@@ -9,6 +8,8 @@ import pytest
 
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.stores import failures, storage
+from mmpca_dist.stores.remote_files import PatientFileSystem
+from mmpca_dist.stores.zarr_stores import PatientStore
 
 
 def of(package, name, base=Exception, **attributes):
@@ -87,18 +88,15 @@ def test_errors_of_programs_and_of_the_library_pass():
         assert caught.value is error
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("a/b.zarr", "{cwd}/a/b.zarr"),
-        ("~/b.zarr", "{home}/b.zarr"),
-        ("file:/a/b", "/a/b"),
-        ("file:///a/b", "/a/b"),
-        ("s3://bucket/a/", "s3://bucket/a"),
-        ("bundled:iris", "bundled:iris"),
-        ("synthetic:gaussian?n=10", "synthetic:gaussian?n=10"),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    ("a/b.zarr", "{cwd}/a/b.zarr"),
+    ("~/b.zarr", "{home}/b.zarr"),
+    ("file:/a/b", "/a/b"),
+    ("file:///a/b", "/a/b"),
+    ("s3://bucket/a/", "s3://bucket/a"),
+    ("bundled:iris", "bundled:iris"),
+    ("synthetic:gaussian?n=10", "synthetic:gaussian?n=10"),
+])  # fmt: skip
 def test_local_addresses_become_absolute(given, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/someone")
@@ -125,3 +123,49 @@ def test_answers_that_pass_are_told_from_those_that_last():
     ):
         answer = of_obstore("GenericError", f"Server returned non-2xx status code: {words}")
         assert failures.persistence(answer) == expected
+
+
+class Flaky:
+    """A file system, and a store of Zarr's, that fail at every second call."""
+
+    def __init__(self):
+        self._calls = 0
+
+    def find(self, path):
+        self._calls += 1
+        if self._calls % 2:
+            raise ConnectionResetError
+        return ["a"]
+
+    async def list_dir(self, prefix):
+        for name in self.find(prefix):
+            yield f"{prefix}/{name}"
+
+
+def test_what_breaks_off_is_tried_again(limits):
+    limits.first_pause = 0.0
+
+    async def names():
+        return [name async for name in PatientStore(Flaky(), "http://b", "").list_dir("X")]
+
+    assert PatientFileSystem(Flaky(), "http").find("b") == ["a"]
+    assert asyncio.run(names()) == ["X/a"]
+
+
+@pytest.mark.parametrize(("error", "passes"), [(ConnectionResetError(), True), (RuntimeError(), False)])
+def test_what_breaks_off_passes_and_what_is_not_known_is_tried_three_times(error, passes, limits):
+    limits.first_pause = 0.0
+    answers = iter([error] * 5 + ["whole"])
+
+    def read():
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    if passes:
+        assert failures.patiently("read x", read) == "whole"
+    else:
+        with pytest.raises(RuntimeError):
+            failures.patiently("read x", read)
+        assert len(list(answers)) == 3

@@ -1,7 +1,5 @@
 """Faults of networks and stores at any call of a run: it finishes, and its results are those of an undisturbed one."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
@@ -108,7 +106,7 @@ def test_an_outage_in_the_middle_of_a_run(table, bucket, s3_proxy, quick, monkey
 
 def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick):
     """A chunk that fails its checksum however often it is read is no fault of the transfer."""
-    from mmpca_dist.tables.readers.formats import open_dataset
+    from mmpca_dist.tables.compose import open_dataset
 
     fs, path = storage.filesystem(f"{table}/X/c/0/0")
     data = bytearray(fs.cat_file(path))
@@ -121,7 +119,7 @@ def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick)
 
 
 def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
-    from mmpca_dist.tables.readers.formats import open_dataset
+    from mmpca_dist.tables.compose import open_dataset
 
     s3_proxy.reset(dict.fromkeys(range(15), "slowdown"))  # the client's own attempts are six
     with caplog.at_level(logging.WARNING, "mmpca_dist"):

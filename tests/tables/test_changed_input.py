@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.refreshing import PARTS, X, Y, fill, first_run, refreshed, write
+from helpers import tables
+from helpers.refreshing import PARTS, X, Y, fill, first_run, write
 from helpers.resuming import results_hash
-from helpers.runs import Recorder, make_config
+from helpers.runs import Recorder, refreshed, through
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import open_dataset, run
@@ -43,8 +44,7 @@ def removed(path):
 
 
 def config_of(folder, uri, **changes):
-    settings = {"methods": ["pca", "m-pca1b"], "n_components": 2, **changes}
-    return make_config(folder / "run", uri, **settings)
+    return tables.config_of(folder / "run", uri, **{"methods": ["pca", "m-pca1b"], **changes})
 
 
 def changing(patch, module, name, change, path):
@@ -100,7 +100,7 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
     changing(monkeypatch, projection, "project_rows", rewritten, Path(new))
     with pytest.raises(InputError, match=r"new.parquet changed while it was read: it has another"):
-        transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
+        through(output, new, tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 

@@ -6,20 +6,21 @@ import pytest
 import scipy.sparse
 from helpers.evaluating import scored
 from helpers.moment_reducers import REDUCERS
-from helpers.runs import Recorder
-from helpers.samples import labelled, largest_angle
-from helpers.table_files import write_zarr
+from helpers.runs import Recorder, refreshed
+from helpers.samples import batch_of, largest_angle
+from helpers.tables import config_of, in_form, labelled, write_npz
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.utils import compute_sample_weight
 
-from mmpca_dist import MarginPCA, load_model, open_dataset, run
-from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
 
 NAMES = np.asarray(["a", "b", "c"])
 TIMES = {"a": 1, "b": 3, "c": 2}
+METHODS = {"methods": ["pca", "m-pca0", "m-pca2"], "n_components": 2}
+
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def rows(n, d, seed=1):
@@ -31,20 +32,12 @@ def rows(n, d, seed=1):
     return X[order], NAMES[y[order]]
 
 
-def in_every_form(X, y, path):
-    write_zarr(path / "rows.zarr", X, y, chunks=(5, X.shape[1]))
-    yield X, y
-    yield scipy.sparse.csr_array(X), y
-    yield da.from_array(X, (7, 3)), da.from_array(y, 5)
-    yield open_dataset(str(path / "rows.zarr")), None
-
-
 @pytest.mark.parametrize("method", [method for method in REDUCERS if method != "m-pca1b"])
 @pytest.mark.parametrize(("n", "d"), [(88, 6), (22, 40)])
 def test_weights_are_repeated_rows(n, d, method, tmp_path):
     """Of classes that count alike, rounding decides which mean lol takes first."""
     X, y = rows(n, d)
-    forms = list(in_every_form(X, y, tmp_path))
+    forms = [in_form(form, X, y, tmp_path) for form in ("array", "csr", "dask", "data set")]
     for standardize in (False, True):
         for class_weight in (TIMES, {"a": 0}, "balanced"):
             settings = {"precision": "double", "standardize": standardize}
@@ -96,17 +89,12 @@ def test_solvers_in_passes_and_pooled_scatters(kind, monkeypatch):
             assert largest_angle(found.components_, expected.components_.T) < 1e-6, variant
 
 
-def config_of(output, uri, **changes):
-    content = {"dataset": {"uri": str(uri)}, "methods": ["pca", "m-pca0", "m-pca2"], "n_components": 2}
-    return parse_config({**content, "precision": "double", "output": str(output), **changes}, "the test")
-
-
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("shape", [(88, 5), (22, 30)])
 def test_runs_and_refreshes(shape, tmp_path):
     X, y = rows(*shape)
-    np.savez(tmp_path / "all.npz", X=X, y=y)
-    results = run(config_of(tmp_path / "out", tmp_path / "all.npz", class_weight="balanced"))
+    results = run(
+        config_of(tmp_path / "out", write_npz(tmp_path / "all.npz", X, y), class_weight="balanced", **METHODS)
+    )
     assert results["count"]["counts"] == np.unique(y, return_counts=True)[1].tolist()
     for method in ("pca", "m-pca0", "m-pca2"):
         expected = MarginPCA(2, variant=method, precision="double", class_weight="balanced").fit(X, y)
@@ -115,73 +103,59 @@ def test_runs_and_refreshes(shape, tmp_path):
         )
     if len(X) < X.shape[1]:
         return
-    np.savez(tmp_path / "one.npz", X=X[:50], y=y[:50])
-    np.savez(tmp_path / "two.npz", X=X[50:], y=y[50:])
-    run(config_of(tmp_path / "first", tmp_path / "one.npz", class_weight="balanced"))
-    config = RefreshConfig(run=str(tmp_path / "first"), new=str(tmp_path / "two.npz"), output=str(tmp_path / "live"))
-    found = load_model(refresh(config)["folder"], "m-pca0")
+    one, two = write_npz(tmp_path / "one.npz", X[:50], y[:50]), write_npz(tmp_path / "two.npz", X[50:], y[50:])
+    run(config_of(tmp_path / "first", one, class_weight="balanced", **METHODS))
+    found = load_model(refreshed(tmp_path / "first", two, tmp_path / "live")["folder"], "m-pca0")
     np.testing.assert_allclose(found.components_, load_model(str(tmp_path / "out"), "m-pca0").components_, atol=1e-9)
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("class_weight", ["balanced", TIMES, {"a": 0, "b": 2}])
 def test_runs_that_pool_their_scatters_are_right_and_not_refreshed(class_weight, tmp_path, limits):
     X, y = rows(88, 5)
     y = np.where(np.arange(88) % 11 == 0, "d", y)
-    np.savez(tmp_path / "all.npz", X=X, y=y)
-    methods = ["pca", "m-pca0", "fisher", "lol", "m-pca2"]
+    uri, methods = write_npz(tmp_path / "all.npz", X, y), ["pca", "m-pca0", "fisher", "lol", "m-pca2"]
     limits.pooled_bytes = 1
     w = compute_sample_weight({"c": 1, "d": 1, **class_weight} if class_weight != "balanced" else "balanced", y)
     settings = {"class_weight": class_weight, "standardize": True, "methods": methods}
     recorder = Recorder()
-    run(config_of(tmp_path / "out", tmp_path / "all.npz", **settings), [recorder])
+    run(config_of(tmp_path / "out", uri, **settings), [recorder])
     assert not any("standard errors" in note for note in recorder.notes), "all rows of classes that count are searched"
     for method in methods:
         found = load_model(str(tmp_path / "out"), method)
-        expected = (
-            config_of("x", "x", methods=method, standardize=True)
-            .reducer(method, len(found.components_))
-            .fit(X, y, sample_weight=w)
-        )
+        reducer = config_of("x", "x", methods=method, standardize=True).reducer(method, len(found.components_))
+        expected = reducer.fit(X, y, sample_weight=w)
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9, err_msg=method)
     with pytest.raises(InputError, match="pooled for the class counts or weights of just its own rows"):
-        refresh(RefreshConfig(run=str(tmp_path / "out"), new=str(tmp_path / "all.npz"), output=str(tmp_path / "live")))
+        refreshed(tmp_path / "out", uri, tmp_path / "live")
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("direct", [True, False], ids=["in memory", "merged"])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_evaluations_weigh_reductions_and_no_errors(direct, standardize, tmp_path, limits):
     X, y = rows(220, 5)
-    np.savez(tmp_path / "all.npz", X=X, y=y)
+    uri = write_npz(tmp_path / "all.npz", X, y)
     if not direct:
         limits.direct_bytes = 0
     evaluation = {"classifiers": ["lda", "qda"], "margins": False}
     settings = {"methods": ["m-pca0"], "evaluation": evaluation, "standardize": standardize}
-    records, splits, _ = scored(config_of(tmp_path / "out", tmp_path / "all.npz", class_weight=TIMES, **settings))
-    parts = splits.codes(0, len(X), y)[0]
+    records, splits, _ = scored(config_of(tmp_path / "out", uri, class_weight=TIMES, **settings))
+    parts = splits.codes(batch_of(y))[0]
     for part, record in enumerate(records):
         train, w = parts != part, np.asarray([TIMES[label] for label in y])
-        reducer = MarginPCA(2, precision="double", standardize=standardize).fit(
-            X[train], y[train], sample_weight=w[train]
-        )
-        for line, model in zip(
-            record["errors"], (LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis()), strict=True
-        ):
+        reducer = MarginPCA(2, precision="double", standardize=standardize).fit(X[train], y[train], w[train])
+        models = LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis()
+        for line, model in zip(record["errors"], models, strict=True):
             model.fit(reducer.transform(X[train]), y[train])
             assert line["errors"] == np.count_nonzero(model.predict(reducer.transform(X[~train])) != y[~train])
         assert record["rows"] == np.count_nonzero(~train)
 
 
-@pytest.mark.parametrize(
-    ("class_weight", "message"),
-    [
-        ("even", "must be 'balanced', or weights by label"),
-        ({"d": 1}, "class_weight names the class 'd'; there are"),
-        ({"a": -1}, "its weights must be 0 or positive numbers"),
-        ({"a": 0, "b": 0}, "leaves fewer than two classes"),
-    ],
-)
+@pytest.mark.parametrize(("class_weight", "message"), [
+    ("even", "must be 'balanced', or weights by label"),
+    ({"d": 1}, "class_weight names the class 'd'; there are"),
+    ({"a": -1}, "its weights must be 0 or positive numbers"),
+    ({"a": 0, "b": 0}, "leaves fewer than two classes"),
+])  # fmt: skip
 def test_refused(class_weight, message):
     X, y = rows(88, 5)
     with pytest.raises(InputError, match=message):

@@ -1,7 +1,5 @@
 """All columns that cannot be used are named at once, with what to type, before any server starts."""
 
-from __future__ import annotations
-
 import gzip
 import shlex
 import sys
@@ -11,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from helpers.evaluating import config_of
+from helpers.tables import config_of, write_config
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import load_config
@@ -19,7 +17,7 @@ from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.tables.readers.parquet import ParquetDataset
+from mmpca_dist.tables.readers.parquet import ParquetRows
 from mmpca_pipelines.__main__ import main
 
 N = 400
@@ -74,7 +72,7 @@ def faults_of(path, folder, **options):
     with pytest.raises(ColumnError) as caught:
         ingest(path, folder / "out.zarr", **{"label": "kind", **options})
     assert not (folder / "out.zarr").exists()
-    return {fault.name: fault for fault in caught.value.faults}, str(caught.value)
+    return {fault.facts["name"]: fault for fault in caught.value.faults}, str(caught.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,10 +87,10 @@ def test_all_columns_are_named(kind, tmp_path, blocks):
     assert f"no features:{options}\n" in message  # one line to copy
     assert "--keep 'my id'" in message and "--keep age" not in message
     if kind != "parquet":
-        assert "text: 'P0' in row 0 (line 2)" in faults["my id"].problem
-        assert "decimals need a point" in faults["price"].problem
-        assert faults["age"].problem.startswith("1 value missing") and "row 7 (line 9)" in faults["age"].problem
-        assert faults["weight"].problem.startswith("20 values") and "row 300 (line 302)" in faults["weight"].problem
+        assert "text: 'P0' in row 0 (line 2)" in faults["my id"].text
+        assert "decimals need a point" in faults["price"].text
+        assert faults["age"].text.startswith("1 value missing") and "row 7 (line 9)" in faults["age"].text
+        assert faults["weight"].text.startswith("20 values") and "row 300 (line 302)" in faults["weight"].text
     words = shlex.split(message.split("no features:")[1].split("\n")[0])
     ingest(path, tmp_path / "out.zarr", label="kind", keep=["ward"], drop=words[1::2])
     assert open_dataset(tmp_path / "out.zarr").feature_names == ["sound", "whole"]
@@ -127,7 +125,7 @@ def test_text_that_comes_late_and_in_quoted_lines(tmp_path, blocks):
     rows[250] = rows[250].replace("250.5", "oops")
     (tmp_path / "a.csv").write_text("a,note,kind\n\n" + "\n".join(rows) + "\n")
     faults, _ = faults_of(tmp_path / "a.csv", tmp_path, drop=["note"])
-    assert faults["a"].problem == "text: 'oops' in row 250 (line 503)"
+    assert faults["a"].text == "text: 'oops' in row 250 (line 503)"
 
 
 def test_lines_that_are_wrong_are_refused_as_before(tmp_path):
@@ -145,17 +143,11 @@ def test_sound_tables_pass_and_columns_that_count_are_noted(tmp_path, blocks):
     assert notes == ["Column 'whole' only counts the rows: leave it out with --drop, unless it is a measurement."]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "city",
-            "text: 'Rome' in row 0 (line 2). Leave out columns that are no features: --drop city; or keep",
-        ),
-        ("age", "1 value missing, infinite or too large, the first in row 7 (line 9). Leave out columns that are no"),
-        ("my id", "--drop 'my id'; or keep columns of names with the rows: --keep 'my id'; or write Parquet"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("city", "text: 'Rome' in row 0 (line 2). Leave out columns that are no features: --drop city; or keep"),
+    ("age", "1 value missing, infinite or too large, the first in row 7 (line 9). Leave out columns that are no"),
+    ("my id", "--drop 'my id'; or keep columns of names with the rows: --keep 'my id'; or write Parquet"),
+])  # fmt: skip
 def test_a_single_column_takes_a_sentence(name, message, tmp_path):
     table = {one: values for one, values in columns().items() if one in ("sound", "kind", name)}
     faults, text = faults_of(write(tmp_path, "csv", table), tmp_path)
@@ -174,25 +166,19 @@ def test_thousands_of_columns_of_text(tmp_path):
 
 def test_integers_with_statistics_are_not_read(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": [1, None, 3], "b": [1, 2, 3], "kind": [0, 1, 0]}), tmp_path / "a.parquet")
-    monkeypatch.setattr(ParquetDataset, "read_rows", lambda *_: pytest.fail("rows are read"))
+    monkeypatch.setattr(ParquetRows, "read", lambda *_: pytest.fail("rows are read"))
     assert set(faults_of(tmp_path / "a.parquet", tmp_path)[0]) == {"a"}
-
-
-def plan_of(tmp_path, path, **dataset):
-    content = {"dataset": {"uri": str(path), "label": "kind", **dataset}, "methods": ["pca"], "n_components": [1]}
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**content, "output": str(tmp_path / "out")}))
-    return tmp_path / "my.yaml"
 
 
 def test_the_plan_finds_gaps_in_metadata(tmp_path, monkeypatch):
     """All at once, and a setting to paste that keeps what was left out before; text becomes indicators."""
     path = write(tmp_path, "parquet", columns())
-    monkeypatch.setattr(ParquetDataset, "read_rows", lambda *_: pytest.fail("rows are read"))
-    file = plan_of(tmp_path, path, drop=["ward"])
+    monkeypatch.setattr(ParquetRows, "read", lambda *_: pytest.fail("rows are read"))
+    file = write_config(tmp_path / "my.yaml", tmp_path / "out", path, dataset={"label": "kind", "drop": ["ward"]})
     with pytest.raises(ColumnError) as caught:
         preview(load_config(file))
     message = str(caught.value)
-    assert {fault.name for fault in caught.value.faults} == {"age", "weight"}
+    assert {fault.facts["name"] for fault in caught.value.faults} == {"age", "weight"}
     assert "20 missing values (null)" in message and "--keep" not in message
     words = shlex.split(message.split("no features: ")[1].split("\n")[0])
     assert words[0] == "--set"
@@ -205,10 +191,10 @@ def test_the_plan_finds_gaps_in_metadata(tmp_path, monkeypatch):
 def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, limits):
     path = write(tmp_path, "parquet", {name: columns()[name] for name in ("sound", "age", "kind")})
     limits.parquet_statistics = 5
-    assert [fault.name for fault in open_dataset(path, label="kind").gaps()] == ["age"]
+    assert [fault.facts["name"] for fault in open_dataset(path, label="kind").stored.gaps()] == ["age"]
     limits.parquet_statistics = 0
     write(tmp_path, "parquet", {"sound": [0.0] * 70, "age": [0.0] * 69 + [None], "kind": [0, 1] * 35})
-    assert not open_dataset(path, label="kind").gaps()
+    assert not open_dataset(path, label="kind").stored.gaps()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -1,15 +1,13 @@
 """Columns of Parquet that are no features, and what is said of those that are missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.runs import through
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 SOUND = {"methods": "pca", "n_components": 2, "output": "out"}
 
@@ -35,7 +33,7 @@ def test_columns_that_are_no_features_are_left_out(table):
 def test_new_rows_may_have_the_columns_that_were_left_out(table, tmp_path):
     output = str(tmp_path / "out")
     run({**SOUND, "dataset": {"uri": str(table), "drop": ["id", "name"]}, "output": output})
-    transform(TransformConfig(output=output, dataset=str(table), destination=str(tmp_path / "new")))
+    through(output, table, tmp_path / "new")
     rows = open_dataset(table, drop=["id", "name"]).read_rows(0, 30)
     projected = open_dataset(tmp_path / "new" / "projected" / "pca.zarr").read_rows(0, 30)
     np.testing.assert_allclose(projected, load_model(output, "pca").transform(rows), rtol=1e-5, atol=1e-5)
@@ -46,15 +44,12 @@ def test_a_column_that_is_no_number_says_how_to_leave_it_out(table):
         open_dataset(table)
 
 
-@pytest.mark.parametrize(
-    ("drop", "expected"),
-    [
-        (["nam"], "dataset.drop names 'nam', which is no column of .*Did you mean 'name'"),
-        (["NAME"], "dataset.drop names 'NAME', which is no column of .*Did you mean 'name'"),
-        (["label"], "'label', which is the label"),
-        (["zzzz"], r"Its columns are 'id', 'name', 'f0', .*'f7', \.\.\. \(23 in all\)\.$"),
-    ],
-)
+@pytest.mark.parametrize(("drop", "expected"), [
+    (["nam"], "dataset.drop names 'nam', which is no column of .*Did you mean 'name'"),
+    (["NAME"], "dataset.drop names 'NAME', which is no column of .*Did you mean 'name'"),
+    (["label"], "'label', which is the label"),
+    (["zzzz"], r"Its columns are 'id', 'name', 'f0', .*'f7', \.\.\. \(23 in all\)\.$"),
+])  # fmt: skip
 def test_columns_to_leave_out_must_be_there(table, drop, expected):
     with pytest.raises(InputError, match=expected):
         open_dataset(table, drop=drop)

@@ -1,7 +1,5 @@
 """Columns beside rows of which some are left out: these may lack values, and change nothing of the others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -10,9 +8,12 @@ import pytest
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.readers.beside import open_beside
-from mmpca_dist.tables.readers.named_columns import _known_labels
-from mmpca_dist.tables.times import read_times
+from mmpca_dist.tables.compose import column_of
+from mmpca_dist.tables.readers.named_columns import _values
+from mmpca_dist.tables.roles import COVARIATE
+from mmpca_dist.tables.side_columns import KeptColumns
+from mmpca_dist.tables.times import times
+from mmpca_dist.tables.values import names
 
 N, ROW = 90, 65
 TAKEN = (np.arange(N) % 7 > 0) & ~np.isin(np.arange(N), range(30, 45))
@@ -67,30 +68,33 @@ def test_values_and_their_types_are_those_of_the_rows_alone(kind, tmp_path):
     n = int(TAKEN.sum())
     assert rows.n_rows == alone.n_rows == n
     for name in OF_CELLS if kind == "h5ad" else COLUMNS:
-        found, column = open_beside(rows, name, "a setting"), open_beside(alone, name, "a setting")
+        found, column = (column_of(each.stored, name, "a setting") for each in (rows, alone))
         for start, stop in ((0, n), (3, 20), (n - 1, n)):
-            values, read = column.read_values(start, stop), found.read_values(start, stop)
+            (values, whole), of_alone = alone.beside(column, start, stop)
+            (read, there), place = rows.beside(found, start, stop)
+            assert there.all() and whole.all()
             np.testing.assert_array_equal(read, values, err_msg=name)
             assert read.dtype == values.dtype or name == "site"
             if name in ("site", "flag"):
-                np.testing.assert_array_equal(found.read_labels(start, stop), column.read_labels(start, stop))
+                np.testing.assert_array_equal(names((read, there), place), names((values, whole), of_alone))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "h5ad"])
 @pytest.mark.parametrize("name", OF_CELLS)
 def test_a_row_that_is_taken_and_has_no_value_is_named(kind, name, tmp_path):
     rows = opened(write(tmp_path, kind, lacking=name))
-    with pytest.raises(InputError, match=rf"Row {ROW} of .* has no value in '{name}' \(dataset.covariates\)"):
-        open_beside(rows, name, "dataset.covariates")
-    column = open_beside(rows, name, "project.keep", gaps=True).read_column(0, rows.n_rows)
+    told = rf"Row {ROW} has (no value|no covariate|the covariate nan) in column '{name}' of .*leave the row out"
+    with pytest.raises(InputError, match=told):
+        rows.playing(COVARIATE, column_of(rows.stored, name, "dataset.covariates"), name)
+    column = KeptColumns.of(rows, [name]).read(rows.batch(0, rows.n_rows, X=False).rows)[name]
     assert column.null_count == 1 and not column[int(TAKEN[:ROW].sum())].is_valid
 
 
 def test_a_time_that_is_none_is_named_by_the_row_that_was_given(tmp_path):
     rows = opened(write(tmp_path, "parquet", age=np.where(np.arange(N) == ROW, np.inf, COLUMNS["age"])))
     with pytest.raises(InputError, match=f"Row {ROW} has the time inf"):
-        read_times(open_beside(rows, "age", "evaluation.column"), 0, rows.n_rows)
+        times(*rows.beside(column_of(rows.stored, "age", "evaluation.column"), 0, rows.n_rows))
 
 
 def test_booleans_of_which_none_is_known_are_booleans():
-    assert _known_labels(pa.array([None, None], pa.bool_()), "a column").dtype == bool
+    assert _values(pa.array([None, None], pa.bool_())).dtype == bool

@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse
 from helpers.evaluating import scored
 from helpers.moment_reducers import REDUCERS
-from helpers.samples import labelled, largest_angle
-from helpers.table_files import write_zarr
+from helpers.runs import refreshed, through
+from helpers.samples import batch_of, largest_angle
+from helpers.tables import config_of, in_form, labelled, write_parquet
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from mmpca_dist import (
@@ -23,14 +24,14 @@ from mmpca_dist import (
     open_dataset,
     run,
 )
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.report.sections.reconstructions import _rebuilt
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.statistics.widened_rows import filled_rows
+
+RUN = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
+BESIDE = {"dataset": {"covariates": ["batch", "age"], "missing": "mean"}, "methods": RUN, "precision": None}
 
 
 def rows(n, d, seed=1):
@@ -59,14 +60,13 @@ def removed(X, y, frame, w=None):
 @pytest.mark.parametrize(("n", "d"), [(90, 7), (40, 60)])
 def test_fits_are_those_of_residuals(n, d, method, tmp_path):
     X, y, covariates = rows(n, d)
-    write_zarr(tmp_path / "rows.zarr", X, y, chunks=(5, d))
+    V, forms = (
+        removed(X, y, covariates),
+        [in_form(form, X, y, tmp_path) for form in ("array", "dask", "data set", "csr")],
+    )
     for standardize in (False, True):
-        V = removed(X, y, covariates)
         expected = REDUCERS[method]().set_params(precision="double", standardize=standardize).fit(V, y)
-        for given, labels in (
-            (X, y), (da.from_array(X, (7, 3)), da.from_array(y, 5)), (open_dataset(str(tmp_path / "rows.zarr")), None),
-            (scipy.sparse.csr_array(X), y),
-        ):  # fmt: skip
+        for given, labels in forms:
             found = REDUCERS[method]().set_params(standardize=standardize).fit(given, labels, covariates=covariates)
             assert largest_angle(found.components_, expected.components_.T) < 1e-5
             np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
@@ -193,39 +193,24 @@ def test_dependent_covariates_and_what_is_refused():
 @pytest.mark.usefixtures("no_report")
 def test_row_maps_that_are_fitted_come_before(tmp_path):
     X, y, covariates = rows(120, 7)
-    uri = write(tmp_path / "rows.parquet", X, y, covariates.reset_index(drop=True))
-    dataset = {"uri": uri, "covariates": ["batch", "age"], "maps": [{"name": "nystroem", "n_components": 5}]}
-    run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["m-pca0"]))
+    uri = write_parquet(tmp_path / "rows.parquet", X, y, **covariates)
+    dataset = {"covariates": ["batch", "age"], "maps": [{"name": "nystroem", "n_components": 5}]}
+    run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["m-pca0"], precision=None))
     V = removed(load_maps(str(tmp_path / "out")).transform(X), y, covariates)
     expected = MarginPCA(2, precision="double").fit(V, y)
     found = load_model(str(tmp_path / "out"), "m-pca0")
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-6)
 
 
-RUN = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
-
-
-def write(path, X, y, frame):
-    names = [f"x{j}" for j in range(X.shape[1])]
-    pd.DataFrame(X, columns=names).assign(y=y, **frame).to_parquet(path, row_group_size=17)
-    return str(path)
-
-
-def config_of(output, uri, **changes):
-    dataset = {"uri": str(uri), "covariates": ["batch", "age"], "missing": "mean"}
-    content = {"dataset": dataset, "methods": RUN, "n_components": 2, "output": str(output)}
-    return parse_config({**content, **changes}, "the test")
-
-
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize(("n", "d"), [(120, 7), (40, 60)])
 def test_runs_refreshes_and_new_files(n, d, tmp_path):
     X, y, covariates = rows(n, d)
-    covariates = covariates.reset_index(drop=True)
-    config = config_of(tmp_path / "out", write(tmp_path / "rows.parquet", X, y, covariates))
+    config = config_of(tmp_path / "out", write_parquet(tmp_path / "rows.parquet", X, y, **covariates), **BESIDE)
     assert config.precision == "double"
     results = run(config)
-    assert results["count"]["n_features"] == d and results["count"]["covariates"][0]["levels"][1] == ["a", "b", "c"]
+    looks = [look for role, _, _, look in results["count"]["played"] if role == "covariates"]
+    assert results["count"]["n_features"] == d and looks[0]["levels"][1] == ["a", "b", "c"]
     V = removed(X, y, covariates)
     for method in RUN:
         expected = MarginPCA(2, variant=method, precision="double").fit(V, y)
@@ -234,22 +219,19 @@ def test_runs_refreshes_and_new_files(n, d, tmp_path):
         Z = open_dataset(str(tmp_path / "out" / "projected" / f"{method}.zarr")).read_rows(0, n)
         np.testing.assert_allclose(Z, expected.transform(V), atol=1e-6 * np.abs(Z).max())
         np.testing.assert_allclose(found.transform(X, covariates), Z, atol=1e-6 * np.abs(Z).max())
-    new = write(tmp_path / "new.parquet", X[:20], y[:20], covariates[:20])
-    settings = {"output": str(tmp_path / "out"), "dataset": new, "methods": ["m-pca0"]}
-    transform(TransformConfig(**settings, destination=str(tmp_path / "projected")))
+    new = write_parquet(tmp_path / "new.parquet", X[:20], y[:20], **covariates[:20])
+    through(tmp_path / "out", new, tmp_path / "projected", methods=["m-pca0"])
     Z = open_dataset(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 20)
     np.testing.assert_allclose(Z, load_model(str(tmp_path / "out"), "m-pca0").transform(X[:20], covariates[:20]))
-    lacking = write(tmp_path / "lacking.parquet", X[:20], y[:20], covariates[["age"]][:20])
+    lacking = write_parquet(tmp_path / "lacking.parquet", X[:20], y[:20], age=covariates["age"][:20])
     with pytest.raises(InputError, match=r"no column 'batch' \(dataset.covariates\)"):
-        transform(TransformConfig(**{**settings, "dataset": lacking}, destination=str(tmp_path / "other")))
+        through(tmp_path / "out", lacking, tmp_path / "other", methods=["m-pca0"])
     if n < d:
         return
     parts = [slice(70), slice(70, None)]
-    first, second = (
-        write(tmp_path / f"{i}.parquet", X[s], y[s], covariates[s].reset_index(drop=True)) for i, s in enumerate(parts)
-    )
-    run(config_of(tmp_path / "first", first, methods=RUN[:3]))
-    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=second, output=str(tmp_path / "live")))["folder"]
+    first, second = (write_parquet(tmp_path / f"{i}.parquet", X[s], y[s], **covariates[s]) for i, s in enumerate(parts))
+    run(config_of(tmp_path / "first", first, **{**BESIDE, "methods": RUN[:3]}))
+    folder = refreshed(tmp_path / "first", second, tmp_path / "live")["folder"]
     for method in RUN[:3]:
         expected = MarginPCA(2, variant=method, precision="double").fit(V, y)
         np.testing.assert_allclose(load_model(folder, method).components_, expected.components_, atol=1e-8)
@@ -262,12 +244,10 @@ def test_evaluations_remove_by_the_rows_that_train(direct, tmp_path, limits):
     if not direct:
         limits.direct_bytes = 0
     methods = RUN if direct else [method for method in RUN if method != "m-pca1b"]
-    config = config_of(
-        tmp_path / "out", write(tmp_path / "rows.parquet", X, y, covariates), methods=methods,
-        evaluation={"classifiers": ["lda", {"name": "svm", "bias": True}]},
-    )  # fmt: skip
-    records, splits, _ = scored(config)
-    parts = splits.codes(0, len(X), y)[0]
+    settings = {**BESIDE, "methods": methods, "evaluation": {"classifiers": ["lda", {"name": "svm", "bias": True}]}}
+    uri = write_parquet(tmp_path / "rows.parquet", X, y, **covariates)
+    records, splits, _ = scored(config_of(tmp_path / "out", uri, **settings))
+    parts = splits.codes(batch_of(y))[0]
     for part, record in enumerate(records):
         train = parts != part
         Z = np.column_stack([covariates["batch"] == "b", covariates["batch"] == "c", covariates["age"]]).astype(float)
@@ -289,13 +269,11 @@ def test_what_a_held_out_category_adds_does_not_depend_on_names(tmp_path):
 
     def errors(names):
         batch = covariates["batch"].map(dict(zip("abc", names, strict=True)))
-        path, fold = tmp_path / f"{names}.parquet", batch if len(set(names)) < 3 else covariates["batch"]
-        pd.DataFrame(X, columns=list("stuvwxy")).assign(label=y, batch=batch, fold=fold).to_parquet(path)
-        records, _, _ = scored(parse_config({
-            "dataset": {"uri": str(path), "covariates": ["batch"], "drop": ["fold"]}, "methods": ["pca", "fisher"],
-            "n_components": 2, "output": str(tmp_path / f"out-{names}"),
-            "evaluation": {"splits": "groups", "column": "fold", "folds": len(set(names))},
-        }, "the test"))  # fmt: skip
+        fold = batch if len(set(names)) < 3 else covariates["batch"]
+        path = write_parquet(tmp_path / f"{names}.parquet", X, y, batch=batch, fold=fold)
+        evaluation = {"splits": "groups", "column": "fold", "folds": len(set(names))}
+        settings = {"dataset": {"covariates": ["batch"], "drop": ["fold"]}, "methods": ["pca", "fisher"]}
+        records, _, _ = scored(config_of(tmp_path / f"out-{names}", path, evaluation=evaluation, **settings))
         return [line["errors"] for record in records for line in record["errors"]]
 
     assert errors("abc") == errors("cab")
@@ -305,16 +283,16 @@ def test_what_a_held_out_category_adds_does_not_depend_on_names(tmp_path):
 
 def test_settings_that_do_not_go_together(tmp_path):
     with pytest.raises(ConfigError, match=r"dataset\.covariates implies double precision"):
-        config_of(tmp_path, "bundled:iris", precision="single")
+        config_of(tmp_path, "bundled:iris", **{**BESIDE, "precision": "single"})
 
 
 def test_reconstructions_are_of_adjusted_rows(tmp_path, recwarn):
     X, y, covariates = rows(90, 4)
-    uri = write(tmp_path / "rows.parquet", X, y, covariates.reset_index(drop=True))
-    dataset = {"uri": uri, "covariates": ["batch", "age"], "image_shape": [2, 2]}
-    results = run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["pca"], n_components=4))
+    uri = write_parquet(tmp_path / "rows.parquet", X, y, **covariates)
+    dataset = {"covariates": ["batch", "age"], "image_shape": [2, 2]}
+    results = run(config_of(tmp_path / "out", uri, dataset=dataset, n_components=4))
     assert "report/reconstructions.png" in results["report"]["outputs"]
     assert not [each for each in recwarn if "projected as they are" in str(each.message)]
     model, table = load_model(str(tmp_path / "out"), "pca"), Inputs.of(open_run(str(tmp_path / "out")).config).dataset
-    shown = _rebuilt(model, filled_rows(table, model.mean_, model._adjustment).read_rows(0, 5), [4])[4]
+    shown = _rebuilt(model, filled_rows(table, model.mean_, model.adjustment_).read_rows(0, 5), [4])[4]
     np.testing.assert_allclose(shown, removed(X, y, covariates)[:5], atol=1e-8)

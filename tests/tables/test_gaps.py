@@ -5,10 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from helpers.gaps import filled, rows
 from helpers.moment_reducers import REDUCERS
 from helpers.samples import largest_angle
-from helpers.table_files import write_zarr
+from helpers.tables import filled, in_form, with_gaps
 
 from mmpca_dist import (
     AllColumns,
@@ -18,7 +17,6 @@ from mmpca_dist import (
     MarginPCA,
     ProjectionPenaltyClassifier,
     RandomProjection,
-    open_dataset,
 )
 from mmpca_dist.errors import InputError
 
@@ -30,35 +28,28 @@ METHODS = {
 }
 
 
-def in_every_form(X, y, path):
-    write_zarr(path / "rows.zarr", X, y, chunks=(5, X.shape[1]))
-    yield "array", X, y
-    yield "frame", pd.DataFrame(X).add_prefix("c"), y
-    yield "dask", da.from_array(X, (7, 3)), da.from_array(y, 5)
-    yield "data set", open_dataset(str(path / "rows.zarr")), None
-
-
 @pytest.mark.parametrize("method", list(METHODS))
 @pytest.mark.parametrize(("n", "d"), [(90, 7), (20, 40)])
 def test_every_fit_is_that_of_filled_rows(n, d, method, tmp_path):
     if method == "all columns" and n < d:
         pytest.skip("its coordinates are those of a basis of the rows, of which there are several")
-    X, y = rows(n, d)
+    X, y = with_gaps(n, d)
     for standardize in (False, True):
         settings = {"precision": "double", "standardize": standardize}
         expected = METHODS[method]().set_params(**settings).fit(filled(X), y)
-        for form, *given in [("array", X, y)] if standardize else in_every_form(X, y, tmp_path):
-            found = METHODS[method]().set_params(**settings, missing="mean").fit(*given)
+        for form in ("array",) if standardize else ("array", "frame", "dask", "data set"):
+            rows, labels = in_form(form, X, y, tmp_path)
+            found = METHODS[method]().set_params(**settings, missing="mean").fit(rows, labels)
             assert largest_angle(found.components_, expected.components_.T) < 1e-7, form
             np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9, err_msg=form)
             np.testing.assert_allclose(found.mean_, expected.mean_, atol=1e-12)
-            Z = np.asarray(found.transform(given[0]))
+            Z = np.asarray(found.transform(rows))
             np.testing.assert_allclose(np.abs(Z), np.abs(expected.transform(filled(X))), atol=1e-6, err_msg=form)
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e4])
 def test_single_precision_keeps_its_digits(mean):
-    X, y = rows(400, 8, mean=mean)
+    X, y = with_gaps(400, 8, mean=mean)
     X = X.astype(np.float32)
     expected = MarginPCA(2, precision="double").fit(filled(X.astype(float)), y)
     found = MarginPCA(2, missing="mean").fit(X, y)
@@ -66,7 +57,7 @@ def test_single_precision_keeps_its_digits(mean):
 
 
 def test_weights_of_rows_and_classes():
-    X, y = rows(90, 7)
+    X, y = with_gaps(90, 7)
     w = np.random.default_rng(0).integers(0, 4, 90)
     w[:6] = 1
     settings = {"precision": "double", "missing": "mean"}
@@ -81,7 +72,7 @@ def test_weights_of_rows_and_classes():
 
 
 def test_rows_that_come_later_move_the_means():
-    X, y = rows(90, 7)
+    X, y = with_gaps(90, 7)
     whole = MarginPCA(2, precision="double", missing="mean").fit(X, y)
     parts = MarginPCA(2, precision="double", missing="mean").partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
     np.testing.assert_allclose(parts.components_, whole.components_, atol=1e-12)
@@ -91,18 +82,17 @@ def test_rows_that_come_later_move_the_means():
 
 
 def test_solvers_in_passes():
-    X, y = rows(300, 30)
+    X, y = with_gaps(300, 30)
     for variant in ("pca", "m-pca0", "m-pca1a", "m-pca2"):
         expected = MarginPCA(2, variant=variant, precision="double").fit(filled(X), y)
         for given in (X, da.from_array(X, (50, -1))):
-            found = MarginPCA(
-                2, variant=variant, precision="double", missing="mean", solver="krylov", passes=12, tolerance=0
-            ).fit(given, da.from_array(y, 50) if given is not X else y)
+            settings = {"precision": "double", "missing": "mean", "solver": "krylov", "passes": 12, "tolerance": 0}
+            found = MarginPCA(2, variant=variant, **settings).fit(given, da.from_array(y, 50) if given is not X else y)
             assert largest_angle(found.components_, expected.components_.T) < 1e-6, variant
 
 
 def test_refused():
-    X, y = rows(60, 5)
+    X, y = with_gaps(60, 5)
     with pytest.raises(InputError, match="Found nan in row"):
         MarginPCA(2).fit(da.from_array(X, (20, -1)), y)
     with pytest.raises(InputError, match=r"^MarginPCA: column 1 of X has NaN in row 6\. Fill .* or set missing='mean'"):
@@ -131,7 +121,7 @@ SWEPT = {
 @pytest.mark.parametrize("method", list(SWEPT))
 @pytest.mark.parametrize(("n", "d"), [(90, 7), (20, 30)])
 def test_sweeps_read_filled_rows(n, d, method):
-    X, y = rows(n, d)
+    X, y = with_gaps(n, d)
     found = SWEPT[method]().set_params(missing="mean", precision="double").fit(X, y)
     expected = SWEPT[method]().set_params(precision="double").fit(filled(X), y)
     Z, twin = found.transform(X), expected.transform(filled(X))

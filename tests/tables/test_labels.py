@@ -1,4 +1,4 @@
-"""Labels that differ stay apart, or are refused."""
+"""Labels that differ stay apart, or are refused, whatever takes them."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.cases import each
+from helpers import each
+from helpers.tables import read_back
 
+import mmpca_dist
 from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
@@ -23,8 +25,9 @@ INSIDE = ["a", "a\0b"] * 4
 
 
 def parquet(folder, labels, column=pa.array):
-    table = pa.table({**{f"f{j}": X[:, j] for j in range(3)}, "label": column(labels)})
-    pq.write_table(table, folder / "a.parquet")
+    pq.write_table(
+        pa.table({"f0": X[:, 0], "f1": X[:, 1], "f2": X[:, 2], "label": column(labels)}), folder / "a.parquet"
+    )
     return str(folder / "a.parquet")
 
 
@@ -68,14 +71,9 @@ STORED = {
 }
 
 
-def labels_of(uri):
-    dataset = open_dataset(uri)
-    return dataset.read_labels(0, dataset.n_rows)
-
-
 def test_stored_labels_are_read_as_they_were_written(tmp_path):
     for write, folder in each(STORED.values(), tmp_path):
-        assert labels_of(write(folder, INSIDE)).tolist() == INSIDE
+        assert read_back(write(folder, INSIDE))[1].tolist() == INSIDE
 
 
 FRAME = pd.DataFrame(X, columns=["f0", "f1", "f2"])
@@ -146,14 +144,11 @@ def column_of_anndata(folder, **arrays):
     return folder / "a.zarr"
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"codes": np.arange(8) % 3, "categories": np.asarray(["a", "b", "a"])}, "'a' 2 times"),
-        ({"codes": np.arange(8) % 2 == 0, "categories": np.asarray(list("abcdefgh"))}, "type bool"),
-        ({"values": np.arange(8) % 2, "mask": np.zeros(3, bool)}, r"shape \(8,\) and a mask of \(3,\)"),
-    ],
-)
+@pytest.mark.parametrize(("arrays", "words"), [
+    ({"codes": np.arange(8) % 3, "categories": np.asarray(["a", "b", "a"])}, "'a' 2 times"),
+    ({"codes": np.arange(8) % 2 == 0, "categories": np.asarray(list("abcdefgh"))}, "type bool"),
+    ({"values": np.arange(8) % 2, "mask": np.zeros(3, bool)}, r"shape \(8,\) and a mask of \(3,\)"),
+])  # fmt: skip
 def test_columns_of_anndata_that_do_not_fit_together(arrays, words, tmp_path):
     with pytest.raises(InputError, match=words):
         open_dataset(column_of_anndata(tmp_path, **arrays), label="obs/kind")
@@ -186,3 +181,64 @@ def test_labels_are_positions_of_classes(classes):
     stranger = np.where(np.arange(60) == 5, classes[0] + 1 if classes.dtype.kind == "i" else "c", classes[codes])
     with pytest.raises(InputError, match="in y is none of the known classes"):
         encode(stranger, classes[classes != stranger[5]], "y")
+
+
+A, Y = np.random.default_rng(0).standard_normal((40, 4)), np.arange(40) % 2
+MIXED = ["a", 1] * 20
+P = np.eye(4)[:2]
+TAKERS = {
+    "fisher": mmpca_dist.FisherDiscriminant(n_components=1),
+    "penalty": mmpca_dist.ProjectionPenaltyClassifier(P),
+    "kernel penalty": mmpca_dist.KernelProjectionPenaltyClassifier(),
+    "kernel": mmpca_dist.GeneralizedDiscriminantAnalysis(),
+    "bayesian": mmpca_dist.BayesianMarginPCA(n_components=1),
+    "search": mmpca_dist.NearestOpposite(),
+}
+
+
+def pandas_column(values):
+    return pytest.importorskip("pandas").Series(values)
+
+
+def objects(values):
+    return np.asarray(values, dtype=object)
+
+
+@pytest.mark.parametrize("name", [*TAKERS, "moments"])
+def test_texts_beside_numbers_are_refused(name):
+    """scikit-learn fails to sort them, and NumPy makes texts of a list's numbers in silence."""
+    take = TAKERS[name].fit if name in TAKERS else mmpca_dist.class_moments
+    for form in (list, tuple, objects, pandas_column):
+        with pytest.raises(InputError, match=r"^(\w+: )?Labels in y mix int and str; use one type\.$"):
+            take(A, form(MIXED))
+
+
+def test_what_is_wrong_with_labels_of_several_types():
+    for values, message in (
+        (["a", 2.5], "mix float and str"),
+        (["a", True], "mix bool and str"),
+        ([1, True], "mix bool and int"),
+        (["a", np.nan], "Label nan at position 1 of y is neither"),
+        (["a", None], "Label None at position 1 of y is neither"),
+        ([1, 2.5], "Label 2.5 at position 1 of y"),
+    ):
+        forms = (list, objects) if isinstance(values[0], str) else (objects,)  # NumPy makes numbers of other lists
+        for form in forms:
+            with pytest.raises(InputError, match=message):
+                normalize_labels(form(values), "y")
+
+
+@pytest.mark.parametrize("name", [*TAKERS, "moments", "transform", "labels"])
+def test_a_lazy_frame_is_to_be_collected(name):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(A, schema=list("abcd"))
+    model = TAKERS["fisher"]
+    calls = {
+        "moments": lambda: mmpca_dist.class_moments(frame.lazy(), Y),
+        "transform": lambda: model.fit(frame, Y).transform(frame.lazy()),
+        "labels": lambda: model.fit(frame, frame.lazy()),
+    }
+    with pytest.raises(InputError) as caught:
+        calls.get(name, lambda: TAKERS[name].fit(frame.lazy(), Y))()
+    what = "y" if name == "labels" else "X"
+    assert str(caught.value).endswith(f"{what} is a polars LazyFrame, a query that has not run: pass {what}.collect().")

@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse
 from helpers.evaluating import scored
 from helpers.moment_reducers import REDUCERS
-from helpers.samples import labelled, largest_angle
+from helpers.samples import batch_of, largest_angle
+from helpers.tables import config_of, labelled, write_parquet
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
@@ -16,7 +17,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 
 from mmpca_dist import FisherScore, MarginPCA
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.widened_rows import widened
@@ -24,6 +24,8 @@ from mmpca_dist.tables.readers.memory import rows_in_memory
 
 LOST = [2, 4]
 MAKERS = {**REDUCERS, "fisher-score": lambda: FisherScore(3)}
+
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def rows(n, d, seed):
@@ -38,18 +40,15 @@ def rows(n, d, seed):
 
 
 @pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "n", "d", "method"),
-    [
-        *((*shape, method) for shape in (("dense", 90, 7), ("dense", 30, 45)) for method in MAKERS),
-        *(  # these need scatters
-            (kind, 90, 7, method)
-            for kind in ("passes", "dense passes")
-            for method in MAKERS
-            if method not in ("pls", "ridge")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "n", "d", "method"), [
+    *((*shape, method) for shape in (("dense", 90, 7), ("dense", 30, 45)) for method in MAKERS),
+    *(  # these need scatters
+        (kind, 90, 7, method)
+        for kind in ("passes", "dense passes")
+        for method in MAKERS
+        if method not in ("pls", "ridge")
+    ),
+])  # fmt: skip
 def test_columns_that_covariates_determine_are_as_constant_ones(kind, n, d, standardize, method):
     for seed in range(5):
         X, y, covariates = rows(n, d, seed)
@@ -155,38 +154,29 @@ def test_constant_columns_stay_so_whatever_the_number_of_classes(pooled, value, 
     assert MarginPCA(2, "pca", standardize=True).fit(X, y).scale_[2] == 1
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("beside", [{"missing": "mean"}, {"covariates": ["age", "site"]}])
 def test_pooled_scatters_of_weighted_classes_are_adjusted(beside, limits, tmp_path):
     X, y, covariates = rows(160, 7, 1)
     if "missing" in beside:
         X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
-    table = pd.DataFrame(X, columns=list("abcdefg")).assign(label=y, **covariates)
-    table.to_parquet(tmp_path / "t.parquet")
-    errors = []
+    uri, errors = write_parquet(tmp_path / "t.parquet", X, y, **covariates), []
     for pooled in (1 << 40, 100):
         limits.pooled_bytes = pooled
-        records, _, _ = scored(parse_config({
-            "dataset": {"uri": str(tmp_path / "t.parquet"), "drop": ["age", "site"], **beside}, "methods": ["pca"],
-            "n_components": 2, "class_weight": "balanced", "evaluation": {}, "output": str(tmp_path / str(pooled)),
-        }, "the test"))  # fmt: skip
+        settings = {"dataset": {"drop": ["age", "site"], **beside}, "class_weight": "balanced", "evaluation": {}}
+        records, _, _ = scored(config_of(tmp_path / str(pooled), uri, **settings, precision=None))
         errors.append([line["errors"] for record in records for line in record["errors"]])
     assert errors[0] == errors[1]
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("pooled_bytes", [100, 1 << 40])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_all_columns_are_classified_without_those_that_are_lost(class_weight, pooled_bytes, limits, tmp_path):
     limits.pooled_bytes = pooled_bytes
     X, y, covariates = rows(160, 7, 1)
-    table = pd.DataFrame(X, columns=list("abcdefg")).assign(label=y, **covariates)
-    table.to_parquet(tmp_path / "t.parquet")
-    records, splits, _ = scored(parse_config({
-        "dataset": {"uri": str(tmp_path / "t.parquet"), "covariates": ["age", "site"]}, "methods": ["pca"],
-        "n_components": 2, "class_weight": class_weight, "evaluation": {}, "output": str(tmp_path / "out"),
-    }, "the test"))  # fmt: skip
-    parts = splits.codes(0, len(X), y)[0]
+    settings = {"dataset": {"covariates": ["age", "site"]}, "class_weight": class_weight, "evaluation": {}}
+    uri = write_parquet(tmp_path / "t.parquet", X, y, **covariates)
+    records, splits, _ = scored(config_of(tmp_path / "out", uri, **settings))
+    parts = splits.codes(batch_of(y))[0]
     Z = np.column_stack([covariates["age"] - 40, covariates["site"] == "b"]).astype(float)
     design, left = np.column_stack([*(y == label for label in range(3)), Z]).astype(float), [0, 1, 3, 5, 6]
     for part, record in enumerate(records):
@@ -199,27 +189,20 @@ def test_all_columns_are_classified_without_those_that_are_lost(class_weight, po
         assert line["errors"] == np.count_nonzero(model.predict(V[~train]) != y[~train])
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("pooled_bytes", [100, 1 << 40])
 def test_columns_that_vary_in_classes_without_weight_alone_count_for_classifiers(pooled_bytes, limits, tmp_path):
     limits.pooled_bytes = pooled_bytes
     X, y, covariates = rows(160, 7, 1)
     X[:, 3] = np.where(y == 2, 9 + X[:, 3], 0)
-    table = pd.DataFrame(X[:, [1, 3]], columns=["b", "d"]).assign(label=y, age=covariates["age"])
-    table.to_parquet(tmp_path / "t.parquet")
-    errors = []
+    uri, errors = write_parquet(tmp_path / "t.parquet", X[:, [1, 3]], y, age=covariates["age"]), []
     for class_weight in (None, {2: 0}):
-        records, _, _ = scored(parse_config({
-            "dataset": {"uri": str(tmp_path / "t.parquet"), "covariates": ["age"]}, "methods": ["pca"],
-            "n_components": 1, "class_weight": class_weight, "evaluation": {},
-            "output": str(tmp_path / f"{class_weight}"),
-        }, "the test"))  # fmt: skip
+        settings = {"dataset": {"covariates": ["age"]}, "n_components": 1, "class_weight": class_weight}
+        records, _, _ = scored(config_of(tmp_path / f"{class_weight}", uri, evaluation={}, **settings))
         lines = [line for record in records for line in record["errors"] if line["method"] == "all-columns"]
         errors.append(sum(line["errors"] for line in lines))
     assert abs(errors[0] - errors[1]) < 10, "the effect of the age, which is removed, is that in other classes"
 
 
-@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("kind", ["rare", "constant"])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_trains(standardize, kind, tmp_path):
@@ -230,16 +213,13 @@ def test_numbers_are_predicted_as_without_a_column_that_is_constant_where_it_tra
     t = X @ [1.0, 2.0, 0.0, 0.0] + rng.normal(0, 1, n)
     column = np.full(n, 5.3) if kind == "constant" else (np.arange(n) == 17).astype(float)
     column[rng.random(n) < 0.1] = np.nan
-    table = pd.DataFrame(X, columns=list("abcd")).assign(column=column, t=t)
-    table.to_parquet(tmp_path / "t.parquet")
+    uri = write_parquet(tmp_path / "t.parquet", np.column_stack([X, column]), t=t)
+    settings = {"dataset": {"target": "t", "missing": "mean"}, "standardize": standardize, "evaluation": {}}
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        records, splits, _ = scored(parse_config({
-            "dataset": {"uri": str(tmp_path / "t.parquet"), "target": "t", "missing": "mean"}, "methods": ["pca"],
-            "n_components": 2, "standardize": standardize, "evaluation": {}, "output": str(tmp_path / "out"),
-        }, "the test"))  # fmt: skip
-    parts = splits.codes(0, n, np.zeros(n, int))[0]
-    features = table.drop(columns=["t", "column"] if kind == "constant" else "t").to_numpy()
+        records, splits, _ = scored(config_of(tmp_path / "out", uri, **settings, precision=None))
+    parts = splits.codes(batch_of(np.zeros(n, int)))[0]
+    features = X if kind == "constant" else np.column_stack([X, column])
     for part, record in enumerate(records):
         train = parts != part
         imputer = SimpleImputer().fit(features[train])

@@ -5,22 +5,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-import yaml
-import zarr
 from click.testing import CliRunner
-from helpers.runs import Recorder, make_config
+from helpers.runs import Recorder, refreshed, through
+from helpers.tables import config_of, write_config, write_zarr
 
 from mmpca_dist import class_moments, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.runs.evaluation_stages import evaluate
 from mmpca_dist.runs.outcomes import comparison
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.labels import notes_on_missing_labels
 
 N, CHUNK = 100, 10
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -38,19 +35,11 @@ def stored(uri, labels=Y, name="y", lost=LOST):
             for path in filter(Path.is_file, Path(local).rglob("*")):
                 storage.write_bytes(storage.join(uri, str(path.relative_to(local))), path.read_bytes())
         return uri
-    group = zarr.open_group(uri, mode="w")
-    group.create_array("X", data=X, chunks=(CHUNK, 4))
-    group.create_array("y", data=Y, chunks=(CHUNK,), config={"write_empty_chunks": True})
-    if name in group:
-        del group[name]
-    group.create_array(name, data=labels, chunks=(CHUNK,), config={"write_empty_chunks": True})
+    columns = {"y": Y, name: labels}
+    write_zarr(uri, X, None, CHUNK, everywhere=True, beside=columns, config={"write_empty_chunks": True})
     for rows in lost:
         storage.remove(storage.join(uri, name, "c", str(rows.start // CHUNK)))
     return uri
-
-
-def config_of(output, uri, **changes):
-    return make_config(output, uri, **{"methods": ["pca"], "n_components": 2, **changes})
 
 
 @pytest.mark.e2e
@@ -59,7 +48,7 @@ def test_a_run_tells_rows_and_class(folder, tmp_path):
     config = config_of(tmp_path / "run", uri)
     results = run(config, [recorder])
     (note,) = [note for note in recorder.notes if "label chunks" in note]
-    assert f"{uri} {ROWS}: they are read as class 0, the fill value." in note
+    assert f"{uri}/y {ROWS}: they are read as class 0, the fill value." in note
     assert "dataset.missing_chunks: refuse" in note
     assert results["count"]["counts"] == COUNTS
     assert results["count"]["notes"] == RunDirectory(config.output).record(COUNT)["notes"] == [note]
@@ -74,9 +63,8 @@ def test_the_terminal_tells_them(tmp_path):
     from mmpca_pipelines.cli import cli
 
     uri = stored(str(tmp_path / "t.zarr"))
-    settings = {"dataset": {"uri": uri}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "run")}
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
-    for command in (["run", str(tmp_path / "run.yaml"), "--no-prefect"], ["show", str(tmp_path / "run")]):
+    config = write_config(tmp_path / "run.yaml", tmp_path / "run", uri)
+    for command in (["run", config, "--no-prefect"], ["show", str(tmp_path / "run")]):
         result = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert ROWS in " ".join(result.output.split())
 
@@ -103,7 +91,7 @@ def test_an_evaluation_tells_rows_without_parts(tmp_path):
 def test_what_is_to_be_refused_is(work, folder, tmp_path):
     uri = stored(f"{folder}/t.zarr")
     with pytest.raises(InputError, match=r"lacks 3 of the chunks of 'y', the first one \(3,\): labels 30 to 39"):
-        work(config_of(tmp_path / "run", uri, dataset={"uri": uri, "missing_chunks": "refuse"}))
+        work(config_of(tmp_path / "run", uri, dataset={"missing_chunks": "refuse"}))
     assert not (tmp_path / "run").exists()
 
 
@@ -113,9 +101,8 @@ def test_a_stored_configuration_asks_for_what_it_asked_for(tmp_path):
     config = config_of(tmp_path / "run", stored(str(tmp_path / "t.zarr")))
     run(config)
     assert RunDirectory(config.output).config.dataset.missing_chunks is None
-    new = stored(str(tmp_path / "new.zarr"))
     notes = Recorder()
-    transform(TransformConfig(output=config.output, dataset=new, destination=str(tmp_path / "to")), [notes])
+    through(config.output, stored(str(tmp_path / "new.zarr")), tmp_path / "to", notes)
     assert any(ROWS in note for note in notes.notes)
     assert ROWS in (tmp_path / "to" / "events.jsonl").read_text()
 
@@ -125,7 +112,7 @@ def test_a_refreshed_run_keeps_what_is_known_of_every_part(tmp_path):
     config = config_of(tmp_path / "run", stored(str(tmp_path / "t.zarr")))
     run(config)
     new = stored(str(tmp_path / "new.zarr"), lost=LOST[:1])
-    result = refresh(RefreshConfig(run=config.output, new=new, output=str(tmp_path / "live")))
+    result = refreshed(config.output, new, tmp_path / "live")
     first, second = RunDirectory(result["folder"]).record(COUNT)["notes"]
     assert ROWS in first and "(rows 30 to 39)" in second and new in second
     report = Path(result["report"]).read_text()

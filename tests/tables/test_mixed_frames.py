@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.samples import labelled
+from helpers.tables import labelled
 from test_mixed_tables import NO_REPORT, TEXTS, config_of, encoded, table, write
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
@@ -29,12 +29,12 @@ def test_a_loaded_model_knows_the_levels_and_keeps_the_index(tmp_path):
 def test_a_loaded_model_finds_its_columns_among_others(tmp_path):
     frame = table(300)
     numbers = write("parquet", tmp_path / "t", frame.drop(columns=["colour", "size", "town"]).assign(id=np.arange(300)))
-    run(config_of(tmp_path / "out", "", dataset={"uri": numbers, "drop": ["id"]}, methods=["pca"]))
+    run(config_of(tmp_path / "out", numbers, dataset={"drop": ["id"]}, methods=["pca"]))
     model, columns = load_model(str(tmp_path / "out"), "pca"), ["a", "flag", "b", "whole"]
     expected = model.transform(frame[columns])
     for others in (frame, frame[columns[::-1]], frame[[*columns, "label"]], frame[columns].assign(more=1)):
         np.testing.assert_array_equal(model.transform(others), expected)
-    with pytest.raises(InputError, match=r"'a': type .*string, where numbers belong"):
+    with pytest.raises(InputError, match=r"Column 'a' of X cannot be .*: type .*string, where numbers belong"):
         model.transform(frame.assign(a="x"))
     with pytest.raises(InputError, match=r"unseen at fit time|missing"):
         model.transform(frame[["a", "b", "whole"]].assign(more=1))
@@ -45,7 +45,7 @@ def test_a_loaded_model_finds_its_columns_among_others(tmp_path):
 
 def test_data_frames_that_cannot_be_read(monkeypatch):
     frame, y = table(60).drop(columns="label"), table(60)["label"]
-    with pytest.raises(InputError, match=r"data frame X cannot be features: 'day': type timestamp.*Drop or"):
+    with pytest.raises(InputError, match=r"^MarginPCA: Column 'day' of X cannot be .*: type timestamp.*Drop or"):
         MarginPCA(2).fit(frame.assign(day=pd.Timestamp("2024-01-31")), y)
     with pytest.raises(InputError, match="data frame X has columns that cannot be read"):
         MarginPCA(2).fit(frame.assign(odd=[1, "a"] * 30), y)
@@ -61,7 +61,9 @@ def test_data_frames_that_cannot_be_read(monkeypatch):
     with pytest.warns(UserWarning, match=r"Text is new in most rows, .*: 'name'. Leave such columns out"):
         MarginPCA(2).fit(frame.assign(name=[f"n{i}" for i in range(60)]), y)
     monkeypatch.setattr(LIMITS, "max_levels", 3)
-    with pytest.raises(InputError, match=r"'colour': 3 different texts, such as 'red', and indicators for at most 3"):
+    with pytest.raises(
+        InputError, match=r"Column 'colour' of X .*: 3 different texts, such as 'red', and indicators for at most 3"
+    ):
         MarginPCA(2).fit(frame, y)
 
 
@@ -72,7 +74,7 @@ def test_frames_of_polars_with_categories_and_dates():
     kinds = polars.from_pandas(frame).with_columns(polars.col("colour").cast(kind))
     np.testing.assert_array_equal(MarginPCA(2).fit(kinds, y).components_, MarginPCA(2).fit(frame, y).components_)
     dates = polars.from_pandas(frame[["a"]].assign(day=pd.Timestamp("2024-01-31")))
-    with pytest.raises(InputError, match="'day': type"):
+    with pytest.raises(InputError, match="Column 'day' of X cannot be used as it is: type"):
         MarginPCA(1).fit(dates, y)
 
 

@@ -6,19 +6,17 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet
 import pytest
+from helpers import tables
 from helpers.evaluating import scored
-from helpers.runs import Recorder
-from helpers.samples import labelled
+from helpers.runs import Recorder, refreshed, through
+from helpers.tables import labelled, write_npz
 from sklearn.preprocessing import OneHotEncoder
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.compose import open_rows
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca2"]
@@ -68,8 +66,7 @@ def write(kind, path, frame):
 
 
 def config_of(output, uri, **changes):
-    content = {"dataset": {"uri": str(uri)}, "methods": METHODS, "n_components": 2, "precision": "double"}
-    return parse_config({**content, "output": str(output), **changes}, "the test")
+    return tables.config_of(output, uri, **{"methods": METHODS, **changes})
 
 
 @pytest.mark.parametrize("kind", ["parquet", "categories", "arrow"])
@@ -97,15 +94,10 @@ def test_a_run_needs_nothing_said_and_transform_nothing_said_again(kind, tmp_pat
     new = table(300, seed=5).sample(frac=1, axis="columns", random_state=0).drop(columns="label")
     new.loc[:4, "colour"] = "teal"
     recorder = Recorder()
-    transform(
-        TransformConfig(
-            output=str(tmp_path / "out"), dataset=write(kind, tmp_path / "new", new), methods=["m-pca0"],
-            destination=str(tmp_path / "projected"),
-        ),
-        [recorder],
-    )  # fmt: skip
+    uri = write(kind, tmp_path / "new", new)
+    through(tmp_path / "out", uri, tmp_path / "projected", recorder, methods=["m-pca0"])
     assert "colour (such as 'teal'; 5 rows)" in recorder.notes[0]
-    Z = open_rows(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read_rows(0, 300)
+    Z = open_rows(str(tmp_path / "projected" / "projected" / "m-pca0.zarr")).read(0, 300)
     expected = load_model(str(tmp_path / "out"), "m-pca0").transform(
         encoded(new.assign(label="")[frame.columns], frame)[0]
     )
@@ -120,11 +112,9 @@ def test_evaluations_gaps_covariates_weights_and_rows_without_labels(tmp_path):
     frame.loc[rng.random(600) < 0.1, "colour"] = None
     frame.loc[:5, "label"] = None
     frame["site"], frame["n"] = np.where(rng.random(600) < 0.5, "p", "q"), rng.integers(0, 3, 600)
-    dataset = {
-        "uri": write("parquet", tmp_path / "t", frame), "missing": "mean", "unlabelled": "skip", "weight": "n",
-        "covariates": ["site"],
-    }  # fmt: skip
-    config = config_of(tmp_path / "out", "", dataset=dataset, evaluation={"classifiers": ["lda"], "margins": False})
+    dataset = {"missing": "mean", "unlabelled": "skip", "weight": "n", "covariates": ["site"]}
+    uri = write("parquet", tmp_path / "t", frame)
+    config = config_of(tmp_path / "out", uri, dataset=dataset, evaluation={"classifiers": ["lda"], "margins": False})
     kept = frame[frame["label"].notna() & (frame["n"] > 0)]
     results = run(config)
     assert results["count"]["n_rows"] == len(kept)
@@ -154,8 +144,8 @@ def test_levels_are_those_of_repeated_rows(tmp_path):
     repeated = kept.loc[kept.index.repeat(kept["n"])].drop(columns="n")
     X, names = encoded(repeated, repeated)
     assert "town=heavy" in names and not {"town=weightless", "town=unlabelled"} & {*names}
-    dataset = {"uri": write("parquet", tmp_path / "t", frame), "weight": "n", "unlabelled": "skip"}
-    results = run(config_of(tmp_path / "out", "", dataset=dataset, methods=["m-pca0"]))
+    uri, dataset = write("parquet", tmp_path / "t", frame), {"weight": "n", "unlabelled": "skip"}
+    results = run(config_of(tmp_path / "out", uri, dataset=dataset, methods=["m-pca0"]))
     assert results["count"]["feature_names"] == names
     expected = MarginPCA(2, precision="double", standardize=True).fit(X, repeated["label"])
     np.testing.assert_allclose(load_model(str(tmp_path / "out"), "m-pca0").components_, expected.components_, atol=1e-9)
@@ -170,7 +160,7 @@ def test_a_refresh_keeps_the_levels(tmp_path):
     frame = table(1200)
     uris = [write("parquet", tmp_path / str(i), part) for i, part in enumerate((frame[:800], frame[800:]))]
     run(config_of(tmp_path / "first", uris[0], methods=["pca", "m-pca0"]))
-    folder = refresh(RefreshConfig(run=str(tmp_path / "first"), new=uris[1], output=str(tmp_path / "live")))["folder"]
+    folder = refreshed(tmp_path / "first", uris[1], tmp_path / "live")["folder"]
     X, _ = encoded(frame, frame[:800])
     expected = MarginPCA(2, precision="double", standardize=True).fit(X, frame["label"])
     np.testing.assert_allclose(load_model(folder, "m-pca0").components_, expected.components_, atol=1e-9)
@@ -178,16 +168,15 @@ def test_a_refresh_keeps_the_levels(tmp_path):
 
 @NO_REPORT
 def test_new_rows_without_labels_and_text(tmp_path):
-    """A refresh leaves out rows without a label, and transform, which needs none, writes none then."""
+    """A refresh leaves out such rows, and transform, which needs none, writes none then."""
     frame = table(1200)
     frame.loc[::9, "label"] = None
     parts = frame[:800], frame[800:]
     uris = [write("parquet", tmp_path / str(i), part) for i, part in enumerate(parts)]
-    dataset, methods = {"uri": uris[0], "unlabelled": "skip", "missing": "mean"}, ["pca", "m-pca0"]
-    run(config_of(tmp_path / "first", "", dataset=dataset, methods=methods))
+    dataset = {"unlabelled": "skip", "missing": "mean"}
+    run(config_of(tmp_path / "first", uris[0], dataset=dataset, methods=["pca", "m-pca0"]))
     recorder, n_left_out = Recorder(), parts[1]["label"].isna().sum()
-    settings = {"run": str(tmp_path / "first"), "new": uris[1], "output": str(tmp_path / "live")}
-    folder = refresh(RefreshConfig(**settings), [recorder])["folder"]
+    folder = refreshed(tmp_path / "first", uris[1], tmp_path / "live", recorder)["folder"]
     assert any(f"1.parquet left out, as they have no label: {n_left_out}." in each for each in recorder.notes)
     kept = frame[frame["label"].notna()]
     expected = MarginPCA(2, precision="double", standardize=True).fit(encoded(kept, parts[0])[0], kept["label"])
@@ -196,28 +185,27 @@ def test_new_rows_without_labels_and_text(tmp_path):
     new = frame[:40].assign(town=None, size=np.nan, colour=7)
     for kind in ("partly", "none"):
         uri = write("parquet", tmp_path / kind, new if kind == "partly" else new.assign(label=None))
-        settings = {"output": str(tmp_path / "first"), "dataset": uri, "methods": ["m-pca0"]}
         recorder = Recorder()
-        manifest = transform(TransformConfig(**settings, destination=str(tmp_path / f"to {kind}")), [recorder])
+        manifest = through(tmp_path / "first", uri, tmp_path / f"to {kind}", recorder, methods=["m-pca0"])
         assert not manifest["labels"] and "have no label, so the labels go with the projected rows" in recorder.notes[0]
         assert "colour (such as '7'; 40 rows)" in recorder.notes[1]
-        Z = open_rows(str(tmp_path / f"to {kind}" / "projected" / "m-pca0.zarr")).read_rows(0, 40)
+        Z = open_rows(str(tmp_path / f"to {kind}" / "projected" / "m-pca0.zarr")).read(0, 40)
         X = encoded(frame[:40], parts[0])[0]
         for j, name in enumerate(model.feature_names_in_):
             if name.partition("=")[0] in TEXTS:
                 X[:, j] = 0 if name.startswith("colour") else model.mean_[j]
         np.testing.assert_allclose(Z, model.transform(X), atol=1e-9)
-    settings["dataset"] = str(tmp_path / "partly.parquet")
-    told = r"'label' of .* has missing values .*\. dataset.unlabelled: skip leaves out rows without a label"
+    partly = tmp_path / "partly.parquet"
+    told = r"Row 0 has no label in column 'label' of .*\. dataset.unlabelled: skip leaves out such rows"
     with pytest.raises(InputError, match=told):
-        transform(TransformConfig(**settings, label="label", destination=str(tmp_path / "named")))
+        through(tmp_path / "first", partly, tmp_path / "named", methods=["m-pca0"], label="label")
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])
 def test_rows_without_labels_are_left_out_of_arrays_too(kind, tmp_path):
     X, y = labelled(60, 4, 3, seed=1)
     y = np.where(np.arange(60) % 7 == 0, np.nan, y)
-    np.savez(tmp_path / "t.npz", X=X, y=y)
+    write_npz(tmp_path / "t.npz", X, y)
     np.save(tmp_path / "t.npy", X)
     np.save(tmp_path / "y.npy", y)
     given = (tmp_path / f"t.{kind}", None if kind == "npz" else str(tmp_path / "y.npy"))
@@ -240,13 +228,13 @@ def test_refused_by_name(tmp_path, monkeypatch):
         r"'identifier' .* 300 different texts, such as 'p\d+', and indicators for at most 100 .*drop=\[day,identifier\]"
     )
     with pytest.raises(InputError, match=message):
-        run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day"]}))
+        run(config_of(tmp_path / "out", uri, dataset={"drop": ["day"]}))
     gaps = dates.assign(b=dates["b"].mask(np.arange(300) == 7))
     for drop, others in ((["day"], {"identifier", "b"}), ([], {"day", "b"})):
         with pytest.raises(ColumnError) as caught:
-            run(config_of(tmp_path / "out", "", dataset={"uri": write("parquet", tmp_path / "g", gaps), "drop": drop}))
-        assert {fault.name for fault in caught.value.faults} == others
-    run(config_of(tmp_path / "out", "", dataset={"uri": uri, "drop": ["day", "identifier"]}, standardize=False))
+            run(config_of(tmp_path / "out", write("parquet", tmp_path / "g", gaps), dataset={"drop": drop}))
+        assert {fault.facts["name"] for fault in caught.value.faults} == others
+    run(config_of(tmp_path / "out", uri, dataset={"drop": ["day", "identifier"]}, standardize=False))
     assert load_model(str(tmp_path / "out"), "pca").scale_ is None
 
 
@@ -271,9 +259,9 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     }  # fmt: skip
     assert found.column("whole").null_count == frame["whole"].isna().sum()
     settings = {"missing": "mean", "drop": ["day", "at", "zip", "bits"]}
-    run(config_of(tmp_path / "out", "", dataset={"uri": str(tmp_path / "t.parquet"), **settings}))
+    run(config_of(tmp_path / "out", tmp_path / "t.parquet", dataset={**settings}))
     uri = write("parquet", tmp_path / "frame", frame)
-    run(config_of(tmp_path / "twin", "", dataset={"uri": uri, **settings}))
+    run(config_of(tmp_path / "twin", uri, dataset={**settings}))
     for method in METHODS:
         both = [load_model(str(tmp_path / name), method).components_ for name in ("out", "twin")]
         np.testing.assert_allclose(*both, atol=1e-12)
@@ -293,21 +281,16 @@ def test_csv_becomes_parquet_with_types(tmp_path):
     assert not (tmp_path / "bad.parquet").exists()
 
 
-@pytest.mark.parametrize(
-    ("output", "label", "size", "said"),
-    [
-        ("out", "a", 1, "column 'a' of t.csv is not a whole number .* numbers to predict as dataset.target"),
-        ("out", "label", 100, "n_components=100 is more than the .* features of t.csv"),
-        ("t.csv/out", "label", 1, r"Cannot write .*t.csv/out: "),
-    ],
-    ids=["label", "components", "output"],
-)
+@pytest.mark.parametrize(("output", "label", "size", "said"), [
+    ("out", "a", 1, "column 'a' of t.csv is not a whole number .* numbers to predict as dataset.target"),
+    ("out", "label", 100, "n_components=100 is more than the .* features of t.csv"),
+    ("t.csv/out", "label", 1, r"Cannot write .*t.csv/out: "),
+], ids=["label", "components", "output"])  # fmt: skip
 def test_a_run_of_text_names_what_the_user_did(output, label, size, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table(100).to_csv("t.csv", index=False)
-    dataset = {"uri": "t.csv", "label": label, "missing": "mean"}
     with pytest.raises(InputError, match=said) as caught:
-        run(config_of(output, "", dataset=dataset, n_components=size))
+        run(config_of(output, "t.csv", dataset={"label": label, "missing": "mean"}, n_components=size))
     assert "converted" not in str(caught.value)
 
 

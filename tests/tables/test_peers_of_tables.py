@@ -1,12 +1,10 @@
 """Peers of what tables need: weights and covariates of statsmodels, maps and covariates of scanpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from helpers.samples import labelled
+from helpers.tables import labelled
 from scipy.sparse import csr_array, csr_matrix, issparse
 from statsmodels.stats.weightstats import DescrStatsW
 

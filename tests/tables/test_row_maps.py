@@ -1,7 +1,5 @@
 """Row maps: features of kernels, samples for their fits, transformers, and how mapped tables are read."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -10,7 +8,7 @@ import naive_row_maps as naive
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.samples import labelled
+from helpers.tables import labelled
 from scipy.sparse import csr_array, csr_matrix
 from scipy.stats import kstest, norm
 from sklearn.base import clone
@@ -25,9 +23,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import make_spans
-from mmpca_dist.tables.mapped_rows import BLOCK_ROWS, MappedRows, mapped
-from mmpca_dist.tables.readers.memory import ArrayDataset, SparseArray, rows_in_memory
+from mmpca_dist.tables.mapped_rows import BLOCK_ROWS
+from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
 from mmpca_dist.tables.row_maps.log1p import Log1p
 from mmpca_dist.tables.row_maps.normalize_total import NormalizeTotal
@@ -35,15 +32,15 @@ from mmpca_dist.tables.row_maps.nystroem import PARAMETERS, Nystroem, inverse_ro
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS
 from mmpca_dist.tables.row_maps.unit_length import UnitLength
+from mmpca_dist.tables.spans import make_spans
 
 X, Y = labelled(300, 7, 3, seed=1)
 
 
 def fitted(rows, maps):
     """Return a data set after row maps that are fitted to it."""
-    result = MappedRows(rows, maps)
-    return MappedRows(
-        rows, maps, fit_row_maps(result, lambda *sample: spread_sample(Tasks(scheduler=Threads()), *sample))
+    return rows.with_maps(
+        maps, fit_row_maps(rows.with_maps(maps), lambda *sample: spread_sample(Tasks(scheduler=Threads()), *sample))
     )
 
 
@@ -251,32 +248,32 @@ def test_dense_and_sparse_rows_and_precisions_agree():
 def test_large_chunks_are_cut_where_mapped_rows_are_wider(monkeypatch):
     monkeypatch.setattr(LIMITS, "unit_bytes", 1 << 20)
     rows = rows_in_memory(np.zeros((20_000, 2), np.uint8), np.zeros(20_000, int), "X")
-    table = mapped(rows, [Fourier(n_components=512, gamma=1)])
+    table = rows.with_maps([Fourier(n_components=512, gamma=1)])
     sizes = np.diff(table.chunk_edges)
     assert len(rows.chunk_edges) == 2 and sizes.max() * table.row_bytes <= 1 << 20
     assert (sizes[:-1] % BLOCK_ROWS == 0).all() and sizes.sum() == 20_000
     assert max(len(span.units) for span in make_spans(table)) >= 1
-    assert np.array_equal(mapped(rows, [UnitLength()]).chunk_edges, rows.chunk_edges)
+    assert np.array_equal(rows.with_maps([UnitLength()]).chunk_edges, rows.chunk_edges)
 
 
 def test_bad_rows_are_named_as_they_are_stored():
     bad = X.copy()
     bad[130, 4] = np.nan
     rows = rows_in_memory(bad, Y, "X")
-    rows.facts = replace(rows.facts, feature_names=list("abcdefg"))
+    rows = replace(rows, base=replace(rows.base, feature_names=list("abcdefg")))
     maps = [UnitLength(), Fourier(n_components=3, gamma=1)]
-    table = MappedRows(rows, maps, [{}, maps[1].fit(None, 7)])
-    for one in (table, mapped(rows, [UnitLength()])):
+    table = rows.with_maps(maps, [{}, maps[1].fit(None, 7)])
+    for one in (table, rows.with_maps([UnitLength()])):
         with pytest.raises(InputError, match=r"Found nan in row 130, column 4 \('e'\), in rows .* of X"):
             one.read_rows(100, 200)
     huge = Nystroem(n_components=2, kernel="poly", gamma=1, degree=9)
     single = rows_in_memory(X.astype(np.float32), Y, "X")
     large = rows_in_memory(1e9 * X.astype(np.float32), Y, "X")
-    fit = fitted(single, [huge]).fits
+    fit = fitted(single, [huge]).mapped.fits
     with pytest.raises(InputError, match=r"nystroem makes values of row 7, in rows .* that float32 cannot hold"):
-        MappedRows(large, [huge], fit).read_rows(7, 8)
+        large.with_maps([huge], fit).read_rows(7, 8)
     with pytest.raises(InputError, match=r"nystroem takes 301 landmarks among the rows, and X has 300 rows"):
-        mapped(rows, [Nystroem(n_components=301)])
+        rows.with_maps([Nystroem(n_components=301)])
 
 
 @pytest.mark.parametrize(
@@ -308,10 +305,7 @@ def test_mistaken_parameters():
         (RandomFourierFeatures(3, gamma=-1), r"gamma=-1 must be scale, or a number above 0\.$"),
         (RandomFourierFeatures(3, gamma="scales"), r"gamma='scales' must be .* Did you mean 'scale'\?"),
         (NystroemFeatures(3, kernel="rbg"), r"kernel='rbg' must be rbf or .* Did you mean 'rbf'\?"),
-        (
-            NystroemFeatures(3, kernel="linear", gamma=2),
-            "gamma is a parameter of rbf and laplacian and poly, and",
-        ),
+        (NystroemFeatures(3, kernel="linear", gamma=2), "gamma is a parameter of rbf and laplacian and poly, and"),
     ):
         with pytest.raises(InputError, match=f"^{type(model).__name__}: {message}"):
             model.fit(X)
@@ -345,8 +339,8 @@ def test_counts_are_normalized_as_scanpy_does(dtype, tmp_path):
     with pytest.raises(InputError, match=r"takes counts, and found -0\.5"):
         NormalizeTotal(to=1e4).fitted({})(csr_array(np.asarray([[2.0, -0.5]])))
     expected = np.log1p(X * (1e4 / np.where(total > 0, total, 1)))
-    for rows in (ArrayDataset(X, None, "X"), SparseArray(csr_array(X), None, "X")):
-        found = mapped(rows, maps)
+    for rows in (rows_in_memory(X, None, "X"), rows_in_memory(csr_array(X), None, "X")):
+        found = rows.with_maps(maps)
         assert found.sparse == rows.sparse and found.n_features == 30
         np.testing.assert_allclose(found.read_rows(3, 60), expected[3:], rtol=1e-6)
         if rows.sparse:

@@ -1,18 +1,16 @@
 """Some of the rows of a table are those that a mask takes; to read few of many holds no more than a reading unit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+from helpers.samples import Watched
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.tables.dataset import reading_edges
-from mmpca_dist.tables.proxies import DatasetProxy
+from mmpca_dist.tables.column import column_in_memory
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.selected_rows import SelectedRows
+from mmpca_dist.tables.spans import reading_edges
 
 N, D = 480, 6
 MASKS = {
@@ -23,23 +21,10 @@ MASKS = {
 }
 
 
-class Chunked(DatasetProxy):
-    """Rows in chunks of 20; notes which of them are read."""
+class Chunked(Watched):
+    """Rows in chunks of 20."""
 
-    def __init__(self, rows, reads):
-        super().__init__(rows)
-        self.chunk_edges, self.reads = np.arange(0, N + 1, 20), reads
-
-    def fingerprint(self):
-        return ""
-
-    def read_rows(self, start, stop, out=None):
-        self.reads.append((start, stop))
-        return self._rows.read_rows(start, stop, out)
-
-    def read_sparse(self, start, stop):
-        self.reads.append((start, stop))
-        return self._rows.read_sparse(start, stop)
+    chunk_edges = np.arange(0, N + 1, 20)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -49,16 +34,18 @@ def test_rows_are_those_of_the_mask_and_no_more_than_a_unit_is_read_at_once(name
     mask, X = MASKS[name], np.random.default_rng(0).standard_normal((N, D))
     reads, names = [], (np.arange(N) % 3).astype(str)
     source = rows_in_memory(scipy.sparse.csr_array(X) if sparse else X, names, "X")
-    rows = SelectedRows(Chunked(source, reads), lambda start, stop: mask[start:stop])
+    chunked = source.over(Chunked(source.stored, lambda start, stop: reads.append((start, stop))))
+    rows, column = chunked.only(lambda batch: mask[batch.rows]), column_in_memory(names, "names")
     n, places = int(mask.sum()), np.flatnonzero(mask)
     for start, stop in {(0, n), (0, 1), (n - 1, n), (n // 3, 2 * n // 3 + 1)}:
         taken = places[start:stop]
         values = rows.read_sparse(start, stop).toarray() if sparse else rows.read_rows(start, stop)
         np.testing.assert_array_equal(values, X[taken])
         assert rows.read_labels(start, stop).tolist() == names[taken].tolist()
-        assert rows.source_rows(start, stop).tolist() == taken.tolist()
-        assert rows.read_column(start, stop).to_pylist() == names[taken].tolist()
-        assert rows.read_weights(start, stop) is None
+        assert rows.batch(start, stop).rows.tolist() == taken.tolist()
+        (beside, there), place = rows.beside(column, start, stop)
+        assert beside.tolist() == names[taken].tolist() and there.all() and place.rows.tolist() == taken.tolist()
+        assert rows.batch(start, stop).weight is None
     assert max(stop - start for start, stop in reads) <= 60
     chunks = mask.reshape(-1, 20).any(axis=1)
     assert all(chunks[start // 20 : stop // 20].all() for start, stop in reads), "chunks without any are not read"

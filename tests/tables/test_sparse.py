@@ -1,16 +1,15 @@
 """CSR rows are read as they were written, whoever wrote them, and every method takes them for the rows they are."""
 
-from __future__ import annotations
-
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse
 import zarr
-from helpers.runs import make_config
-from helpers.samples import counts_like_text, write_csr
+from helpers.runs import same_models, through
+from helpers.samples import on_dense
+from helpers.tables import counts_like_text, make_config, write_csr
+from helpers.watching import allocated
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import dense_rows
@@ -23,10 +22,9 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.projection import Projector, RowTable, project_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.tables.dataset import make_spans
-from mmpca_dist.tables.readers.csr import SparseRows
-from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.compose import open_rows
 from mmpca_dist.tables.readers.zarr_sparse import _Stretches
+from mmpca_dist.tables.spans import make_spans
 
 N, D = 103, 9
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (51, 52)]
@@ -108,14 +106,12 @@ def test_reading_holds_what_the_plan_counts_on(tmp_path):
         uri = write_csr(tmp_path / f"{chunks}.zarr", parts, (n, d), chunks=chunks, labels=np.arange(n) % 2)
         dataset = open_dataset(uri)
         dataset.read_sparse(0, 1)
-        assert dataset.resident_bytes == (n + 1) * 8
+        assert dataset.facts.resident_bytes == (n + 1) * 8
         for read, allowed in ((dataset.read_sparse, dataset.sparse_bytes), (dataset.read_rows, dataset.reading_bytes)):
-            tracemalloc.start()
-            rows = read(1000, 3000)
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
+            with allocated() as memory:
+                rows = read(1000, 3000)
             assert rows.shape == (2000, d)
-            assert peak <= allowed(2000) < 2 * peak + 4 * 2 * chunks * 12
+            assert memory.peak <= allowed(2000) < 2 * memory.peak + 4 * 2 * chunks * 12
     assert dataset.reading_bytes(2000) > 2000 * d * 4 + X[1000:3000].nnz * 12
 
 
@@ -135,14 +131,11 @@ def write_kinds(folder, parts, X, y):
     }
 
 
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [
-        ("tall", "zarr"),
-        pytest.param("wide", "parts", marks=pytest.mark.e2e),
-        pytest.param("standardized", "saved by scipy", marks=pytest.mark.e2e),
-    ],
-)
+@pytest.mark.parametrize(("shape", "kind"), [
+    ("tall", "zarr"),
+    pytest.param("wide", "parts", marks=pytest.mark.e2e),
+    pytest.param("standardized", "saved by scipy", marks=pytest.mark.e2e),
+])  # fmt: skip
 def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, limits, no_report):
     """Components to the last bit; projections by products of CSR rows, up to the rounding of d products."""
     n, d = (20, 40) if shape == "wide" else (150, 12)
@@ -159,7 +152,7 @@ def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, li
         Z = open_dataset(tmp_path / kind / "projected" / f"{method}.zarr")
         np.testing.assert_array_equal(Z.read_labels(0, n), y)
         expected = dense.transform(X.astype(float))
-        A, mean = dense.projection()
+        A, mean, _ = dense.projection()
         sizes = (np.abs(X) + (0 if mean is None else np.abs(mean))) @ np.abs(A)
         atol = 4 * d * np.finfo(float).eps * sizes.max() + 1e-13 * np.abs(expected).max()
         np.testing.assert_allclose(Z.read_rows(0, n), expected, rtol=0, atol=atol)
@@ -173,16 +166,14 @@ def test_single_precision_and_workers_make_no_difference(tmp_path, no_report):
     changes = {"precision": "single", "n_components": 2, "methods": ["m-pca0", "m-pca1b"]}
     run(make_config(tmp_path / "dense", uris["dense"], **changes))
     run(make_config(tmp_path / "sparse", uris["zarr"], compute=compute, **changes))
-    for method in changes["methods"]:
-        found, expected = (load_model(str(tmp_path / name), method) for name in ("sparse", "dense"))
-        np.testing.assert_array_equal(found.components_, expected.components_)
+    same_models(tmp_path / "sparse", tmp_path / "dense", changes["methods"], atol=0)
 
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypatch):
     parts, X, y = counts_like_text(N, D, 3, seed=4)
     dataset = open_dataset(write_csr(tmp_path / "a.zarr", parts, (N, D), labels=y))
-    monkeypatch.setattr(SparseRows, "read_rows", lambda *_: pytest.fail("rows were made dense"))
+    on_dense(monkeypatch, lambda _: pytest.fail("rows were made dense"))
     rng = np.random.default_rng(0)
     matrix, mean = rng.standard_normal((D, 2)).astype(np.float32), X.mean(axis=0) if centred else None
     monkeypatch.setattr(projection, "output_chunk_rows", lambda *_: 25)
@@ -199,14 +190,13 @@ def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypa
 
 
 def test_a_model_of_dense_rows_takes_sparse_ones_without_labels(tmp_path, no_report):
-    from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
     parts, X, y = counts_like_text(N, D, 3, seed=5)
     uris = write_kinds(tmp_path, parts, X, y)
     run(make_config(tmp_path / "out", uris["dense"], methods=["pca"]))
     uri = write_csr(tmp_path / "b.zarr", parts, (N, D))
-    assert not open_rows(uri).has_labels
-    found = transform(TransformConfig(output=str(tmp_path / "out"), dataset=uri, destination=str(tmp_path / "new")))
+    assert open_rows(uri).label is None
+    found = through(tmp_path / "out", uri, tmp_path / "new")
     assert not found["labels"]
     Z = zarr.open_array(f"{tmp_path}/new/projected/pca.zarr/X")[:]
     np.testing.assert_allclose(

@@ -1,31 +1,26 @@
 """Covariates of sparse rows: solvers in passes remove them from vectors, and no dense unit of rows is made."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse
 import zarr
 from helpers.evaluating import by_cell, scored
 from helpers.moment_reducers import REDUCERS
-from helpers.samples import labelled, write_csr
-from helpers.table_files import write_zarr
+from helpers.runs import through
+from helpers.samples import on_dense
+from helpers.tables import config_of, labelled, write_csr, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.eigen.costs import passes_costs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator
-from mmpca_dist.statistics.widened_rows import AdjustedRows, WidenedRows, adjustment_from_pass, widened
+from mmpca_dist.statistics.widened_rows import adjustment_from_pass, widened
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.dataset import spans_of
-from mmpca_dist.tables.readers.csr import SparseRows
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.weights import weighted
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted, with_covariates
+from mmpca_dist.tables.spans import spans_of
 
 PASSES = {"solver": "krylov", "passes": 12, "tolerance": 0}
 
@@ -53,11 +48,10 @@ def removed(X, y, Z, w):
 def never_dense(monkeypatch):
     """Let reading of dense rows fail, of sparse ones and of those with covariates."""
 
-    def refuse(*_):
+    def refuse(_):
         raise AssertionError("a dense unit was read")
 
-    for kind in (SparseRows, WidenedRows, AdjustedRows):
-        monkeypatch.setattr(kind, "read_rows", refuse)
+    on_dense(monkeypatch, refuse)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -67,7 +61,7 @@ def test_scatters_are_those_of_residuals(n, d, q, weights, dtype, monkeypatch):
     never_dense(monkeypatch)
     X, y, Z = rows(n, d, q, dtype)
     w = np.random.default_rng(3).uniform(0.1, 3, n) if weights else np.ones(n)
-    dataset = widened(given_covariates(rows_in_memory(scipy.sparse.csr_array(X), y, "X"), Z))
+    dataset = widened(with_covariates(rows_in_memory(scipy.sparse.csr_array(X), y, "X"), given_covariates(Z, n)))
     dataset = weighted(dataset, w) if weights else dataset
     found = Rows.of(dataset, Threads(1), spans_of(np.asarray([0, 17, n // 2, n])))
     centres = np.random.default_rng(4).normal(0, 3, (3, d + q)) + np.append(X.mean(axis=0), np.zeros(q))
@@ -115,34 +109,24 @@ def test_runs_and_evaluations(standardize, tmp_path, monkeypatch):
     S = scipy.sparse.csr_array(X)
     uris = tmp_path / "csr.zarr", tmp_path / "dense.zarr"
     write_csr(uris[0], (S.data, S.indices, S.indptr), S.shape, labels=y)
-    write_zarr(uris[1], X, y, chunks=(30, 30))
+    write_zarr(uris[1], X, y, 30)
     for uri in uris:
         for name, column in zip(("batch", "age"), Z.T, strict=True):
             zarr.open_group(str(uri)).create_array(name, data=column)
-    content = {
-        "dataset": {"covariates": ["batch", "age"]},
-        "methods": ["pca", "m-pca0"],
-        "n_components": 2,
-        "standardize": standardize,
+    methods = ["pca", "m-pca0"]
+    settings = {
+        "dataset": {"covariates": ["batch", "age"]}, "methods": methods, "standardize": standardize, "precision": None,
         "solver": {"kind": "krylov", "passes": 12, "tolerance": 0},
         "evaluation": {"classifiers": ["lda", "svm"], "margins": False},
-    }
-
-    def config(uri, what):
-        own = {"dataset": {**content["dataset"], "uri": str(uri)}, "output": str(tmp_path / f"{what}-{uri.name}")}
-        return parse_config({**json.loads(json.dumps(content)), **own}, "the test")
+    }  # fmt: skip
 
     def everything(uri):
-        run(config(uri, "run"))
-        folder, cells = tmp_path / f"run-{uri.name}", by_cell(scored(config(uri, "evaluation"))[0])
-        settings = {"output": str(folder), "dataset": str(uri), "destination": str(tmp_path / f"new-{uri.stem}")}
-        transform(TransformConfig(**settings))
-        projected = [
-            open_dataset(f"{base}/projected/{method}.zarr").read_rows(0, 200)
-            for base in (folder, settings["destination"])
-            for method in content["methods"]
-        ]
-        return folder, cells, projected
+        folder, new = tmp_path / f"run-{uri.name}", tmp_path / f"new-{uri.stem}"
+        run(config_of(folder, uri, **settings))
+        cells = by_cell(scored(config_of(tmp_path / f"evaluation-{uri.name}", uri, **settings))[0])
+        through(folder, uri, new)
+        outputs = [f"{base}/projected/{method}.zarr" for base in (folder, new) for method in methods]
+        return folder, cells, [open_dataset(output).read_rows(0, 200) for output in outputs]
 
     folder, expected, projected = everything(uris[1])
     with monkeypatch.context() as patch:
@@ -150,7 +134,7 @@ def test_runs_and_evaluations(standardize, tmp_path, monkeypatch):
         own, cells, found = everything(uris[0])
     assert cells == expected
     np.testing.assert_allclose(np.abs(found), np.abs(projected), atol=1e-8 * np.abs(projected).max())
-    for method in content["methods"]:
+    for method in methods:
         one, other = load_model(str(own), method), load_model(str(folder), method)
         np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, rtol=1e-9)
 
@@ -163,6 +147,6 @@ def test_plans_count_wider_vectors():
             dataset, spans_of(np.asarray([0, 200])), SolverOptions("krylov"), Needs(n_components=2), n_classes=3,
             standardize=False, item=8, threads=1,
         )
-        for dataset in (plain, widened(given_covariates(plain, Z)))
+        for dataset in (plain, widened(with_covariates(plain, given_covariates(Z, 200))))
     ]  # fmt: skip
     assert sizes[0].memory < sizes[1].memory and sizes[0].vectors == sizes[1].vectors

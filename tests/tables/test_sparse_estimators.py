@@ -1,20 +1,18 @@
 """Estimators take scipy.sparse matrices, and Dask arrays of CSR blocks, for the rows that they are."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
 from helpers.estimators import CONTINUOUS, make
 from helpers.estimators import VARIED as ALL
-from helpers.samples import counts_like_text
+from helpers.samples import on_dense
+from helpers.tables import counts_like_text
 from sklearn.base import clone
 
 from mmpca_dist import MarginPCA, NearestOpposite, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.tables.readers.csr import SparseRows
-from mmpca_dist.tables.readers.memory import SparseArray
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 N, D = 90, 7
 PARTS, X, Y = counts_like_text(N, D, 3, seed=3, dtype="float64")
@@ -94,7 +92,7 @@ def test_duplicates_are_summed_and_the_matrix_is_left_alone():
 
 def test_what_scipy_calls_no_matrix_of_numbers():
     with pytest.raises(InputError, match="features must be numbers"):
-        SparseArray(scipy.sparse.csr_array(X + 1j), Y)
+        rows_in_memory(scipy.sparse.csr_array(X + 1j), Y)
     with pytest.raises(ValueError, match="NaN"):
         MarginPCA(2).fit(scipy.sparse.csr_array(np.where(X > 3, np.nan, X)), Y)
     with pytest.raises(ValueError, match="6 features"):
@@ -118,12 +116,8 @@ def dask_forms(kind):
 def test_dask_arrays_of_csr_blocks(name, form, kind, monkeypatch, limits):
     """Whatever the blocks are: they are cut where dense rows in memory are cut, and never made dense whole."""
     limits.unit_bytes = 20 * D * 8
-    read, most = SparseRows.read_rows, []
-    monkeypatch.setattr(
-        SparseRows,
-        "read_rows",
-        lambda rows, start, stop, out=None: most.append(stop - start) or read(rows, start, stop, out),
-    )
+    most = []
+    on_dense(monkeypatch, lambda rows: most.append(rows.shape[0]))
     rows = dask_forms(kind)[form]
     found = make(name, n_components=2, precision="double").fit(rows, da.from_array(Y, 30))
     assert 0 < max(most) <= 20

@@ -6,8 +6,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
-from helpers.samples import labelled, write_csr
+from helpers.tables import labelled, write_csr, write_zarr
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
@@ -181,10 +180,7 @@ def test_partial_fit_takes_dask_pieces():
 @pytest.fixture
 def stored(tmp_path):
     X, y = rows()
-    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(7, 5))
-    group.create_array("y", data=y, chunks=(7,))
-    return open_dataset(tmp_path / "a.zarr")
+    return open_dataset(write_zarr(tmp_path / "a.zarr", X, y, 7))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -209,7 +205,7 @@ def test_a_dataset_under_other_labels_and_targets(stored):
         np.testing.assert_allclose(found.components_, clone(reducer).fit(X, targets).components_, atol=1e-10)
         with pytest.raises(InputError, match="give continuous targets as y"):
             clone(reducer).fit(stored)
-    with pytest.raises(InputError, match="90 rows and y 89 labels"):
+    with pytest.raises(InputError, match="has 90 rows and 89 labels; there must be one a row"):
         MarginPCA(2).fit(stored, y[:89])
 
 

@@ -1,12 +1,10 @@
 """Numbers to predict: methods that follow from moments of [x, y], with weights, gaps and covariates."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import with_targets
+from helpers.tables import with_targets
 from naive_regressions import lasso
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.impute import SimpleImputer
@@ -157,4 +155,4 @@ def test_slopes_of_covariates_do_not_depend_on_the_units_of_targets(scale):
     Z = Y[:, 1:] + np.random.default_rng(9).standard_normal((90, 1))
     one = PLS(2, target="continuous").fit(X + Z, Y, covariates=Z)
     other = PLS(2, target="continuous").fit(X + Z, Y * [scale, 1], covariates=Z)
-    np.testing.assert_allclose(other._adjustment.slopes, one._adjustment.slopes, rtol=1e-7)
+    np.testing.assert_allclose(other.adjustment_.slopes, one.adjustment_.slopes, rtol=1e-7)

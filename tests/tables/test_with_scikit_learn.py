@@ -74,7 +74,7 @@ def test_all_errors_of_a_fit_name_the_class():
     for call, words in (
         (lambda: MarginPCA(2).fit(X, np.zeros(150)), "There is only 1 class"),
         (lambda: MarginPCA(2).partial_fit(X, [None, *Y[1:]]), "Label None at position 0 of y"),
-        (lambda: MarginPCA(2).fit(X, Y, np.full(150, -1)), "The weight of row 0 in sample_weight"),
+        (lambda: MarginPCA(2).fit(X, Y, np.full(150, -1)), "Row 0 has the weight -1.0 in sample_weight"),
         (lambda: MarginPCA(0).fit(X, Y), "n_components=0"),
         (lambda: NearestOpposite().fit(X, np.zeros(150)), "There is only 1 class"),
     ):

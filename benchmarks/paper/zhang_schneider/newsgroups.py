@@ -155,7 +155,7 @@ def vocabulary(counts: csr_array, y: NDArray) -> NDArray[np.intp]:
         frequency[common] = 0
         order = np.argsort(-frequency, kind="stable")[:WORDS]
         words.update(order[frequency[order] > 0].tolist())
-    return np.asarray(sorted(words))
+    return np.asarray(sorted(words), np.intp)
 
 
 def scaled(counts: csr_array, is_train: NDArray[np.bool_], rows: str) -> csr_array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,19 +20,19 @@ from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.folds import folds_of, most_folds
 from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.passes.rows import Rows, collect_rows
-from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.schedulers import OnRows, Threads
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import sweep_spans
-from mmpca_dist.passes.units import BLOCK_ROWS, read_units
+from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.moments import use_pooled
-from mmpca_dist.statistics.widened_rows import with_targets
+from mmpca_dist.statistics.widened_rows import widened_by_targets
 from mmpca_dist.statistics.working_rows import WorkingRows
-from mmpca_dist.tables.dataset import Dataset, Span
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import GivenLabels, TargetRows
+from mmpca_dist.tables.readers.memory import rows_in_memory, with_targets
+from mmpca_dist.tables.spans import Span
 
 MOST_FOLDS = 5
 """Fewer where a class has fewer rows."""
@@ -124,12 +125,13 @@ class FoldGrid:
         coordinates, are from fits to the rows that are not held out.
         """
         rows = working.sweeper.rows
-        task = _HeldOutErrors(
-            rows.dataset, self.terms, coef, intercept, working.units(), self.shape, working.keeps_sparse
-        )
+        task = partial(
+            _held_out_errors, terms=self.terms, coef=coef, intercept=intercept, units=working.units(),
+            shape=self.shape, sparse=working.keeps_sparse,
+        )  # fmt: skip
         spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
         rows.begins("held-out", rows.dataset.n_bytes)
-        return or_infinite(rows.run(task, spans, operator.add, "held-out", kept=False))
+        return or_infinite(rows.run(OnRows(rows.dataset, task), spans, operator.add, "held-out", kept=False))
 
 
 def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
@@ -148,28 +150,19 @@ def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
     return n_folds
 
 
-@dataclass(frozen=True)
-class _HeldOutErrors:
-    """The task: add up the errors of each candidate in rows whose fold is held out."""
-
-    dataset: Dataset
-    terms: FoldTerms
-    coef: Array
-    intercept: Array
-    units: RowUnits
-    shape: tuple[int, int, int]
-    sparse: bool
-
-    def __call__(self, span: Span) -> Array:
-        errors = np.zeros(self.shape[0])
-        for start, X in read_units(self.dataset, span, sparse=self.sparse):
-            count = self.terms.error_counter(self.dataset, start, start + X.shape[0], self.shape[2])
-            folds = self.terms.folds_of(self.dataset, start, start + X.shape[0])
-            for block, rows in self.units.blocks(X, BLOCK_ROWS):
-                scores = (rows.images(self.coef).T + self.intercept).reshape(-1, *self.shape)
-                scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
-                errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
-        return errors
+def _held_out_errors(
+    dataset: Dataset, span: Span, *, terms: FoldTerms, coef: Array, intercept: Array, units: RowUnits,
+    shape: tuple[int, int, int], sparse: bool,
+) -> Array:  # fmt: skip
+    """Add up the errors of each candidate in rows whose fold is held out."""
+    errors = np.zeros(shape[0])
+    for batch in read_batches(dataset, span, sparse=sparse):
+        count, folds = terms.error_counter(batch, shape[2]), terms.folds_of(batch)
+        for block, rows in units.blocks(batch.X, BLOCK_ROWS):
+            scores = (rows.images(coef).T + intercept).reshape(-1, *shape)
+            scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
+            errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
+    return errors
 
 
 def training_statistics(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics] | None:
@@ -194,7 +187,7 @@ def _moments_suffice(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) 
 
 
 def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Statistics]:
-    parts = class_fold_moments(with_targets(rows), folds_of(rows, n_folds), precision=whole.precision)
+    parts = class_fold_moments(widened_by_targets(rows), folds_of(rows, n_folds), precision=whole.precision)
     for moments in training_moments(parts):
         yield tall_statistics(moments, None, precision=whole.precision, standardize=whole.scale is not None)
 
@@ -206,10 +199,9 @@ def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Ite
     folds = folds_of(rows, n_folds).of_rows(codes, 0)
     for fold in range(n_folds):
         kept = folds != fold
-        part: Dataset = rows_in_memory(X[kept], None if targets else y[kept], uri)
-        if targets:
-            part = TargetRows(GivenLabels(part, y[kept]), targets)
-        training = with_targets(Rows.of(part, Threads(), scratch=rows.scratch))
+        part = rows_in_memory(X[kept], None if targets else y[kept], uri)
+        part = with_targets(part, y[kept], targets) if targets else part
+        training = widened_by_targets(Rows.of(part, Threads(), scratch=rows.scratch))
         yield statistics_for(
             training, needs, SolverOptions(), precision=whole.precision, standardize=whole.scale is not None
         )

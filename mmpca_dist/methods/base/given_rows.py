@@ -15,11 +15,11 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.widened_rows import look_at_gaps, widened, widened_as
 from mmpca_dist.tables.covariates import Covariate, given_covariates
-from mmpca_dist.tables.dataset import Dataset, make_spans
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, check_header, check_rows, labels_of, naming
 from mmpca_dist.tables.labels import label_array, normalize_labels
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.weights import as_weights, weighted
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted, with_covariates
+from mmpca_dist.tables.spans import make_spans
 
 
 class TakesRows(LazyTransform):
@@ -39,18 +39,16 @@ class TakesRows(LazyTransform):
             check_header(self, X, reset=reset)
             return lazy_rows(self._prepared(X.rows, y), y, weights)
         dataset = self._check_rows(X, y, reset, least)
-        if weights is not None:
-            dataset = weighted(dataset, as_weights(weights, dataset.n_rows, "sample_weight"))
-        return dataset, Threads()
+        return dataset if weights is None else weighted(dataset, weights), Threads()
 
     def _widened(
         self,
-        dataset: Any,
+        dataset: Dataset,
         scheduler: Scheduler,
         covariates: Any = None,
         sample_weight: Any = None,
         stored: ClassMoments | None = None,
-    ) -> tuple[Any, Scheduler]:
+    ) -> tuple[Dataset, Scheduler]:
         """Return rows with covariates and indicators of gaps, those of stored moments where there are such.
 
         Rows of weight 0 are left out already, and so are their covariates.
@@ -58,9 +56,9 @@ class TakesRows(LazyTransform):
         if stored is None:
             self.covariates_ = ()
         if covariates is not None:
-            known = None if stored is None else self.covariates_
             counting = None if np.ndim(sample_weight) != 1 else np.asarray(sample_weight) > 0
-            dataset = given_covariates(dataset, covariates, known, counting)
+            given = given_covariates(covariates, dataset.n_rows, counting)
+            dataset = with_covariates(dataset, given, () if stored is None else self.covariates_)
             self.covariates_ = dataset.covariates
         elif self.covariates_:
             raise InputError(f"Earlier rows had the covariates {some_names([c.name for c in self.covariates_])}.")

@@ -24,7 +24,7 @@ COMPARISONS = {
 class Option:
     """What a configuration, and the check of bounds, must know of a parameter in addition to its signature.
 
-    A class of estimators declares its own in ``_options``, by the names of the parameters.
+    A class of estimators declares its own in its ``traits``, by the names of the parameters.
 
     Attributes
     ----------
@@ -51,10 +51,10 @@ class Option:
 
 
 def check_options(estimator: Any) -> None:
-    """Refuse parameters of an estimator that are out of the bounds in its ``_options``."""
+    """Refuse parameters of an estimator that are out of the bounds in the options of its ``traits``."""
     for name, parameter in inspect.signature(type(estimator)).parameters.items():
-        if name in estimator._options:
-            estimator._options[name].check(getattr(estimator, name), parameter)
+        if name in estimator.traits.options:
+            estimator.traits.options[name].check(getattr(estimator, name), parameter)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -19,10 +19,10 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
-from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, check_options
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
+from mmpca_dist.methods.base.traits import Fitted, Traits
 from mmpca_dist.methods.base.transform import ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -31,34 +31,37 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import called
+from mmpca_dist.tables.foreign import asked_by
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
 
 
+class Mergeable:
+    """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
+
+    def __init__(self, method: Callable) -> None:
+        self._method = method
+
+    def __get__(self, reducer: Any, owner: type | None = None) -> Any:
+        if reducer is not None and reducer.unmergeable_reason is not None:
+            raise AttributeError(f"There is no {self._method.__name__}: {reducer.unmergeable_reason}.")
+        return self._method.__get__(reducer, owner)
+
+
 class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
-    A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
+    A subclass lists its parameters in ``__init__``, says in ``needs`` what it needs to know of the rows, and solves.
     """
 
-    _options: ClassVar[dict[str, Option]] = {}
-    """Options of parameters that a configuration may set, or that have bounds."""
-    _by_classes: ClassVar[bool] = False
-    """Whether there are at most as many components as classes less one."""
-    _takes_targets: ClassVar[bool] = False
-    """Whether it is solved for numbers to predict, too."""
-    _nested: ClassVar[bool] = True
-    """Whether the components of a smaller fit are the first of these."""
-    _stored: ClassVar[tuple[str, ...]] = ()
-    """Attributes, arrays and finite scalars, that models keep in addition to those of all reducers."""
+    traits: ClassVar[Traits] = Traits()
     _cautions: Sequence[str] = ()
-    """What makes the components poor and what to do about it, as sentences; `fit` warns of it."""
-    _kept: Any = None
-    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+    """What makes the components poor and what to do about it, as sentences."""
     _declared: Any = None
     """All classes that ``partial_fit`` was told to expect."""
+    _continuous: bool = False
+    """Whether it is fitted to numbers to predict."""
 
     def __init__(
         self, n_components: int | None = None, *,
@@ -68,21 +71,14 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         self.n_components, self.standardize, self.center = n_components, standardize, center
         self.precision, self.solver, self.class_weight, self.missing = precision, solver, class_weight, missing
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
         return Needs()
 
-    def _remarks(self) -> list[str]:
-        """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
-        return []
-
-    def _unconverged(self) -> list[str]:
-        """Return how far passes ended from where they were to go, as sentences; none where they converged."""
-        return []
-
-    def _edges(self) -> list[str]:
-        """Return where a choice among values ended on an edge of them, as sentences."""
-        return []
+    def fitted(self) -> Fitted:
+        """Return what the fit tells."""
+        directions = self.components_.reshape(-1, self.components_.shape[-1])
+        return Fitted(directions, len(self.components_), np.ones(len(directions), bool), cautions=self._cautions)
 
     @abstractmethod
     def _solve(self, statistics: Statistics) -> Solution:
@@ -126,13 +122,14 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
 
     def _fit_anew(self, X: Any, y: Any, sample_weight: Any, covariates: Any = None) -> Self:
         """Do what ``fit`` does; warnings are of the line that calls ``fit``."""
-        with called(self):
-            self._check_parameters()
+        with asked_by(self):
+            self.check_parameters()
             self._kept = self._declared = None
             rows = self._rows(X, y, reset=True, sample_weight=sample_weight)
             self._told(lambda: self._fit_rows(*self._widened(*rows, covariates, sample_weight)), X, y)
-        cautions = [*self._edges(), *self._cautions]
-        for category, remarks in ((ConvergenceWarning, self._unconverged()), (UserWarning, cautions)):
+        fitted = self.fitted()
+        cautions = [*fitted.edges, *fitted.cautions]
+        for category, remarks in ((ConvergenceWarning, fitted.unconverged), (UserWarning, cautions)):
             for remark in remarks:
                 warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=3)
         return self
@@ -160,20 +157,22 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         InputError
             Where the fit before kept no moments; the message says why.
         """
-        with called(self):
-            self._check_parameters()
+        with asked_by(self):
+            self.check_parameters()
+            if self._continuous and classes is not None:
+                raise InputError("There are no classes where the target is continuous.")
             stored = self._extendable()
             if stored is None or classes is not None:
                 self._declared = classes
             dataset, scheduler = self._rows(X, y, reset=stored is None, least=1, sample_weight=sample_weight)
             dataset, scheduler = self._widened(dataset, scheduler, covariates, sample_weight, stored)
-            weightings = self._needs().scatters
+            weightings = self.needs().scatters
             arrived = moments_of(
                 dataset, precision=self.precision, classes=self._declared, scheduler=scheduler, weightings=weightings
             )
             moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
             if self._solvable(moments):
-                return self._fit_moments(moments, at_most=True)
+                return self.fit_moments(moments, at_most=True)
             if moments.widening is None or not moments.widening.targets:
                 self.classes_ = moments.classes
             return self
@@ -205,9 +204,9 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         return self._kept
 
     @property
-    def _unmergeable(self) -> str | None:
+    def unmergeable_reason(self) -> str | None:
         """Why there is no ``partial_fit``, in words."""
-        needs = self._needs()
+        needs = self.needs()
         if needs.medians:
             return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
         if needs.searches:
@@ -217,29 +216,25 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         return None
 
     @property
-    def _ignores_labels(self) -> bool:
-        """Whether the components are the same for any labels."""
-        return False
-
-    @property
-    def _serves_targets(self) -> bool:
+    def serves_targets(self) -> bool:
         """Whether it is of use where there are numbers to predict."""
-        return self._takes_targets or self._ignores_labels
+        return self.traits.takes_targets or self.traits.ignores_labels
 
     @property
-    def _unevaluable(self) -> str | None:
+    def unevaluable_reason(self) -> str | None:
         """Why an evaluation cannot score the method with its options, in words."""
         return None
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
-        return cls(n_components=n_components, **parameters)._fit_moments(moments)
+        return cls(n_components=n_components, **parameters).fit_moments(moments)
 
-    def _fit_moments(
+    def fit_moments(
         self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
     ) -> Self:
-        self._check_parameters()
+        """Solve from class moments, and medians by pairing; ``at_most`` as in ``fit_statistics``."""
+        self.check_parameters()
         statistics = tall_statistics(
             moments, medians, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
         )
@@ -249,13 +244,13 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
-        if statistics.moments.targets is not None and not self._serves_targets:
+        if statistics.moments.targets is not None and not self.serves_targets:
             raise InputError(
                 f"{type(self).__name__} takes classes, and there are numbers to predict: slice these, or choose PLS, "
                 "SupervisedPCA, RidgeDirections, LassoSelection, or PCA."
             )
         if statistics.approximation is not None:
-            for name in self._needs().full_scatter:
+            for name in self.needs().full_scatter:
                 raise InputError(
                     f"{name} needs the whole scatter, and these statistics know the leading part of it only."
                 )
@@ -265,25 +260,35 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
             self._refuse_too_few(solution, statistics)
         targets = statistics.moments.targets
         self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
-        self._adjustment = statistics.adjustment
+        self.adjustment_ = statistics.adjustment
         self._adopt(solution, statistics.mean, statistics.scale)
-        self._kept = self._unmergeable or statistics.fixed
+        self._kept = self.unmergeable_reason or statistics.fixed
         if self._kept is None and isinstance(statistics, ColumnStatistics):
             self._kept = statistics.kept
         return self
 
-    def _for_numbers(self) -> MomentReducer:
+    def for_numbers(self) -> MomentReducer:
         """Return the estimator with these parameters whose ``fit`` takes numbers to predict; others as they are."""
         return self
+
+    def restore(
+        self, attributes: Mapping[str, Any], labels: NDArray, targets: Sequence[str] | None, moments: Any
+    ) -> None:
+        """Take the attributes of a fit that was stored, and a function that loads the moments of its rows."""
+        self.__dict__.update(attributes)
+        self._name_outcomes(labels, targets)
+        self._kept = moments
+        if targets is not None and not self.traits.takes_targets:
+            self._kept = "its rows have numbers to predict, which the method does not take"
 
     def _name_outcomes(self, labels: NDArray, targets: Sequence[str] | None) -> None:
         """Set ``classes_``, or ``target_names_`` of numbers to predict."""
         for name in ("classes_", "target_names_"):
             self.__dict__.pop(name, None)
-        if targets is None:
-            self.classes_ = self._classes_among(labels)
-        else:
+        if targets is not None:
             self.target_names_ = list(targets)
+        elif not self._continuous:
+            self.classes_ = self._classes_among(labels)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         """Return the labels that are classes."""
@@ -300,33 +305,16 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
             )
         self.components_, self.eigenvalues_ = solution.components, solution.eigenvalues
         self.residuals_, self.relative_errors_ = solution.residuals, solution.relative_errors
-        self.total_, self.limit_ = solution.total, solution.limit
+        self.total_, self.limit_reason_ = solution.total, solution.limit
         self.__dict__.pop("certificate_", None)  # that of an earlier fit
         if solution.certificate is not None:
             self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale
 
-    @property
-    def _directions(self) -> NDArray[np.float64]:
-        """The components one below the other, whatever blocks they come in, shape (K, d)."""
-        return self.components_.reshape(-1, self.components_.shape[-1])
-
-    @property
-    def _n_used(self) -> int:
-        """The number of components, as they are asked for."""
-        return len(self.components_)
-
-    @property
-    def _active(self) -> NDArray[np.bool_]:
-        """Which of ``_directions`` have an influence, shape (K,): all, unless the method switches some off."""
-        return np.ones(len(self._directions), bool)
-
-    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return coefficients (C, K), or (1, K) for two classes, and intercepts of the method's own classifier."""
-        return None
-
-    def _shorten(self, n_components: int) -> None:
-        """Keep the first components."""
+    def shorten(self, n_components: int) -> None:
+        """Keep the first components; raise InputError where those of a smaller fit are others."""
+        if not self.traits.nested:
+            raise InputError("It is fitted for a number of components: fit it anew for fewer.")
         for name in BY_COMPONENT:
             setattr(self, name, getattr(self, name)[:n_components])
 
@@ -352,20 +340,16 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         """Whether components diagonalise the total scatter."""
         return False
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
-        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
+        needs, solver = replace(self.needs(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(
             rows, needs, solver, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
         )
 
     def _count(self, rows: Rows) -> int | None:
         """Return how many components to look for; None for all."""
-        if self._by_classes:
+        if self.traits.by_classes:
             limit = len(rows.dataset.targets) or int(np.count_nonzero(rows.census.counts)) - 1
             return self._at_most(max(limit, 1))
         return self.n_components
@@ -377,11 +361,12 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
     def _solver_options(self) -> SolverOptions:
         return SolverOptions(self.solver)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise InputError for parameters that are out of bounds, or do not go together."""
         self._solver_options()
-        self._needs()
+        self.needs()
         k = self.n_components
-        words = self._options.get("n_components", Option()).words
+        words = self.traits.options.get("n_components", Option()).words
         if k is not None and not (isinstance(k, str) and k in words):
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
         check_choice("precision", self.precision, ("single", "double"))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model, model_validator
 
-from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import Section, setting
@@ -30,10 +29,6 @@ OF_COMPONENTS = (
 """The sections of a report on components of rows."""
 
 
-class MethodOptions(Section):
-    """The options of a method in a configuration. The model of each method is made from its estimator."""
-
-
 @dataclass(frozen=True)
 class Method:
     """A method."""
@@ -46,7 +41,7 @@ class Method:
     estimator: type[MomentReducer]
     # parameters that make the estimator this method
     parameters: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    # parameters of the estimator that a configuration may set, described in its ``_options``
+    # parameters of the estimator that a configuration may set, described in its ``traits``
     settable: tuple[str, ...] = ()
     orthonormal: bool = True  # whether its components are
     ordered: bool = True  # whether they are eigenvectors by decreasing eigenvalue
@@ -63,12 +58,12 @@ class Method:
     reference: bool = False  # whether other methods are compared with it by default
 
     @cached_property
-    def options(self) -> type[MethodOptions]:
-        """The model of what a configuration may set."""
+    def options(self) -> type[Section]:
+        """The model of what a configuration may set, made from the estimator."""
 
-        def check(options: MethodOptions) -> MethodOptions:
+        def check(options: Section) -> Section:
             try:
-                self.reducer(None, options)._check_parameters()
+                self.reducer(None, options).check_parameters()
             except InputError as error:
                 raise ValueError(str(error).removesuffix(".")) from error
             return options
@@ -76,18 +71,14 @@ class Method:
         settings: dict[str, Any] = {}
         parameters = inspect.signature(self.estimator, eval_str=True).parameters if self.settable else {}
         for name in self.settable:
-            described = setting(parameters[name].default, **self.estimator._options[name].described)
+            described = setting(parameters[name].default, **self.estimator.traits.options[name].described)
             settings[name] = (parameters[name].annotation, described)
         validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
-        return create_model("MethodOptions", __base__=MethodOptions, __validators__=validators, **settings)
+        return create_model("MethodOptions", __base__=Section, __validators__=validators, **settings)
 
-    def reducer(self, n_components: int | None, options: MethodOptions, **shared: Any) -> MomentReducer:
+    def reducer(self, n_components: int | None, options: Section, **shared: Any) -> MomentReducer:
         """Return the estimator with the options of a configuration, and what all methods of it share."""
         return self.estimator(n_components=n_components, **self.parameters, **options.model_dump(), **shared)
-
-    def needs(self, options: MethodOptions) -> Needs:
-        """Return what the method needs to know of the rows."""
-        return self.reducer(None, options)._needs()
 
 
 METHODS = Registry(

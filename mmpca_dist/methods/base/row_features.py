@@ -24,8 +24,7 @@ from mmpca_dist.passes.schedulers import Configured, Threads
 from mmpca_dist.passes.tree_reduction import Tasks, joined
 from mmpca_dist.settings import values_of
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import ForeignTable, as_table, called, check_header, check_rows
-from mmpca_dist.tables.mapped_rows import MappedRows
+from mmpca_dist.tables.foreign import ForeignTable, as_table, asked_by, check_header, check_rows
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier
 from mmpca_dist.tables.row_maps.nystroem import Nystroem
@@ -49,15 +48,11 @@ class _MapsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Return mapped rows of rows in memory."""
         rows = rows_in_memory(X.astype(output_type(X.dtype), copy=False), None, "X")
         with single_blas_thread():
-            return _read_all(MappedRows(rows, self.maps_, self.fits_))
-
-
-def _read_all(rows: MappedRows) -> Any:
-    return rows.read_sparse(0, rows.n_rows) if rows.sparse else rows.read_rows(0, rows.n_rows)
+            return rows.with_maps(self.maps_, self.fits_).read(0, rows.n_rows)
 
 
 class RowMapTransformer(LazyTransform, _MapsInMemory):
-    """Rows after fitted row maps; NumPy, CSR, Dask, and data sets of ``open_dataset``.
+    """Rows after fitted row maps, such as those of a finished run; NumPy, CSR, Dask, and data sets of ``open_dataset``.
 
     Attributes
     ----------
@@ -67,6 +62,11 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
     """
 
     _fitted_name: ClassVar[str] = "fits_"
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Return itself: the maps are fitted."""
+        check_is_fitted(self, "fits_")
+        return self
 
     @overload  # type: ignore[override]
     def transform(self, X: NDArray) -> NDArray: ...
@@ -100,11 +100,11 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
         return width
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
-        rows = MappedRows(dataset, self.maps_, self.fits_)
+        rows = dataset.with_maps(self.maps_, self.fits_)
         empty = np.empty((0, rows.n_features), rows.dtype)
         return by_unit(rows, _as_read, csr_array(empty) if rows.sparse else empty)
 
-    def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
+    def _empty(self, X: da.Array, dtype: np.dtype) -> Any:
         empty = np.empty((0, self._n_features_out), dtype)
         keeps = issparse(X._meta) and not any(row_map.own_columns for row_map in self.maps_)
         return csr_array(empty) if keeps else empty
@@ -120,21 +120,12 @@ def _as_read(X: Any) -> Any:
     return X
 
 
-class StoredRowMaps(RowMapTransformer):
-    """The row maps of a finished run, as ``load_maps`` returns them; ``fit`` does nothing."""
-
-    def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Return itself: the maps were fitted in the run."""
-        check_is_fitted(self, "fits_")
-        return self
-
-
 class _FittedFeatures(RowMapTransformer):
     """Base of the transformers that fit one row map, whose options are their parameters."""
 
     _options: ClassVar[type[RowMap]]
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
         """Fit to rows, of which only a sample is read.
 
         Parameters
@@ -152,7 +143,7 @@ class _FittedFeatures(RowMapTransformer):
         InputError
             (a ValueError) For parameters or rows that do not fit.
         """
-        with called(self):
+        with asked_by(self):
             return self._fit(self._checked_map(), as_table(X))
 
     def _fit(self, row_map: RowMap, table: Any) -> Self:
@@ -194,7 +185,7 @@ class _FittedFeatures(RowMapTransformer):
         return float(self.fits_[0]["gamma"][0])
 
 
-def _sample_of(rows: Any, count: int, seed: int) -> Any:
+def _sample_of(rows: Dataset | da.Array, count: int, seed: int) -> Any:
     """Return a sample of a data set's rows, or of those of a Dask array."""
     if isinstance(rows, Dataset):
         configured = Configured()

@@ -15,6 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.target_reducer import TakesTargets
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.sweeps import SweptNeed
@@ -27,13 +28,10 @@ class SweptReducer(MomentReducer):
     """Base of the reducers that are fitted by sweeps.
 
     A subclass states the fit as a need, solves by what it leaves (`_swept`), and says where it did not converge
-    (`_unconverged`).
+    (`fitted`).
     """
 
-    _options: ClassVar[dict[str, Option]] = {
-        "max_iter": Option(ge=1, example=200, description="Passes over the rows at most")
-    }
-    _nested = False
+    traits = Traits({"max_iter": Option(ge=1, example=200, description="Passes over the rows at most")}, nested=False)
     _units: tuple[tuple[float, float], ...] = ()
     """The mean and the standard deviation of each number to predict."""
     # scikit-learn routes what signatures name; a sample_weight there would promise that sweeps take weights.
@@ -59,7 +57,7 @@ class SweptReducer(MomentReducer):
     def _fit(self) -> SweptNeed:
         """Return the need that parameters make, with what rows told; the latter does not count in equality."""
 
-    def _needs(self) -> Needs:
+    def needs(self) -> Needs:
         return Needs(swept=(self._fit(),))
 
     def _swept(self, statistics: Statistics) -> Any:
@@ -73,11 +71,6 @@ class SweptReducer(MomentReducer):
             )
         return fits[self.n_components]
 
-    def _shorten(self, n_components: int) -> None:
-        if self._nested:
-            return super()._shorten(n_components)
-        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
-
     def _transformed(self, X: Any, covariates: Any = None, **attributes: Any) -> Any:
         """Return what ``transform`` gives with other attributes, as an array whatever ``set_output`` asks for."""
         check_is_fitted(self, "components_")
@@ -89,6 +82,7 @@ class SweptReducer(MomentReducer):
 class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
     """Base of the regressors that are fitted by sweeps; their need has the units of the targets, ``targets``."""
 
+    traits = SweptReducer.traits.extended(takes_targets=True)
     _outputs: Callable[..., Any]
     """Returns the outputs of rows, shape (n, q); lazy for rows that are read piece by piece."""
 
@@ -96,11 +90,6 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
         rows = Rows.of(dataset, scheduler, scratch=self.scratch)
         self._units = target_units(rows.dataset, rows.spans, rows)
         return super()._statistics(dataset, scheduler)
-
-    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
-        super().fit_statistics(statistics, at_most)
-        self.__dict__.pop("classes_", None)  # that of rows without labels
-        return self
 
     def predict(self, X: Any, covariates: Any = None) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""

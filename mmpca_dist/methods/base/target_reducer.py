@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import clone
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.mergeable import Mergeable
 from mmpca_dist.methods.base.parameters import check_choice
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.methods.base.transform import gaps_allowed
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -19,8 +19,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatters import least_shared
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import check_rows
-from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.target_rows import GivenLabels, TargetRows, as_targets
+from mmpca_dist.tables.readers.memory import check_target_shape, rows_in_memory, with_targets
 
 TARGETS = ("classes", "continuous")
 
@@ -28,23 +27,14 @@ TARGETS = ("classes", "continuous")
 class TakesTargets(MomentReducer):
     """Base of the reducers of rows with continuous targets; `_continuous` may say that they are labels of classes."""
 
-    _takes_targets = True
-    _continuous: bool = True
+    traits = Traits(takes_targets=True)
+    _continuous = True
 
     def _solvable(self, moments: ClassMoments) -> bool:
         if not self._continuous:
             return super()._solvable(moments)
         assert moments.widening is not None  # noqa: S101  (targets stand behind the columns)
         return bool(np.diagonal(moments.scatters[0])[moments.widening.y].any())
-
-    @Mergeable
-    def partial_fit(
-        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, covariates: Any = None
-    ) -> Self:
-        """Fit to these rows together with all earlier ones; exact."""
-        if self._continuous and classes is not None:
-            raise InputError("There are no classes where the target is continuous.")
-        return super().partial_fit(X, y, classes, sample_weight, covariates)
 
     def _extendable(self) -> Any:
         stored = super()._extendable()
@@ -65,18 +55,20 @@ class TakesTargets(MomentReducer):
             raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
         dataset, scheduler = super()._rows(X, y, reset, least, sample_weight)
         shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+        if y is not None:
+            check_target_shape(shape)
         names = dataset.targets or tuple(f"target {j}" for j in range(shape[1] if len(shape) > 1 else 1))
         kept = self._kept if isinstance(self._kept, ClassMoments) else None
         if kept is not None and kept.widening is not None and len(kept.widening.targets) != len(names):
             raise InputError(f"The earlier rows had {len(kept.widening.targets)} targets, and these have {len(names)}.")
-        return TargetRows(dataset, names), scheduler
+        return dataset.predicting(names), scheduler
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         if not self._continuous:
             return super()._check_rows(X, y, reset, least)
         options = {"multi_output": True, "y_numeric": True, **gaps_allowed(self)}
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, **options)
-        return GivenLabels(rows_in_memory(self._prepared(X, y), None, "X"), as_targets(y, "y"))
+        return with_targets(rows_in_memory(self._prepared(X, y), None, "X"), y)
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         if self._continuous and statistics.moments.targets is None and not statistics.fits:
@@ -108,13 +100,13 @@ class TargetReducer(TakesTargets):
             least_shared(statistics.moments)
         return super().fit_statistics(statistics, at_most)
 
-    def _for_numbers(self) -> Self:
+    def for_numbers(self) -> Self:
         return clone(self).set_params(target="continuous")
 
     @property
     def _continuous(self) -> bool:  # type: ignore[override]
         return self.target == "continuous"
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         check_choice("target", self.target, TARGETS)

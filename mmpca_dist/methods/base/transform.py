@@ -20,13 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.dask_rows import whole_rows
-from mmpca_dist.passes.units import read_unit
+from mmpca_dist.passes.units import read_batch
 from mmpca_dist.tables.covariates import given_covariates
-from mmpca_dist.tables.dataset import Dataset, reading_edges
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, naming
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.frames import encoded, is_mixed
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, with_covariates
+from mmpca_dist.tables.spans import reading_edges
 
 
 class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -36,15 +37,14 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     mean_: NDArray[np.float64]
     scale_: NDArray[np.float64] | None
     center: bool
-    _adjustment: Any = None
+    adjustment_: Any = None
     """How widened rows come to the columns, where they had covariates or gaps."""
-    _gain: float = 1.0
+    gain_: float = 1.0
     """What projections onto the components are multiplied by."""
 
     @property
-    def _offset(self) -> NDArray[np.float64] | None:
-        """What is subtracted from projections, shape (K,)."""
-        return None
+    def _n_features_out(self) -> int:
+        return len(self.components_)
 
     def transform(self, X: Any, covariates: Any = None) -> Any:
         check_is_fitted(self, "components_")
@@ -61,24 +61,27 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 stacklevel=3,
             )
             return Z
-        known = given_covariates(rows_in_memory(X, None, "X"), covariates, self.covariates_)
-        explained = (known.read_covariates(0, X.shape[0]) - self._adjustment.centre) @ self._adjustment.slopes
+        given = given_covariates(covariates, X.shape[0])
+        known = with_covariates(rows_in_memory(X, None, "X"), given, self.covariates_)
+        numbers = known.batch(0, X.shape[0], X=False).roles["covariates"]
+        explained = (numbers - self.adjustment_.centre) @ self.adjustment_.slopes
         return Z - (explained @ self.projection()[0]).astype(Z.dtype)
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
-        matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
+        matrix, mean, offset = self.projection(np.float64 if issparse(X) else dtype)
         if gaps_allowed(self) and not issparse(X) and X.dtype.kind == "f" and np.isnan(X).any():
             X = np.where(np.isnan(X), self.mean_.astype(X.dtype), X)
-        return projected(X, matrix, mean, dtype, self._offset)
+        return projected(X, matrix, mean, dtype, offset)
 
-    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
-        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean).
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """Return A (n_features, K), mean (n_features,) and offset (K,), by which x becomes A^T (x - mean) - offset.
 
-        Where there is an ``_offset``, it is subtracted after that.
+        The mean and the offset are None where nothing is subtracted.
         """
         loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
-        return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
+        mean = None if self.scale_ is None and not self.center else self.mean_
+        return (self.gain_ * loadings).T.astype(dtype), mean, None
 
     def inverse_transform(self, Z: Any) -> Any:
         """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
@@ -93,9 +96,9 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Lazy for Dask input.
         """
         check_is_fitted(self, "components_")
-        loadings, mean = self.projection()
+        loadings, mean, _ = self.projection()
         offset = self.mean_ @ loadings if mean is None else 0
-        back = np.linalg.pinv(self.components_).T / self._gain
+        back = np.linalg.pinv(self.components_).T / self.gain_
         if self.scale_ is not None:
             back = back * self.scale_
         Z = as_table(Z)
@@ -108,8 +111,10 @@ class LazyTransform:
 
     _fitted_name: ClassVar[str] = "components_"
     """An attribute of those that are fitted."""
-    _text: tuple[list[str] | None, Sequence[Levels] | None] = None, None
+    encoding_: tuple[list[str] | None, Sequence[Levels] | None] = None, None
     """The columns, and their levels, of a data frame with text that was fitted to, or of the table of a run."""
+    _kept: Any = None
+    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
     @overload
     def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...
@@ -153,9 +158,9 @@ class LazyTransform:
 
     def _table(self, X: Any, reset: bool = False, sample_weight: Any = None) -> Any:
         """Return rows as a table; columns of text of a data frame as indicators, those of the fit."""
-        columns, levels = (None, None) if reset else self._text
+        columns, levels = (None, None) if reset else self.encoding_
         if reset:
-            self._text = None, None
+            self.__dict__.pop("encoding_", None)  # that of an earlier fit
         with naming(self, X):
             fitted = list(getattr(self, "feature_names_in_", ()))
             has_all = levels is not None and isinstance(X, pd.DataFrame) and {*fitted} <= {*X.columns}
@@ -171,7 +176,7 @@ class LazyTransform:
         if rows.note is not None:
             warnings.warn(rows.note, UserWarning, stacklevel=6 if reset else 4)
         if reset:
-            self._text = list(rows.columns), list(rows.levels)
+            self.encoding_ = list(rows.columns), list(rows.levels)
         return X
 
     def _of_dataset(self, dataset: Dataset) -> da.Array:
@@ -179,7 +184,7 @@ class LazyTransform:
         fitted = _without_moments(self)
         return by_unit(dataset, fitted._project, np.empty((0, fitted._n_features_out), output_type(dataset.dtype)))
 
-    def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
+    def _empty(self, X: da.Array, dtype: np.dtype) -> Any:
         """Return a block without rows, as blocks of X are transformed to."""
         return np.empty((0, self._n_features_out), dtype)  # type: ignore[attr-defined]
 
@@ -200,7 +205,7 @@ class LazyTransform:
 def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
     dtype, k = output_type(X.dtype), reducer._n_features_out
-    meta = reducer._meta(X, dtype)
+    meta = reducer._empty(X, dtype)
     fitted = _without_moments(reducer)
     return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
 
@@ -229,7 +234,7 @@ def _apply_to_unit(
     """Read a unit of a data set, and return what the function makes of it."""
     start, stop = edges[unit[0, 0] : unit[0, 0] + 2].tolist()
     with single_blas_thread():
-        return function(read_unit(dataset, start, stop, sparse=dataset.sparse))
+        return function(read_batch(dataset, start, stop, (), sparse=dataset.sparse).X)
 
 
 def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:

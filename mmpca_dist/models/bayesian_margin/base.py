@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
+from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.models.bayesian_margin.fit import MarginModels
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import Prior
@@ -33,7 +34,7 @@ LARGEST_PRIOR = 1e12
 class BayesianMargin(SweptReducer):
     """Base of the estimators of BM2PCA."""
 
-    _options: ClassVar = SweptReducer._options | {
+    traits = SweptReducer.traits.extended({
         "tol": Option(
             ge=0,
             example=1e-5,
@@ -48,11 +49,10 @@ class BayesianMargin(SweptReducer):
             example={"noise_rate": 0.01},
             description=f"What replaces the paper's values among {', '.join(PRIOR_NAMES)}",
         ),
-    }
-    _stored: ClassVar[tuple[str, ...]] = (
+    }, stored=(
         "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
         "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
-    )  # fmt: skip
+    ))  # fmt: skip
 
     def __init__(
         self, n_components: int | None, *, tol: float, max_iter: int, start: Literal["pca", "random"],
@@ -68,31 +68,28 @@ class BayesianMargin(SweptReducer):
     def _count(self, rows: Rows) -> int:
         return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         for name, value in dict(self.prior or {}).items():
             check_choice("a name in prior", name, PRIOR_NAMES)
             check_number(f"prior: {name}", value, {"ge": 1 / LARGEST_PRIOR, "le": LARGEST_PRIOR}, integral=False)
-        super()._check_parameters()
+        super().check_parameters()
         check_choice("start", self.start, ("pca", "random"))
 
     def _solve(self, statistics: Statistics) -> Solution:
         models: MarginModels = self._swept(statistics)
         posterior = arranged(models.posterior)
-        self._store(models, posterior)
-        squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
-        components = transposed(posterior.loadings)
-        return Solution.of_models(
-            components if len(components) > 1 else components[0], squares.ravel(), models.total,
-            "the number of columns, and of rows less one",
-        )  # fmt: skip
-
-    def _store(self, models: MarginModels, posterior: Posterior) -> None:
         for field in fields(posterior):
             if field.name != "loadings":
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
         self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
         choice = models.choice
         self.C_, self.candidates_, self.candidate_errors_ = choice.value, choice.values, choice.errors.ravel()
+        squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
+        components = transposed(posterior.loadings)
+        return Solution.of_models(
+            components if len(components) > 1 else components[0], squares.ravel(), models.total,
+            "the number of columns, and of rows less one",
+        )  # fmt: skip
 
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         n_rows, n_features = statistics.moments.n_rows, statistics.n_features
@@ -130,20 +127,11 @@ class BayesianMargin(SweptReducer):
     def _n_features_out(self) -> int:
         return int(np.prod(self.components_.shape[:-1]))
 
-    @property
-    def _n_used(self) -> int:
-        return int(self.components_.shape[-2])
-
-    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None, NDArray | None]:
         A = self.posterior_.projection(self.components_.shape[-1])
         matrix = np.moveaxis(A, 0, 1).reshape(A.shape[1], -1)
         matrix = matrix if self.scale_ is None else matrix / self.scale_[:, None]
-        return matrix.astype(dtype), self.mean_
-
-    @property
-    def _offset(self) -> NDArray[np.float64]:
-        A = self.posterior_.projection(self.components_.shape[-1])
-        return np.einsum("mdk,md->mk", A, self.location_).ravel()
+        return matrix.astype(dtype), self.mean_, np.einsum("mdk,md->mk", A, self.location_).ravel()
 
     def inverse_transform(self, Z: Any) -> Any:
         """Return the rows that are expected for latent coordinates: W z + t, averaged over the classes' models.
@@ -158,16 +146,16 @@ class BayesianMargin(SweptReducer):
         """
         check_is_fitted(self, "components_")
         m = len(self.noise_)
-        rows = Z @ (self._directions / m) + self.location_.mean(axis=0)
+        rows = Z @ (self.fitted().directions / m) + self.location_.mean(axis=0)
         return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
 
     def _outputs(self, X: Any, covariates: Any = None) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
         latent = self._transformed(X, covariates)
-        coef, intercept = self._own_scores()
+        coef, intercept = self._classifier()
         return latent @ coef.T + intercept
 
-    def _own_scores(self) -> tuple[Array, Array]:
+    def _classifier(self) -> tuple[Array, Array]:
         """Return coefficients (m, m k) and intercepts (m,) of the outputs as functions of latent coordinates."""
         m, k = len(self.weights_), self.weights_.shape[1] - 1
         coef = np.zeros((m, m, k))
@@ -184,21 +172,17 @@ class BayesianMargin(SweptReducer):
         off = squares < SWITCHED_OFF * self.components_.shape[-1] / self.noise_[:, None]
         return off if len(off) > 1 else off[0]
 
-    @property
-    def _active(self) -> NDArray[np.bool_]:
-        return np.logical_not(self.switched_off_).ravel()
-
-    def _remarks(self) -> list[str]:
-        off = int(np.count_nonzero(self.switched_off_))
-        return [f"{off} of {self._n_features_out} components are switched off: they load on no column."] if off else []
-
-    def _unconverged(self) -> list[str]:
-        if self.converged_:
-            return []
-        return [
+    def fitted(self) -> Fitted:
+        active = ~np.ravel(self.switched_off_)
+        rise = (
             f"the evidence bound still rose by more than {self.tol:g} nats a value in the last of {len(self.bounds_)} "
             "sweeps: raise max_iter."
-        ]
+        )
+        off = f"{np.count_nonzero(~active)} of {len(active)} components are switched off: they load on no column."
+        return replace(
+            super().fitted(), used=self.components_.shape[-2], active=active, classifier=self._classifier(),
+            unconverged=[] if self.converged_ else [rise], remarks=[] if active.all() else [off],
+        )  # fmt: skip
 
 
 def arranged(q: Posterior) -> Posterior:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.base.parameters import Option, check_numbers
 from mmpca_dist.methods.base.registry import OF_COMPONENTS, Method
 from mmpca_dist.methods.base.swept_reducer import SweptRegressor
+from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.target_rows import GivenLabels, as_targets
+from mmpca_dist.tables.readers.memory import with_targets
 
 PER_COLUMN = 3.0
 """C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
@@ -94,7 +96,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     ((3, 2, 13), (178, 6), 0.98)
     """
 
-    _options: ClassVar = BayesianMargin._options | {
+    traits = BayesianMargin.traits.extended({
         "C": Option(
             words=("auto",),
             gt=0,
@@ -113,7 +115,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         "unlabelled": Option(
             example=-1, description="The label of rows whose class is not known; they take part without label terms"
         ),
-    }
+    })  # fmt: skip
 
     def __init__(
         self, n_components: int | None = None, *, C: float | Literal["auto"] | None = None,
@@ -137,31 +139,29 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         if self.candidates is not None:
             check_numbers(
                 "candidates", self.candidates, "a candidate for C", {"gt": 0, "le": LARGEST_C}, integral=False
             )
         if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
             raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
-        super()._check_parameters()
+        super().check_parameters()
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]
 
-    def _remarks(self) -> list[str]:
-        remarks = super()._remarks()
+    def fitted(self) -> Fitted:
+        fitted, remarks = super().fitted(), []
         if self.unlabelled is not None:
             count = self.n_unlabelled_ or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
-        return remarks
-
-    def _edges(self) -> list[str]:
         errors = dict(zip(self.candidates_.tolist(), self.candidate_errors_.tolist(), strict=True))
-        return edge_remark("C", self.C_, errors, "candidates")
+        edges = edge_remark("C", self.C_, errors, "candidates")
+        return replace(fitted, remarks=[*fitted.remarks, *remarks], edges=edges)
 
     @property
-    def _unevaluable(self) -> str | None:
+    def unevaluable_reason(self) -> str | None:
         if self.unlabelled is None:
             return None
         return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
@@ -195,10 +195,9 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
     0.51
     """
 
-    _options: ClassVar = BayesianMargin._options | {
-        "C": Option(gt=0, le=LARGEST_C),
-        "epsilon": Option(ge=0),
-    }
+    traits = BayesianMargin.traits.extended(
+        {"C": Option(gt=0, le=LARGEST_C), "epsilon": Option(ge=0)}, takes_targets=True
+    )
 
     def __init__(
         self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
@@ -224,9 +223,11 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         if given.dtype.kind != "f" or not np.isnan(given).any():
             return super()._check_rows(X, y, reset, least)
         rows = super()._check_rows(X, np.where(np.isnan(given), 0, given), reset, least)
-        return GivenLabels(rows, as_targets(given, "y"))
+        return with_targets(rows, given)
 
-    def _widened(self, dataset: Any, scheduler: Scheduler, covariates: Any = None, *others: Any) -> Any:
+    def _widened(
+        self, dataset: Dataset, scheduler: Scheduler, covariates: Any = None, *others: Any
+    ) -> tuple[Dataset, Scheduler]:
         if covariates is not None:
             raise InputError("BayesianMarginRegressor takes no covariates.")
         return dataset, scheduler  # targets may be unknown, so that moments cannot hold them

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
-from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Setting, transposed
+from mmpca_dist.models.bayesian_margin.posterior import Array, Constants, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
-from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, Fitted, MarginSweep
+from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, MarginSweep, SweptVariants
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.passes.rows import Rows
@@ -41,7 +41,7 @@ GROUND = 1e-2
 """Loadings at the start have at least this share of the noise variance, so that a component can leave zero."""
 
 
-Start = Callable[[int], Fitted]
+Start = Callable[[int], SweptVariants]
 """Returns so many variants before their first sweep."""
 
 
@@ -142,8 +142,8 @@ class MarginFit(SweptNeed):
         )
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
-        setting = Setting(C, working.centre, working.n_features, self.prior)
-        return MarginSweep(name, setting, terms, working.units(), self.tol, self.max_iter, working.keeps_sparse)
+        constants = Constants(C, working.centre, working.n_features, self.prior)
+        return MarginSweep(name, constants, terms, working.units(), self.tol, self.max_iter, working.keeps_sparse)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""
@@ -184,10 +184,10 @@ class MarginFit(SweptNeed):
             loadings[:, : len(values)] = 0
             loadings[: len(vectors), : len(values)] = vectors * lengths
 
-        def start(n_variants: int) -> Fitted:
+        def start(n_variants: int) -> SweptVariants:
             repeated = np.repeat(loadings[None], n_variants, axis=0)
             posterior = Posterior.start(repeated, np.full(n_variants, 1 / noise), d, self.prior)
-            return Fitted(posterior, None, np.empty((0, n_variants)))
+            return SweptVariants(posterior, None, np.empty((0, n_variants)))
 
         return start, total
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
+from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
 
 MOST_PANELS = 12
 """Models that have a panel each, the first ones."""
@@ -154,4 +154,4 @@ def _squares(panel: Axes, method: Evidence, model: int) -> None:
     drawing.whole_numbers(panel, len(numbers))
 
 
-EVIDENCE = Section("evidence", 55, evidence, _data)
+EVIDENCE = ReportSection("evidence", 55, evidence, _data)

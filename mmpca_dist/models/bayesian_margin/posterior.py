@@ -149,7 +149,7 @@ class TableSums(_Contiguous, ArraySums):
 
 @storable
 @dataclass(frozen=True)
-class Setting:
+class Constants:
     """What m variants are fitted with."""
 
     C: Array  # (m,)
@@ -160,27 +160,27 @@ class Setting:
 
 @storable
 @dataclass(frozen=True)
-class Sums:
+class UpdateSums:
     """All that the updates need to know of rows and settings."""
 
     rows: RowSums
     table: TableSums
-    setting: Setting
+    constants: Constants
 
 
 ORDER = ("weights", "weight_precision", "loadings", "location", "relevance", "noise")
 """The factors that are updated after a pass, in this order; in the pass z, then lambda."""
 
 
-def update(q: Posterior, sums: Sums, order: tuple[str, ...] = ORDER) -> Posterior:
+def update(q: Posterior, sums: UpdateSums, order: tuple[str, ...] = ORDER) -> Posterior:
     """Return the factors after one update each, in this order."""
     for name in order:
         q = _UPDATES[name](q, sums)
     return q
 
 
-def _update_weights(q: Posterior, sums: Sums) -> Posterior:
-    C, identity = sums.setting.C, np.eye(q.n_components + 1)
+def _update_weights(q: Posterior, sums: UpdateSums) -> Posterior:
+    C, identity = sums.constants.C, np.eye(q.n_components + 1)
     covariance = np.linalg.inv(
         C[:, None, None] ** 2 * sums.rows.weighted + q.weight_precision[:, None, None] * identity
     )
@@ -188,70 +188,70 @@ def _update_weights(q: Posterior, sums: Sums) -> Posterior:
     return replace(q, weights=mean, weight_covariance=covariance)
 
 
-def _update_weight_precision(q: Posterior, sums: Sums) -> Posterior:
-    prior, squares = sums.setting.prior, np.einsum("mii->m", q.weight_squares)
+def _update_weight_precision(q: Posterior, sums: UpdateSums) -> Posterior:
+    prior, squares = sums.constants.prior, np.einsum("mii->m", q.weight_squares)
     factor = Gamma(prior.weight_shape + (q.n_components + 1) / 2, prior.weight_rate + squares / 2)
     return replace(q, weight_precision=factor.mean)
 
 
-def _update_loadings(q: Posterior, sums: Sums) -> Posterior:
+def _update_loadings(q: Posterior, sums: UpdateSums) -> Posterior:
     noise, k = q.noise[:, None, None], q.n_components
     covariance = np.linalg.inv(q.relevance[:, None, :] * np.eye(k) + noise * sums.rows.latent_squares)
     cross = sums.rows.cross - q.location[:, :, None] * sums.rows.latent[:, None, :]
     return replace(q, loadings=noise * cross @ covariance, loading_covariance=covariance)
 
 
-def _update_location(q: Posterior, sums: Sums) -> Posterior:
+def _update_location(q: Posterior, sums: UpdateSums) -> Posterior:
     """In rows less a centre the prior mean of the location is minus the centre."""
-    precision = sums.setting.prior.location_precision
+    precision = sums.constants.prior.location_precision
     variance = 1 / (precision + sums.table.n_rows * q.noise)
     rest = sums.table.totals - np.einsum("mdk,mk->md", q.loadings, sums.rows.latent)
-    mean = variance[:, None] * (q.noise[:, None] * rest - precision * sums.setting.centre)
+    mean = variance[:, None] * (q.noise[:, None] * rest - precision * sums.constants.centre)
     return replace(q, location=mean, location_variance=variance)
 
 
-def _update_relevance(q: Posterior, sums: Sums) -> Posterior:
-    d, prior = sums.setting.n_features, sums.setting.prior
+def _update_relevance(q: Posterior, sums: UpdateSums) -> Posterior:
+    d, prior = sums.constants.n_features, sums.constants.prior
     squares = np.einsum("mii->mi", q.loading_squares(d))
     return replace(q, relevance=Gamma(prior.relevance_shape + d / 2, prior.relevance_rate + squares / 2).mean)
 
 
-def _update_noise(q: Posterior, sums: Sums) -> Posterior:
-    prior = sums.setting.prior
-    shape = prior.noise_shape + sums.table.n_rows * sums.setting.n_features / 2
+def _update_noise(q: Posterior, sums: UpdateSums) -> Posterior:
+    prior = sums.constants.prior
+    shape = prior.noise_shape + sums.table.n_rows * sums.constants.n_features / 2
     return replace(q, noise=Gamma(shape, prior.noise_rate + residual_squares(q, sums) / 2).mean)
 
 
 _UPDATES = {name: globals()[f"_update_{name}"] for name in ORDER}
 
 
-def residual_squares(q: Posterior, sums: Sums) -> Array:
+def residual_squares(q: Posterior, sums: UpdateSums) -> Array:
     """Return the sums over the rows of E |x - W z - t|^2, shape (m,)."""
     latent = np.einsum("mdk,mk->md", q.loadings, sums.rows.latent)
-    location = np.einsum("md,md->m", q.location, q.location) + sums.setting.n_features * q.location_variance
+    location = np.einsum("md,md->m", q.location, q.location) + sums.constants.n_features * q.location_variance
     return (
         sums.table.squares
-        + np.einsum("mij,mij->m", q.loading_squares(sums.setting.n_features), sums.rows.latent_squares)
+        + np.einsum("mij,mij->m", q.loading_squares(sums.constants.n_features), sums.rows.latent_squares)
         + sums.table.n_rows * location
         - 2 * np.einsum("mdk,mdk->m", q.loadings, sums.rows.cross)
         - 2 * np.einsum("md,md->m", q.location, sums.table.totals - latent)
     )
 
 
-def evidence_bound(q: Posterior, sums: Sums) -> Array:
+def evidence_bound(q: Posterior, sums: UpdateSums) -> Array:
     """Return the lower bound on the log evidence of each variant, shape (m,), in nats.
 
     The factors of r, tau and nu are those of the expectations in ``q``: the rates are the shapes over the means.
     """
-    k, d, n, C = q.n_components, sums.setting.n_features, sums.table.n_rows, sums.setting.C
-    prior = sums.setting.prior
+    k, d, n, C = q.n_components, sums.constants.n_features, sums.table.n_rows, sums.constants.C
+    prior = sums.constants.prior
     relevance = _with_mean(prior.relevance_shape + d / 2, q.relevance)
     noise = _with_mean(prior.noise_shape + n * d / 2, q.noise)
     weight = _with_mean(prior.weight_shape + (k + 1) / 2, q.weight_precision)
     bound = noise.gain(Gamma(prior.noise_shape, prior.noise_rate))
     bound += weight.gain(Gamma(prior.weight_shape, prior.weight_rate))
     bound += relevance.gain(Gamma(prior.relevance_shape, prior.relevance_rate)).sum(axis=1)
-    offset = q.location + sums.setting.centre
+    offset = q.location + sums.constants.centre
     location = np.einsum("md,md->m", offset, offset) + d * q.location_variance
     precision = prior.location_precision
     bound += d / 2 * (np.log(precision * q.location_variance) + 1) - precision / 2 * location

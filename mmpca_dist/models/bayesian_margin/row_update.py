@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, RowSums, Setting, transposed
+from mmpca_dist.models.bayesian_margin.posterior import Array, Constants, Posterior, RowSums, transposed
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.label_terms import Terms
 
@@ -33,10 +33,10 @@ class RowUpdate:
     """(m,): (log |U U^T| + k) / 2, the entropy of z where s is zero, up to a constant that the prior takes back."""
 
     @classmethod
-    def of(cls, q: Posterior, setting: Setting) -> RowUpdate:
+    def of(cls, q: Posterior, constants: Constants) -> RowUpdate:
         m, d, k = q.loadings.shape
-        C, squares = setting.C, q.weight_squares
-        B = np.eye(k) + q.noise[:, None, None] * q.loading_squares(setting.n_features)
+        C, squares = constants.C, q.weight_squares
+        B = np.eye(k) + q.noise[:, None, None] * q.loading_squares(constants.n_features)
         lower = np.linalg.cholesky(B)
         A = np.linalg.solve(lower, C[:, None, None] ** 2 * squares[:, :k, :k])
         A = np.linalg.solve(lower, transposed(A))

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.models.bayesian_margin.posterior import (
     Array,
+    Constants,
     Posterior,
     RowSums,
-    Setting,
-    Sums,
     TableSums,
+    UpdateSums,
     evidence_bound,
     update,
 )
@@ -32,7 +32,7 @@ FEWEST_ROWS = 16
 
 @storable
 @dataclass(frozen=True)
-class Fitted:
+class SweptVariants:
     """Variants that are being fitted: their posterior, the sums that stay the same, and the bounds of every sweep."""
 
     posterior: Posterior
@@ -68,11 +68,11 @@ class _UpdateRows(BlockStep[_UnitSums]):
 
 
 @dataclass(frozen=True)
-class MarginSweep(Sweep[Fitted, _UnitSums]):
+class MarginSweep(Sweep[SweptVariants, _UnitSums]):
     """Sweeps of some variants over rows, until bounds rise by no more than ``tol`` nats a value and variant."""
 
     name: str
-    setting: Setting
+    constants: Constants
     terms: LabelTerms
     units: RowUnits
     tol: float
@@ -81,41 +81,41 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
 
     @property
     def state_bytes(self) -> int:  # type: ignore[override]
-        return 8 * len(self.setting.C) * self.terms.per_row
+        return 8 * len(self.constants.C) * self.terms.per_row
 
-    def step(self, fitted: Fitted) -> Step[_UnitSums]:
-        rows = RowUpdate.of(fitted.posterior, self.setting)
+    def step(self, fitted: SweptVariants) -> Step[_UnitSums]:
+        rows = RowUpdate.of(fitted.posterior, self.constants)
         return _UpdateRows(rows, self.terms, self.units, fitted.table is None)
 
-    def update(self, fitted: Fitted, sums: _UnitSums) -> Fitted:
+    def update(self, fitted: SweptVariants, sums: _UnitSums) -> SweptVariants:
         table = sums.table if fitted.table is None else fitted.table
         assert table is not None  # noqa: S101  (the first sweep takes it)
-        known = Sums(sums.rows, table, self.setting)
+        known = UpdateSums(sums.rows, table, self.constants)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             posterior = update(fitted.posterior, known)
             bound = evidence_bound(posterior, known)
         if not np.isfinite(bound).all():
             raise InputError(
                 f"The evidence bound is not finite after sweep {len(fitted.bounds) + 1}, with C from "
-                f"{self.setting.C.min():g} to {self.setting.C.max():g}: numbers overflow. Choose C nearer to 1, or "
+                f"{self.constants.C.min():g} to {self.constants.C.max():g}: numbers overflow. Choose C nearer to 1, or "
                 "standardise the columns (standardize)."
             )
-        return Fitted(posterior, table, np.vstack([fitted.bounds, bound]))
+        return SweptVariants(posterior, table, np.vstack([fitted.bounds, bound]))
 
-    def is_done(self, fitted: Fitted) -> bool:
+    def is_done(self, fitted: SweptVariants) -> bool:
         return len(fitted.bounds) >= self.max_iter or self.gain(fitted) <= self.tol
 
-    def gain(self, fitted: Fitted) -> float:
+    def gain(self, fitted: SweptVariants) -> float:
         """Return by how much the last sweep raised the bounds, in nats a value and variant; infinite before the second.
 
         The likelihood of a row grows with its columns, and so does what is worth a pass.
         """
         if len(fitted.bounds) < 2 or fitted.table is None:
             return np.inf
-        values = fitted.table.n_rows.sum() * self.setting.n_features
+        values = fitted.table.n_rows.sum() * self.constants.n_features
         return float((fitted.bounds[-1] - fitted.bounds[-2]).sum() / values)
 
-    def describe(self, fitted: Fitted) -> str:
+    def describe(self, fitted: SweptVariants) -> str:
         gain = self.gain(fitted)
         rise = "" if np.isinf(gain) else f", up by {gain:.3g} nats a value"
         return f"evidence bound {fitted.bounds[-1].sum():.6g}{rise}"

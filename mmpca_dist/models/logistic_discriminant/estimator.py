@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
+from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.models.logistic_discriminant.fit import LogisticFit, NewtonFit, contrasts
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 
@@ -58,15 +60,14 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
     ((178, 2), 1.0)
     """
 
-    _options: ClassVar = SweptReducer._options | {
+    traits = SweptReducer.traits.extended({
         "alpha": Option(gt=0, example=100, description="Weight of the squared coefficients against the sum of losses"),
         "tol": Option(
             ge=0, lt=1, example=1e-8, description="Passes end when a step would gain no more than this share"
         ),
-    }
-    _by_classes = True
-    _nested = True
-    _stored: ClassVar[tuple[str, ...]] = ("weights_", "outputs_at_mean_", "objective_", "gap_", "n_iter_")
+    }, nested=True, by_classes=True, stored=(
+        "weights_", "outputs_at_mean_", "objective_", "gap_", "n_iter_"
+    ))  # fmt: skip
 
     def __init__(
         self, n_components: int | None = None, *, alpha: float = 1.0, tol: float = 1e-6, max_iter: int = 100,
@@ -98,18 +99,18 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
         self.objective_, self.gap_, self.n_iter_ = model.objective, model.gap, model.n_passes
         return solution
 
-    def _shorten(self, n_components: int) -> None:
-        super()._shorten(n_components)
+    def shorten(self, n_components: int) -> None:
+        super().shorten(n_components)
         self.weights_ = self.weights_[:, :n_components]
 
-    def _unconverged(self) -> list[str]:
-        if self.gap_ <= self.tol:
-            return []
-        return [f"a further step would lower its objective by {self.gap_:.2g} of it: raise max_iter."]
-
-    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        loadings, mean = self.projection()
-        return self.weights_, self.outputs_at_mean_ - (self.weights_ @ (loadings.T @ self.mean_) if mean is None else 0)
+    def fitted(self) -> Fitted:
+        loadings, mean, _ = self.projection()
+        at_mean = self.weights_ @ (loadings.T @ self.mean_) if mean is None else 0
+        gain = f"a further step would lower its objective by {self.gap_:.2g} of it: raise max_iter."
+        return replace(
+            super().fitted(), classifier=(self.weights_, self.outputs_at_mean_ - at_mean),
+            unconverged=[] if self.gap_ <= self.tol else [gain],
+        )  # fmt: skip
 
     def _outputs(self, X: Any, covariates: Any = None) -> Any:
         return self._transformed(X, covariates, center=True) @ self.weights_.T + self.outputs_at_mean_

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -17,8 +16,7 @@ from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.working_rows import WorkingRows
-from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.batch import Batch
 
 BLOCK_ROWS = 2048
 MOST_PARAMETERS = 8192
@@ -65,8 +63,8 @@ class _SumRows:
     classes: NDArray
     units: RowUnits
 
-    def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[NewtonSums, None]:
-        codes = encode(dataset.read_labels(start, start + X.shape[0]), self.classes, dataset.uri)
+    def __call__(self, batch: Batch, state: NDArray | None) -> tuple[NewtonSums, None]:
+        X, codes = batch.X, batch.codes(self.classes)
         H, m, p = contrasts(len(self.classes)), len(self.parameters), self.parameters.shape[1]
         loss, gradient, hessian = 0.0, np.zeros((m, p)), np.zeros((m, p, m, p))
         for first in range(0, X.shape[0], BLOCK_ROWS):
@@ -88,7 +86,7 @@ class _SumRows:
 
 
 @dataclass(frozen=True)
-class NewtonSweep(Sweep[NewtonFit, NewtonSums]):
+class LogisticSweep(Sweep[NewtonFit, NewtonSums]):
     """Newton's method, which halves a step until it does not raise the objective."""
 
     classes: NDArray
@@ -142,7 +140,7 @@ class LogisticFit(SweptNeed):
                 f"Logistic discriminants of {len(classes)} classes and {working.width:,} columns have {start.size:,} "
                 f"parameters; {MOST_PARAMETERS:,} are the most. Choose columns first, or use fisher."
             )
-        sweep = NewtonSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
+        sweep = LogisticSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
         fitted = working.sweeper.run(sweep, NewtonFit(start, np.zeros_like(start)))
         return replace(fitted, best=np.column_stack([working.in_columns(fitted.best[:, :-1]), fitted.best[:, -1]]))
 

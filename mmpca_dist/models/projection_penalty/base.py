@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from mmpca_dist.methods.base.choice_by_folds import Choice, edge_remark
 from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
+from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
 from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
@@ -34,7 +35,7 @@ WIDE_SPREAD = 1e6
 class ProjectionPenalty(TakesReduction):
     """Base of the estimators with a projection penalty."""
 
-    _options: ClassVar = SweptReducer._options | {
+    traits = SweptReducer.traits.extended({
         "n_components": Option(words=("auto",)),
         "reduction": Option(
             values="a method, or a mapping of its name and options",
@@ -61,16 +62,14 @@ class ProjectionPenalty(TakesReduction):
         "tol": Option(
             gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
         ),
-    }
-    _rounds_moments: ClassVar[bool] = False
-    """Whether the parameter ``precision`` is that of the moments."""
+    }, stored=(
+        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
+        "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
+    ))  # fmt: skip
+    loss = "squared"
     _column_spread = 1.0
     _chosen: Choice | None = None
     """What was chosen before the models are solved for, where moments suffice."""
-    _stored: ClassVar[tuple[str, ...]] = (
-        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
-        "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
-    )  # fmt: skip
 
     def __init__(
         self, reduction: Any = "pls", *,
@@ -92,7 +91,7 @@ class ProjectionPenalty(TakesReduction):
         return PenaltyFit(
             described=self._from_parameters(), fitted=self._fitted_reduction,
             alpha=None if self.alpha == "auto" else self.alpha,
-            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
+            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self.loss,
             penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
             max_iter=self.max_iter, targets=self._units,
             sizes=tuple(sorted(set(self.sizes))) if self.n_components == "auto" else (),
@@ -101,19 +100,15 @@ class ProjectionPenalty(TakesReduction):
     @property
     def _from_moments(self) -> bool:
         """Whether moments suffice: of squared losses and lengths, where nothing is chosen."""
-        return self._fit_loss == "squared" and self.penalty == "l2" and not self._chooses
+        return self.loss == "squared" and self.penalty == "l2" and not self._chooses
 
     @property
     def _chooses(self) -> bool:
         """Whether alpha or the number of components is chosen."""
         return self.alpha == "auto" or self.n_components == "auto"
 
-    @property
-    def _fit_loss(self) -> str:
-        return str(getattr(self, "loss", "squared"))
-
-    def _needs(self) -> Needs:
-        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else super()._needs()
+    def needs(self) -> Needs:
+        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else super().needs()
         return Needs.of_all((self._from_parameters().needs, own))
 
     def _count(self, rows: Rows) -> int:
@@ -171,18 +166,14 @@ class ProjectionPenalty(TakesReduction):
             self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
-        count = self._n_used
+        count = self.n_components_
         if isinstance(self.n_components, int | np.integer) and count < self.n_components:
             raise InputError(f"n_components={self.n_components} is more than the {count} that the reduction has.")
 
     @property
-    def _n_used(self) -> int:
-        return self.weights_.shape[1]
-
-    @property
     def n_components_(self) -> int:
         """The number of components of the reduction, that is of rows of P."""
-        return self._n_used
+        return self.weights_.shape[1]
 
     def _parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return coefficients inside and outside, each (m, d), for rows in their own units."""
@@ -207,16 +198,13 @@ class ProjectionPenalty(TakesReduction):
         return self._shaped(inside + outside)
 
     @property
-    def intercept_(self) -> Any:
+    def intercept_(self) -> NDArray[np.float64]:
         """b, the output for a row of zeros."""
         inside, outside = self._parts()
-        return self._shaped_intercept(self.outputs_at_mean_ - (inside + outside) @ self.mean_)
+        return self._shaped(self.outputs_at_mean_ - (inside + outside) @ self.mean_)
 
     def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         return coef
-
-    def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
-        return intercept
 
     def _outputs(self, X: Any, covariates: Any = None) -> Any:
         """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
@@ -224,33 +212,31 @@ class ProjectionPenalty(TakesReduction):
         m = len(self.outputs_at_mean_)
         return parts[:, :m] + parts[:, m:] + self.outputs_at_mean_.astype(parts.dtype)
 
-    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return coefficients (m, 2 m) and intercepts (m,) of the outputs as functions of what ``transform`` gives."""
-        m = len(self.outputs_at_mean_)
+    def fitted(self) -> Fitted:
+        m, (inside, outside) = len(self.outputs_at_mean_), self._parts()
         given = self.scale_ is not None or self.center
-        inside, outside = self._parts()
         intercept = self.outputs_at_mean_ if given else self.outputs_at_mean_ - (inside + outside) @ self.mean_
-        return np.hstack([np.eye(m), np.eye(m)]), intercept
-
-    def _remarks(self) -> list[str]:
-        if not self._chooses or self.fitted_by_fold_:
-            return []
-        return [
+        leak = (
             "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more than "
             f"{LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
-        ]
+        )
+        return replace(
+            super().fitted(), used=self.n_components_, classifier=(np.hstack([np.eye(m), np.eye(m)]), intercept),
+            unconverged=self._unconverged(), remarks=[leak] if self._chooses and not self.fitted_by_fold_ else [],
+            edges=self._edges(),
+        )  # fmt: skip
 
     def _edges(self) -> list[str]:
         if not self._chooses:
             return []
-        alpha, sizes = self.alpha_, self.candidate_sizes_.tolist()
+        alpha, size, sizes = self.alpha_, self.n_components_, self.candidate_sizes_.tolist()
         errors = self.candidate_errors_.reshape(len(sizes), len(self.candidates_))
-        chosen = sizes.index(self._n_used) if self.n_components == "auto" else 0
+        chosen = sizes.index(size) if self.n_components == "auto" else 0
         of_alpha = dict(zip(self.candidates_.tolist(), errors[chosen].tolist(), strict=True))
         remarks = edge_remark("alpha", alpha, of_alpha, "alphas")
-        if self.n_components == "auto" and self._n_used == max(self.sizes):  # fewer are the limit of the reduction
+        if self.n_components == "auto" and size == max(self.sizes):  # fewer are the limit of the reduction
             of_size = dict(zip(sizes, errors[:, list(of_alpha).index(alpha)].tolist(), strict=True))
-            remarks += edge_remark("n_components", self._n_used, of_size, "sizes")
+            remarks += edge_remark("n_components", size, of_size, "sizes")
         return remarks
 
     def _unconverged(self) -> list[str]:
@@ -260,7 +246,7 @@ class ProjectionPenalty(TakesReduction):
         advice = (
             "raise max_iter" if self.n_iter_ >= self.max_iter and not self._from_moments else "raise alpha or epsilon"
         )
-        if self._from_moments and self._rounds_moments and self.precision == "single":
+        if self._from_moments and not self._continuous and self.precision == "single":
             advice = "set precision to double, or raise alpha or epsilon"
         if self._column_spread > WIDE_SPREAD:
             advice = (
@@ -271,19 +257,19 @@ class ProjectionPenalty(TakesReduction):
             f"the tolerance of {self.tol:g}: {advice}."
         ]
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         check_choice("penalty", self.penalty, ("l2", "l1"))
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
         check_numbers("alphas", self.alphas, "a value among alphas", {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
-        super()._check_parameters()
+        super().check_parameters()
         if self.n_components == "auto":
             self._check_sizes()
 
     def _check_sizes(self) -> None:
         check_numbers("sizes", self.sizes, "a value among sizes", {"ge": 1}, integral=True)
         reduction = self._from_parameters()
-        if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
+        if isinstance(reduction, MethodReduction) and not reduction.estimator.traits.nested:
             raise InputError(
                 f"n_components='auto' is for reductions whose first components are a smaller reduction; those of "
                 f"{reduction.estimator.__name__} are not: give n_components as a number."

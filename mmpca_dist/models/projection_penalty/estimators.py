@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     ((10, 64), (1797, 20), 0.94)
     """
 
-    _options: ClassVar = ProjectionPenalty._options | {"loss": Option(example="hinge", description="What errors cost")}
+    traits = ProjectionPenalty.traits.extended({"loss": Option(example="hinge", description="What errors cost")})
 
     def __init__(
         self, reduction: Any = "m-pca0", *,
@@ -127,20 +127,18 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         )  # fmt: skip
         self.loss = loss
 
-    _rounds_moments = True
-
     @property
-    def _takes_targets(self) -> bool:  # type: ignore[override]
+    def serves_targets(self) -> bool:
         return self._from_moments and self._serving_reduction
 
-    def _for_numbers(self) -> ProjectionPenaltyRegressor:
+    def for_numbers(self) -> ProjectionPenaltyRegressor:
         parameters = self.get_params(deep=False)
         del parameters["loss"]
         return ProjectionPenaltyRegressor(**parameters)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
-        super()._check_parameters()
+        super().check_parameters()
 
 
 class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
@@ -173,14 +171,16 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
     0.52
     """
 
+    traits = ProjectionPenalty.traits.extended(takes_targets=True)
+
     @property
     def _from_moments(self) -> bool:
         return self.penalty == "l2"
 
     @property
-    def _unmergeable(self) -> str | None:
+    def unmergeable_reason(self) -> str | None:
         if self._from_moments and not self._chooses:
-            return super()._unmergeable
+            return super().unmergeable_reason
         return "alpha='auto', n_components='auto' and penalty='l1' need all rows at once"
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
@@ -196,8 +196,8 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         self._chosen = self._fit().choice_from_moments(parts, most, standardize=self.standardize)
         return statistics
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         if not self._serving_reduction:
             raise InputError(
                 f"The reduction, {self.reduction}, takes classes, and y holds numbers: choose pls, hsic, ridge, lasso, "
@@ -209,9 +209,6 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
 
     def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         return coef[0] if len(coef) == 1 else coef
-
-    def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
-        return float(intercept[0]) if len(intercept) == 1 else intercept
 
 
 METHOD = Method(

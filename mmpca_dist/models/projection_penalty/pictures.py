@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
-from mmpca_dist.pictures.frame import Figure, ReportedRun, Section
+from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
 
 MOST_MODELS = 10
@@ -100,4 +100,4 @@ def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
     return sheet
 
 
-PENALTY = Section("penalty", 80, penalty_parts, _data)
+PENALTY = ReportSection("penalty", 80, penalty_parts, _data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,20 +23,22 @@ from mmpca_dist.statistics.moments import use_pooled
 ByFold = tuple[dict[int, list[NDArray[np.float64]]], bool]
 
 
-class ReductionOf(ABC):
-    """Where the rows of P come from; hashable."""
+@dataclass(frozen=True, kw_only=True)
+class ReductionOf:
+    """Where the rows of P come from; by itself a transformer whose matrix or features rows must tell."""
 
-    appended: bool = False
-    is_fitted_to_all: bool = False
+    name: str = ""
+    appended: bool = False  # whether it picks the last columns, which are features behind the columns of the rows
+    is_fitted_to_all: bool = False  # whether it was fitted to all rows that the models are fitted to
 
     @property
     def needs(self) -> Needs:
         """What must be known of the rows; by default no more than their mean."""
         return Needs(scatters=frozenset())
 
-    @abstractmethod
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         """Return P, shape (K, d), in (standardised) columns."""
+        raise InputError(f"What {self.name} makes of rows follows from rows alone: use fit, or give its matrix.")
 
     def largest(self, n_features: int) -> int:
         """Return the largest number of components that there can be, whatever the number of rows."""
@@ -68,8 +69,6 @@ class GivenReduction(ReductionOf):
     values: bytes  # of doubles, row by row
     n_features: int
     of_raw_columns: bool = False  # whether it is for columns in their own units, whatever rows are divided by
-    appended: bool = False  # whether it picks the last columns, which are features behind the columns of the rows
-    is_fitted_to_all: bool = False  # whether it was fitted to all rows that the models are fitted to
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
@@ -105,16 +104,6 @@ class GivenReduction(ReductionOf):
 
 
 @dataclass(frozen=True)
-class UnknownReduction(ReductionOf):
-    """A transformer whose matrix or features rows must tell."""
-
-    name: str
-
-    def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
-        raise InputError(f"What {self.name} makes of rows follows from rows alone: use fit, or give its matrix.")
-
-
-@dataclass(frozen=True)
 class MethodReduction(ReductionOf):
     """A method of this project, with its options."""
 
@@ -125,7 +114,7 @@ class MethodReduction(ReductionOf):
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
         """Return the reduction that an estimator, not yet fitted, makes; raise InputError for mistaken parameters."""
-        reducer._check_parameters()
+        reducer.check_parameters()
         parameters = reducer.get_params(deep=False).items()
         options = {name: _hashable(value) for name, value in parameters if name not in OF_THE_STATISTICS}
         return cls(type(reducer), tuple(sorted(options.items())), reducer.n_components)
@@ -136,11 +125,11 @@ class MethodReduction(ReductionOf):
 
     @property
     def needs(self) -> Needs:
-        return self.reducer(None)._needs()
+        return self.reducer(None).needs()
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         reducer = self.reducer(n_components)
-        return reducer.fit_statistics(statistics, at_most=True)._directions
+        return reducer.fit_statistics(statistics, at_most=True).fitted().directions
 
     def by_fold(self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]) -> ByFold:
         training = training_statistics(rows, n_folds, replace(self.needs, n_components=max(sizes)), statistics)
@@ -166,14 +155,15 @@ class MethodReduction(ReductionOf):
             reducer.fit_statistics(statistics, at_most=True)
         except InputError as error:
             raise InputError(
-                f"Without the rows of a fold, which are held out to choose alpha or n_components, the reduction cannot "
-                f"be fitted: give both as numbers. {error}"
+                "Without the rows of a fold, which are held out to choose alpha or n_components, the reduction cannot "
+                "be fitted: give both as numbers. {fault}",
+                fault=error.faults[0],
             ) from error
         units = 1.0 if scale is None or statistics.scale is None else scale / statistics.scale
         for size in sorted(sizes, reverse=True):
-            if size < reducer._n_used:
-                reducer._shorten(size)
-            by_size[size] = reducer._directions * units
+            if size < reducer.fitted().used:
+                reducer.shorten(size)
+            by_size[size] = reducer.fitted().directions * units
         return by_size
 
 

@@ -19,7 +19,6 @@ from mmpca_dist.models.projection_penalty.reduction import (
     GivenReduction,
     MethodReduction,
     ReductionOf,
-    UnknownReduction,
     components_of,
     method_named,
 )
@@ -60,14 +59,14 @@ class TakesReduction(SweptReducer):
                 )
             return MethodReduction.of(self.reduction)
         if is_transformer(self.reduction):
-            return UnknownReduction(type(self.reduction).__name__)
+            return ReductionOf(name=type(self.reduction).__name__)
         return GivenReduction.of(self.reduction)
 
     @property
     def _serving_reduction(self) -> bool:
         """Whether the reduction is of use where there are numbers to predict."""
         reduction = self._from_parameters()
-        return not isinstance(reduction, MethodReduction) or reduction.reducer(None)._serves_targets
+        return not isinstance(reduction, MethodReduction) or reduction.reducer(None).serves_targets
 
     def _reduction_size(self, n: int, d: int) -> int:
         reduction = self._described()
@@ -87,7 +86,7 @@ class TakesReduction(SweptReducer):
         if isinstance(transformer, MomentReducer):
             if is_fitted(transformer):
                 scale = 1.0 if transformer.scale_ is None else transformer.scale_
-                self._fitted_reduction = GivenReduction.of(transformer._directions / scale, of_raw_columns=True)
+                self._fitted_reduction = GivenReduction.of(transformer.fitted().directions / scale, of_raw_columns=True)
             return X
         name = type(transformer).__name__
         if isinstance(X, Dataset):
@@ -123,11 +122,11 @@ class TakesReduction(SweptReducer):
         return extended
 
     @property
-    def _unmergeable(self) -> str | None:
+    def unmergeable_reason(self) -> str | None:
         reduction = self.reduction
         if is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not is_fitted(reduction):
             return "its reduction would be fitted to every part of the rows anew: fit it first"
-        return super()._unmergeable
+        return super().unmergeable_reason
 
     def _extended(self, X: Any, gain: float = 1.0) -> Any:
         """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""

@@ -14,7 +14,7 @@ from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.records import CHOOSE, ChoiceRecord
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report.error_curves import axis_positions, draw_line, size_axis
 from mmpca_dist.report.evaluation_words import Style
 from mmpca_dist.report.method_results import MethodResult
@@ -65,4 +65,4 @@ def _draw(panel: Axes, method: MethodResult, record: ChoiceRecord) -> None:
     drawing.dress(panel, f"{plain(method.title)}: {cells[at].used}", "components", "error in folds (%)")
 
 
-CHOICE = Section("choice", 10, _choices, lambda run, _: run.results.find(CHOOSE))
+CHOICE = ReportSection("choice", 10, _choices, lambda run, _: run.results.find(CHOOSE))

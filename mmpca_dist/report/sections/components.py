@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
 from mmpca_dist.report.method_results import MethodResult, note_of_first
 
@@ -30,4 +30,4 @@ def _components(methods: Sequence[MethodResult], _: None, dataset: Mapping[str, 
     return [drawing.figure("components", "The first components as images", caption, sheet, alt, palette=False)]
 
 
-COMPONENTS = Section("components", 60, _components)
+COMPONENTS = ReportSection("components", 60, _components)

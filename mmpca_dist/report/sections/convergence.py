@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report.method_results import MethodResult
 
 FOLLOWED = 5
@@ -53,4 +53,4 @@ def _residuals(panel: Axes, method: MethodResult, tolerance: float) -> None:
     drawing.dress(panel, plain(method.title), "passes", "residual over eigenvalue")
 
 
-CONVERGENCE = Section("convergence", 50, _convergence, lambda finished, _: finished.config.solver.tolerance)
+CONVERGENCE = ReportSection("convergence", 50, _convergence, lambda finished, _: finished.config.solver.tolerance)

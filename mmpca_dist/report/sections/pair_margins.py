@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, plain
-from mmpca_dist.pictures.frame import Figure, Section
-from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_first
+from mmpca_dist.pictures.frame import Figure, ReportSection
+from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_first
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 AFTER = FEW_COLOURS[1]
@@ -53,7 +53,7 @@ class PairMargins:
         return float(self.edges[1 + int(np.searchsorted(shares, percent / 100))])
 
 
-def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> PairMargins | None:
+def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> PairMargins | None:
     """Return the margins of the first search for nearest rows of other classes; None without one."""
     search = next((search for search in run_needs(finished.config, SEARCH) if search.stage in finished.results), None)
     if search is None:
@@ -112,4 +112,4 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
     return caption
 
 
-MARGINS = Section("margins", 30, _pair_margins, _data)
+MARGINS = ReportSection("margins", 30, _pair_margins, _data)

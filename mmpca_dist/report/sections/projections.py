@@ -15,17 +15,19 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.finished_runs import classes_of, open_projected
+from mmpca_dist.faults import Setting
+from mmpca_dist.jobs.counted import Counted
+from mmpca_dist.jobs.finished_runs import open_projected
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import MOST_COLOURS, plain
-from mmpca_dist.pictures.frame import Figure, Section
-from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_models
+from mmpca_dist.pictures.frame import Figure, ReportSection
+from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import encode
-from mmpca_dist.tables.readers.beside import open_beside
+from mmpca_dist.tables.labels import encode, normalize_labels
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
@@ -57,7 +59,7 @@ class ProjectedSample:
     """What each row has in the columns that are no features, as text."""
 
     @classmethod
-    def of(cls, finished: FinishedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
+    def of(cls, finished: SolvedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
         """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored."""
         run, config = finished.run, finished.config
         counted = finished.results.of(COUNT)
@@ -77,11 +79,12 @@ class ProjectedSample:
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
                 numbers += (start + picks).tolist()
-                labels.append((first.read_values if has_targets else first.read_labels)(start, stop)[picks])
+                labels.append(first.column(None, "label").read(start, stop)[0][picks])
                 for name, dataset in datasets.items():
-                    rows[name].append(dataset.read_rows(start, stop)[picks])
+                    rows[name].append(dataset.read(start, stop)[picks])
             values = np.concatenate(labels)
-            codes = _shades(values) if has_targets else encode(values, classes_of(counted), run.uri)
+            values = values if has_targets else normalize_labels(values, run.uri)
+            codes = _shades(values) if has_targets else encode(values, Counted(counted).classes, run.uri)
         n_rows = finished.n_rows
         note = f"all {n_rows:,} rows" if len(codes) == n_rows else f"{len(codes):,} of {n_rows:,} rows, evenly spaced"
         stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
@@ -89,18 +92,18 @@ class ProjectedSample:
         return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns)
 
 
-def _columns(finished: FinishedRun, numbers: Sequence[int]) -> dict[str, list[str]]:
+def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]]:
     """Return what rows have in columns that are no features; one without a value for each row is left out."""
     found, config = {}, finished.config
     table: Any = finished.table
     names = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
     for name in list(names)[: MOST_COLUMNS * isinstance(table, Dataset)]:
         try:
-            column = open_beside(table, name, "dataset.drop", gaps=True)
-            chunks = sorted({column.chunk_of(number)[1:] for number in numbers})
+            column = column_of(table.stored, name, Setting("drop"))
+            chunks = sorted({table.chunk_of(number)[1:] for number in numbers})
             if len(chunks) > COLUMN_CHUNKS:
                 continue
-            values = [column.read_values(*chunk) for chunk in chunks]
+            values = [table.beside(column, *chunk)[0][0] for chunk in chunks]
         except InputError:
             continue
         starts = [start for start, _ in chunks]
@@ -261,4 +264,4 @@ def _legend(sheet: Sheet, names: list[str]) -> None:
     drawing.legend_below(sheet, handles, names, columns, handletextpad=0.1, columnspacing=1.2)
 
 
-PROJECTION = Section("projection", 20, _projections, ProjectedSample.of)
+PROJECTION = ReportSection("projection", 20, _projections, ProjectedSample.of)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.jobs.finished_runs import classes_of
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
-from mmpca_dist.report.method_results import FinishedRun, MethodResult, note_of_models
+from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
@@ -59,7 +59,8 @@ class Reconstructions:
         middle and the last are shown.
         """
         numbers, codes = example_rows(dataset, classes)
-        rows, before = _read(dataset, numbers), dataset.before_noise
+        rows, noiseless = _read(dataset, numbers), dataset.stored.before_noise
+        before = None if noiseless is None else replace(dataset, source=noiseless)
         last = len(sizes) - 1
         shown = list(sizes) if last < MOST_SIZES else [sizes[i] for i in (0, last // 2, last)]
         return cls(
@@ -78,9 +79,9 @@ def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[
         shorter = copy.copy(model)
         shorter.covariates_ = ()  # they are gone from these rows, which have no names either
         shorter.__dict__.pop("feature_names_in_", None)
-        if model._nested:
-            shorter._shorten(min(size, len(model.components_)))
-        rebuilt[shorter._n_used] = shorter.inverse_transform(shorter.transform(rows))
+        if model.traits.nested:
+            shorter.shorten(min(size, len(model.components_)))
+        rebuilt[shorter.fitted().used] = shorter.inverse_transform(shorter.transform(rows))
     return rebuilt
 
 
@@ -104,7 +105,7 @@ def _read(dataset: Dataset, numbers: Sequence[int]) -> NDArray[np.float64]:
     return np.concatenate([np.array(dataset.read_rows(i, i + 1), np.float64) for i in numbers])
 
 
-def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstructions | None:
+def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> Reconstructions | None:
     """Return a few rows and what the methods rebuild of them, where rows are images that can be read."""
     count, dataset = finished.results.of(COUNT), finished.table
     if not count["image_shape"] or not isinstance(dataset, Dataset):
@@ -113,8 +114,8 @@ def _data(finished: FinishedRun, methods: Sequence[MethodResult]) -> Reconstruct
     sizes = sorted({size for method in methods for size in method.requested})
     first = finished.model(methods[0].name)
     if first.covariates_:
-        dataset = filled_rows(dataset, first.mean_, first._adjustment)
-    return Reconstructions.of(dataset, classes_of(count), models, sizes)
+        dataset = filled_rows(dataset, first.mean_, first.adjustment_)
+    return Reconstructions.of(dataset, Counted(count).classes, models, sizes)
 
 
 def _reconstructions(
@@ -170,4 +171,4 @@ def _words(shown: Reconstructions) -> tuple[str, str]:
     )
 
 
-RECONSTRUCTIONS = Section("reconstructions", 70, _reconstructions, _data)
+RECONSTRUCTIONS = ReportSection("reconstructions", 70, _reconstructions, _data)

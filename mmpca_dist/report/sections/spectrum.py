@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, METHOD_MARKERS, PAGE_WIDTH, plain
-from mmpca_dist.pictures.frame import Figure, Section
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report.method_results import MethodResult, note_of_models, note_of_switched_off
 
 DECADES = 2.0
@@ -81,4 +81,4 @@ def _vertical_axis(panel: Axes, shares: NDArray[np.float64]) -> None:
     drawing.percent_axis(panel)
 
 
-SPECTRUM = Section("spectrum", 40, _spectrum)
+SPECTRUM = ReportSection("spectrum", 40, _spectrum)

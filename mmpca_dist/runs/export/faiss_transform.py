@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.runs.export.model import ExportFormat, LinearModel
 
 
@@ -15,10 +15,8 @@ def _files(model: LinearModel) -> dict[str, bytes]:
     if model.text or model.fills is not None:
         reason = f"text ({model.text[0].name!r})" if model.text else "rows with gaps (dataset.missing: mean)"
         raise InputError(f"faiss takes complete rows of numbers, and this run takes {reason}: export onnx, or sql.")
-    try:
+    with instead_of(ImportError, InputError, "Install 'mmpca-dist[faiss]' to export to faiss ({reason})."):
         faiss: Any = import_module("faiss")
-    except ImportError as error:
-        raise InputError(f"Install 'mmpca-dist[faiss]' to export to faiss ({error}).") from error
     transform, writer = faiss.LinearTransform(*model.matrix.shape, True), faiss.VectorIOWriter()
     faiss.copy_array_to_vector(model.matrix.T.astype(np.float32).ravel(), transform.A)
     faiss.copy_array_to_vector((-model.mean @ model.matrix - model.offset).astype(np.float32), transform.b)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.jobs.finished_runs import finished, levels_of, load_model, open_run
-from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.jobs.finished_runs import counted, load_model, open_run
 from mmpca_dist.registry import Registry
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.levels import Levels
@@ -61,7 +60,7 @@ EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export")
 def linear_model(output: str, method: str, n_components: int | None = None) -> LinearModel:
     """Return the linear map of a run's method; raise InputError where its rows go through more than that."""
     model, run = load_model(output, method, n_components), open_run(output)
-    count, dataset = finished(run, COUNT), run.config.dataset
+    table, dataset = counted(run), run.config.dataset
     more = [f"the row map {name_of(row_map)!r}" for row_map in dataset.maps]
     more += [f"the covariate {covariate.name!r}" for covariate in model.covariates_]
     if more:
@@ -69,17 +68,17 @@ def linear_model(output: str, method: str, n_components: int | None = None) -> L
             f"The run in {run.uri} has {' and '.join(more)}, which exports do not express: use load_model, or "
             "'mmpca transform'."
         )
-    matrix, mean = model.projection()
-    levels = {text.name: text for text in levels_of(count)}
+    matrix, mean, offset = model.projection()
+    levels = {text.name: text for text in table.levels}
     d, k = matrix.shape
     return LinearModel(
         names=[f"{method}_{j}" for j in range(k)],
         matrix=matrix,
         mean=np.zeros(d) if mean is None else mean,
         scale=np.ones(d) if model.scale_ is None else model.scale_,
-        offset=np.zeros(k) if model._offset is None else model._offset,
+        offset=np.zeros(k) if offset is None else offset,
         fills=model.mean_ if dataset.missing == "mean" else None,
-        columns={name: levels.get(name) for name in count.get("columns", count["feature_names"]) or []},
+        columns={name: levels.get(name) for name in table.columns or []},
         dtype=np.dtype(np.float32 if run.config.precision == "single" else np.float64),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.runs.export.model import ExportFormat, LinearModel
 
 OPSET, IR = 19, 9
@@ -73,10 +73,8 @@ def _rows(graph: _Graph, model: LinearModel) -> str:
 
 
 def _files(model: LinearModel) -> dict[str, bytes]:
-    try:
+    with instead_of(ImportError, InputError, "Install 'mmpca-dist[onnx]' to export to ONNX ({reason})."):
         import onnx
-    except ImportError as error:
-        raise InputError(f"Install 'mmpca-dist[onnx]' to export to ONNX ({error}).") from error
     for text in model.text:
         if "" in (*text.kept, *text.rare):
             raise InputError(f"Column {text.name!r} has the empty text as a level, a gap in ONNX: export sql.")

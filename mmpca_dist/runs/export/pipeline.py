@@ -23,9 +23,9 @@ def numbers(frame: Any, columns: list[str], levels: dict[str, Any]) -> Any:
     return np.column_stack(parts)
 
 
-def chosen(rows: Any, columns: list[str]) -> Any:
+def chosen(X: Any, columns: list[str]) -> Any:
     """Return the columns of the model of a data frame, which may have more; of an array all."""
-    return rows[columns] if hasattr(rows, "columns") else rows
+    return X[columns] if hasattr(X, "columns") else X
 
 
 def scaler(mean: Any, scale: Any) -> StandardScaler:

@@ -11,20 +11,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import overlaps
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.spans import overlaps
 
 MAGIC = b"ARROW1"
 MAX_WIDTH = 1 << 30
 """The width, in bits, that stands for columns without a fixed one."""
+DAMAGES = (pa.ArrowException, OSError, IndexError, UnicodeError)
 SMALLER = "Write it again with smaller record batches"
 
 
-class ArrowDataset(ColumnRows):
+class ArrowRows(ColumnRows):
     """Rows and labels of an Arrow IPC file; its record batches are the chunks."""
 
     def __init__(self, request: Request) -> None:
@@ -47,14 +48,10 @@ class ArrowDataset(ColumnRows):
             reader = None
             for number, first, last in overlaps(edges, start, stop):
                 where = f"Record batch {number} of {self.uri}"
-                try:
+                with instead_of(DAMAGES, InputError, f"{where} is damaged ({{reason}}). Write or copy the file again."):
                     reader = reader or pa.ipc.open_file(file, options=options)
                     rows = reader.get_batch(number)
                     rows.validate(full=True)
-                except (pa.ArrowException, OSError, IndexError, UnicodeError) as error:
-                    raise InputError(
-                        f"{where} is damaged ({str(error).rstrip('.')}). Write or copy the file again."
-                    ) from error
                 yield pa.table(rows).select(columns).slice(first - edges[number], last - first), first
 
     def describe_chunk(self, row: int) -> str:
@@ -64,9 +61,6 @@ class ArrowDataset(ColumnRows):
     @property
     def addresses(self) -> list[str]:
         return [self.uri]
-
-    def fingerprint(self) -> str:
-        return storage.digest("arrow", self.n_rows, list(self.columns), self.label, storage.list_objects(self.uri))
 
 
 def _opened(uri: str) -> pa.NativeFile:
@@ -79,14 +73,9 @@ def _opened(uri: str) -> pa.NativeFile:
 @functools.lru_cache(maxsize=64)
 def _metadata(uri: str, token: str) -> tuple[pa.Schema, tuple[int, ...]]:
     """Return the columns of a file, and the rows where its batches begin and the last one ends."""
-    with storage.explained(uri), _opened(uri) as file:
-        try:
-            return _read_metadata(file, uri)
-        except (pa.ArrowException, OSError, IndexError, UnicodeError) as error:
-            raise InputError(
-                f"{uri} is not a readable Arrow file; it may be cut short ({str(error).rstrip('.')}). Write or copy it "
-                "again."
-            ) from error
+    text = f"{uri} is not a readable Arrow file; it may be cut short ({{reason}}). Write or copy it again."
+    with storage.explained(uri), _opened(uri) as file, instead_of(DAMAGES, InputError, text):
+        return _read_metadata(file, uri)
 
 
 def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[int, ...]]:
@@ -110,4 +99,4 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[int,
     return schema, tuple(itertools.accumulate(n_rows, initial=0))
 
 
-FORMAT = Format("arrow", "an Arrow file", ArrowDataset, suffixes=(".arrow", ".feather", ".ipc"), columns=True)
+FORMAT = Format("arrow", "an Arrow file", ArrowRows, suffixes=(".arrow", ".feather", ".ipc"), columns=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
@@ -15,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, chunk_edges, default_chunk_rows, overlaps
+from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
-from mmpca_dist.tables.proxies import LoadedRows
 from mmpca_dist.tables.readers.formats import Format, Request
-from mmpca_dist.tables.readers.memory import ArrayDataset
+from mmpca_dist.tables.readers.memory import ArrayRows
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import chunk_edges, default_chunk_rows, overlaps
 
 TABLES = ("digits", "breast_cancer", "wine", "iris")
 TABLE_OPTIONS = {"classes": "", "noise": 0.0, "seed": 0}
@@ -32,26 +35,47 @@ LABELS, ROWS, GEOMETRY = range(3)
 """Streams of random numbers, so that labels can be drawn without the rows."""
 
 
-class BundledDataset(LoadedRows):
+class BundledTable(ArrayRows):
     """A table of scikit-learn, which each process loads whole."""
 
+    label = "y"
+
     def __init__(self, uri: str) -> None:
-        rows, names = _load(uri)
+        X, _, names = _load(uri)
         shape = (8, 8) if _parse(uri)[0] == "digits" else None
-        super().__init__(rows, feature_names=names, image_shape=shape, resident_bytes=2 * rows.n_bytes)
+        self.facts = Facts(
+            uri,
+            len(X),
+            X.shape[1],
+            X.dtype,
+            names,
+            shape,
+            kind="memory",
+            read_overhead=0.0,
+            resident_bytes=2 * X.nbytes,
+        )
 
     @property
-    def _rows(self) -> ArrayDataset:  # type: ignore[override]
+    def _X(self) -> NDArray:  # type: ignore[override]  # noqa: N802
         return _load(self.uri)[0]
 
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        if name is not None:
+            raise self.refuse_column(name, setting)
+        return Column("y", self.uri, self.n_rows, partial(_read_labels, self.uri))
+
     @property
-    def before_noise(self) -> Dataset | None:
+    def before_noise(self) -> Source | None:
         name, classes, noise, _ = _parse(self.uri)
         chosen = f"?classes={','.join(classes)}" if classes else ""
-        return BundledDataset(f"bundled:{name}{chosen}") if noise else None
+        return BundledTable(f"bundled:{name}{chosen}") if noise else None
 
     def fingerprint(self) -> str:
-        return storage.digest("bundled", self.uri, self.n_rows, float(np.sum(self.read_rows(0, self.n_rows))))
+        return storage.digest("bundled", self.uri, self.n_rows, float(np.sum(self._X)))
+
+
+def _read_labels(uri: str, start: int, stop: int) -> Known:
+    return _load(uri)[1][start:stop], np.ones(stop - start, bool)
 
 
 def _parse(uri: str) -> tuple[str, list[str], float, int]:
@@ -74,8 +98,8 @@ def _parse(uri: str) -> tuple[str, list[str], float, int]:
 
 
 @functools.lru_cache(maxsize=2)
-def _load(uri: str) -> tuple[ArrayDataset, list[str]]:
-    """Return rows with labels, and names of the columns; the noise of a row does not depend on ``classes``."""
+def _load(uri: str) -> tuple[NDArray, NDArray, list[str]]:
+    """Return rows, labels, and names of the columns; the noise of a row does not depend on ``classes``."""
     import sklearn.datasets
 
     table, classes, noise, seed = _parse(uri)
@@ -91,13 +115,14 @@ def _load(uri: str) -> tuple[ArrayDataset, list[str]]:
                 f"{some_names(names)}.{did_you_mean(name, names)}"
             )
     kept: NDArray | slice = np.isin(y.astype(str), classes) if classes else slice(None)
-    return ArrayDataset(X[kept], y[kept], uri), [str(name) for name in bundle.feature_names]
+    return X[kept], y[kept], [str(name) for name in bundle.feature_names]
 
 
-class SyntheticDataset(Dataset):
+class SyntheticTable(Source):
     """Base of the generators; a subclass draws the labels and rows of one chunk."""
 
     defaults: ClassVar[dict[str, Any]]
+    label = "y"
 
     def __init__(self, uri: str, options: dict[str, Any]) -> None:
         self.options = options
@@ -129,7 +154,7 @@ class SyntheticDataset(Dataset):
     def draw_rows(self, chunk: int, out: NDArray) -> None:
         """Fill ``out`` with the rows of a chunk."""
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
         for chunk, size, within, target in self._chunks(start, stop):
@@ -141,10 +166,14 @@ class SyntheticDataset(Dataset):
                 out[target] = rows[within]
         return out
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return np.concatenate(
-            [self.draw_labels(chunk, size)[within] for chunk, size, within, _ in self._chunks(start, stop)]
-        )
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        if name is not None:
+            raise self.refuse_column(name, setting)
+        return Column("y", self.uri, self.n_rows, self._read_labels)
+
+    def _read_labels(self, start: int, stop: int) -> Known:
+        drawn = [self.draw_labels(chunk, size)[within] for chunk, size, within, _ in self._chunks(start, stop)]
+        return np.concatenate([np.zeros(0, np.int64), *drawn]), np.ones(stop - start, bool)
 
     def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, slice, slice]]:
         """Yield number and size of each chunk that holds some rows, and where these are in it and among all rows."""
@@ -157,7 +186,7 @@ class SyntheticDataset(Dataset):
         return storage.digest("synthetic", type(self).__name__, self.options)
 
 
-class GaussianClasses(SyntheticDataset):
+class GaussianClasses(SyntheticTable):
     """Two Gaussian classes with a shared covariance whose means differ along one axis.
 
     Options: ``imbalance`` is the share of class 1, ``distance`` that of the means along ``axis``, ``variance`` the
@@ -193,7 +222,7 @@ class GaussianClasses(SyntheticDataset):
         out[:, axis] = on_axis + shift.astype(self.dtype)
 
 
-class GaussianClusters(SyntheticDataset):
+class GaussianClusters(SyntheticTable):
     """``k`` Gaussian clusters whose spectrum falls like 1/j, under a random rotation.
 
     Options: ``classes`` labels, assigned to clusters in turn (``assign=cluster``) or to each row at random
@@ -251,10 +280,10 @@ def _geometry(seed: int, k: int, d: int, separation: float) -> tuple[NDArray, ND
         return separation * rng.standard_normal((k, d)) @ axes, axes
 
 
-KINDS: dict[str, type[SyntheticDataset]] = {"gaussian": GaussianClasses, "clusters": GaussianClusters}
+KINDS: dict[str, type[SyntheticTable]] = {"gaussian": GaussianClasses, "clusters": GaussianClusters}
 
 
-def open_synthetic(uri: str) -> SyntheticDataset:
+def open_synthetic(uri: str) -> SyntheticTable:
     """Open ``synthetic:KIND?option=value&...``; an ``InputError`` names an unknown kind or option, or a bad value."""
     name, _, query = uri.removeprefix("synthetic:").partition("?")
     if name not in KINDS:
@@ -272,12 +301,9 @@ def parse_options(uri: str, query: str, defaults: Mapping[str, Any]) -> dict[str
         if key not in options:
             raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
         kind = type(options[key])
-        try:
+        wrong = f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
+        with instead_of((ValueError, OverflowError), InputError, wrong):
             options[key] = _integer(text) if kind is int else kind(text)
-        except (ValueError, OverflowError) as error:
-            raise InputError(
-                f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
-            ) from error
     return options
 
 
@@ -289,10 +315,10 @@ def _integer(text: str) -> int:
     return int(number)
 
 
-def _opened(request: Request) -> Dataset:
+def _opened(request: Request) -> Source:
     if request.label is not None:
         raise InputError(f"{request.uri} has labels of its own: leave out dataset.label.")
-    return BundledDataset(request.uri) if request.uri.startswith("bundled:") else open_synthetic(request.uri)
+    return BundledTable(request.uri) if request.uri.startswith("bundled:") else open_synthetic(request.uri)
 
 
 FORMATS = (

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.settings import setting_name
-from mmpca_dist.tables.dataset import Dataset, grain_edges, not_finite
+from mmpca_dist.faults import Col, Setting
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import grain_edges
+from mmpca_dist.tables.values import not_finite
 
 CSR_ITEM = 8
 """Bytes of a column number in the largest matrices."""
 
 
-class SparseRows(Dataset):
+class SparseRows(Source):
     """Rows of which only some values are stored; all others are zero.
 
     The chunk grid is that of the same rows in a dense array. Some methods make the rows of a unit dense, and their
@@ -33,7 +36,7 @@ class SparseRows(Dataset):
     def chunk_edges(self) -> NDArray[np.int64]:
         return grain_edges(self.n_rows, self.row_bytes)
 
-    def read_sparse(self, start: int, stop: int) -> csr_array:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form, with values of ``dtype`` and increasing columns in every row.
 
         An ``InputError`` refuses columns that do not exist or come twice in a row, and values that are not finite.
@@ -64,19 +67,15 @@ class SparseRows(Dataset):
             if twice.any():
                 entry, row = first_row(twice)
                 raise InputError(
-                    f"Row {row} has column {rows.indices[entry]} twice, in {self.describe_chunk(row)}. If its values "
-                    "are to be summed, do so and write the file again: X.sum_duplicates()."
+                    f"Row {row} has column {{column}} twice, in {self.describe_chunk(row)}. If its values are to be "
+                    "summed, do so and write the file again: X.sum_duplicates().",
+                    column=Col(int(rows.indices[entry])),
                 )
         finite = np.isfinite(rows.data)
         if not finite.all():
             entry, row = first_row(~finite)
-            raise InputError(not_finite(self, row, int(rows.indices[entry]), float(rows.data[entry])))
+            raise InputError(not_finite(Dataset.of(self), row, int(rows.indices[entry]), float(rows.data[entry])))
         return rows
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        if out is None:
-            out = np.empty((stop - start, self.n_features), self.dtype)
-        return self.read_sparse(start, stop).toarray(out=out)
 
     def sparse_bytes(self, n_rows: int) -> int:
         return 2 * self._most_stored(n_rows) * (self.dtype.itemsize + CSR_ITEM) + 3 * n_rows * 8
@@ -127,11 +126,12 @@ def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, 
 
 def check_form(form: Any, where: str) -> None:
     """Refuse rows in a group that is not what AnnData writes for CSR rows."""
+    what = f"{where} is a group of encoding-type {form!r}."
+    if form == "csc_matrix":
+        raise InputError(f"{what} Store it by rows: adata.X = adata.X.tocsr(), and write it again.")
     if form != "csr_matrix":
-        others = "Rows are an array, or CSR in arrays data, indices and indptr, as AnnData writes it; name others with "
-        by_rows = "Store it by rows: adata.X = adata.X.tocsr(), and write it again"
-        remedy = by_rows if form == "csc_matrix" else others + setting_name("features")
-        raise InputError(f"{where} is a group of encoding-type {form!r}. {remedy}.")
+        others = "Rows are an array, or CSR in arrays data, indices and indptr, as AnnData writes it"
+        raise InputError(f"{what} {others}; name others with {{features}}.", features=Setting("features"))
 
 
 def check_index_type(dtype: np.dtype, where: str) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
+from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
+from mmpca_dist.faults import Setting
 from mmpca_dist.registry import Registry
-from mmpca_dist.settings import as_named, setting_name, settings_named
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
-from mmpca_dist.tables.dataset import Dataset, value_units
+from mmpca_dist.tables.chosen_columns import with_columns
 from mmpca_dist.tables.levels import Levels
-from mmpca_dist.tables.selected_rows import LabelsWithout, SelectedRows
+from mmpca_dist.tables.source import Source
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Request:
     names: list[str] | None = None
     """Columns to take by name, in this order, of formats whose columns have names."""
     drop: Sequence[str] = ()
-    beside: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Setting | str] = field(default_factory=dict)
     missing_chunks: str | None = None
     missing: str = "refuse"
     encode: bool = False
@@ -49,7 +47,7 @@ class Format:
     name: str
     title: str
     """In messages: ``"a Zarr group"``."""
-    open: Callable[[Request], Dataset]
+    open: Callable[[Request], Source]
     """Opens a request; reads only metadata."""
     scheme: str = ""
     """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
@@ -93,152 +91,17 @@ def is_table(uri: str) -> bool:
     return Path(uri).is_dir() and _by_content(uri) is not None
 
 
-def open_dataset(
-    uri: str | os.PathLike,
-    *,
-    features: str | None = None,
-    label: str | None = None,
-    drop: Sequence[str] = (),
-    beside: Mapping[str, str] | None = None,
-    missing_chunks: str | None = None,
-    missing: str = "refuse",
-    encode: bool = False,
-    unlabelled: str = "refuse",
-    columns: Columns | None = None,
-    unlabelled_value: str | int | None = None,
-) -> Dataset:
-    """Open a labelled data set; reads only metadata.
-
-    Parameters
-    ----------
-    uri : str or path
-        A path, or a URL of an object store, of a Zarr group (of dense rows, or of CSR rows as AnnData stores them), a
-        Parquet file or folder, an Arrow file, an ``.h5ad`` file, or several (a folder, or a pattern such as
-        ``atlas/s*.h5ad``), a ``.npz`` file (of arrays, or of a CSR matrix), a ``.npy`` file (give the labels' file as
-        ``label``), or a folder of these with labels in Parquet; ``bundled:digits|breast_cancer|wine|iris``
-        (``?classes=0,1&noise=4&seed=0`` chooses classes and adds Gaussian noise of that standard deviation);
-        ``synthetic:gaussian?n=...&d=...`` or ``synthetic:clusters?...``.
-    features : str, optional
-        The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet and Arrow a column of
-        lists (default: all columns but the label); of a folder of ``.npy`` files the folder in it.
-    label : str, optional
-        The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
-        Parquet, Arrow and ``.h5ad`` a column (default ``"label"`` or ``"y"``).
-    drop : sequence of str
-        Columns of Parquet or Arrow that are no features, such as an identifier.
-    beside : dict, optional
-        More such columns, and the settings that name them, for errors. Other formats ignore them.
-    missing_chunks : {"refuse", "fill"}, optional
-        Whether Zarr chunks that are not stored are an error or fill values. By default those of rows are an error, and
-        those of labels are read as the fill value where that is also the label of other rows.
-    missing : {"refuse", "mean"}
-        Whether missing values (null) of features are an error, or NaN, which estimators with ``missing="mean"`` take.
-    encode : bool
-        Whether columns of text in Parquet and Arrow become indicators of their levels, such as ``colour=red``: of two
-        levels one column, and one for all that fewer than a thousandth of the rows have. They are read once for it.
-    unlabelled : {"refuse", "skip"}
-        Whether rows without a label are an error, or left out.
-    columns : sequence of str or int, or str, optional
-        The features to take, in this order: names or numbers from 0, or the address of a file with one of them a line.
-    unlabelled_value : str or int, optional
-        A label that says that a row has none.
-
-    Returns
-    -------
-    Dataset
-
-    Raises
-    ------
-    InputError
-        Where the address, the arrays or the columns do not make a labelled table; the message says what to do.
-
-    Examples
-    --------
-    >>> from mmpca_dist import open_dataset
-    >>> dataset = open_dataset("bundled:iris")
-    >>> dataset.n_rows, dataset.n_features
-    (150, 4)
-    """
-    if missing_chunks not in ("refuse", "fill", None):
-        raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
-    request = Request(
-        storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
-        missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled,
-        columns=None if columns is None else listed(columns),
-    )  # fmt: skip
+def open_source(request: Request) -> Source:
+    """Open a table; reads only metadata."""
     format = format_of(request.uri)
-    dataset = with_columns(format.open(request), request.columns)
-    if drop and not format.columns:
+    source = with_columns(format.open(request), request.columns)
+    if request.drop and not format.columns:
         raise InputError(
-            f"{setting_name('drop')} is {list(drop)}, but {dataset.uri} is {format.title}: its columns have no names "
-            "to leave them out by."
+            f"{{drop}} is {list(request.drop)}, but {source.uri} is {format.title}: its columns have no names to leave "
+            "them out by.",
+            drop=Setting("drop"),
         )
-    return labelled_rows(dataset, unlabelled, unlabelled_value)
-
-
-def labelled_rows(dataset: Dataset, unlabelled: str, value: str | int | None) -> Dataset:
-    """Return the rows that have a label, after a look at the labels if some are to be left out (``skip``)."""
-    if value is not None and dataset.has_labels:
-        dataset = LabelsWithout(dataset, value, refuses=unlabelled == "refuse")
-    if unlabelled == "refuse" or all_labelled(dataset):
-        return dataset
-    return SelectedRows(dataset, dataset.is_labelled, "none has a label")
-
-
-def all_labelled(dataset: Dataset) -> bool:
-    """Tell whether all rows have a label, from a look at the labels."""
-    return all(dataset.is_labelled(start, stop).all() for start, stop in value_units(dataset))
-
-
-def open_rows(
-    uri: str | os.PathLike,
-    *,
-    features: str | None = None,
-    label: str | None = None,
-    missing_chunks: str | None = None,
-    missing: str = "refuse",
-    names: list[str] | None = None,
-    levels: Sequence[Levels] = (),
-    labelled: bool = False,
-    unlabelled: str = "refuse",
-    columns: Columns | None = None,
-    unlabelled_value: str | int | None = None,
-) -> Dataset:
-    """Open rows that may have no labels, such as those that a fitted model is to transform.
-
-    Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names``, ``levels`` and
-    ``columns`` are what a model was fitted to: columns of Parquet and Arrow are taken by these names, in any order and
-    among other columns; features of other formats must be in this order, if they have names at all. Text that is new
-    has indicators of 0. With ``labelled``, labels must be there even if ``label`` is None. Raises InputError as
-    ``open_dataset``, and for features that are not those in ``names``.
-    """
-    request = Request(
-        storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
-        missing_chunks=missing_chunks, missing=missing, encode=bool(levels), levels=levels or None,
-        unlabelled=unlabelled,
-    )  # fmt: skip
-    dataset = format_of(request.uri).open(request)
-    if columns is not None and not dataset.named_columns:
-        dataset = _with_columns_of_model(dataset, columns, names)
-    stored = None if levels else dataset.feature_names
-    if names is not None and stored is not None and len(stored) == len(names) and stored != names:
-        refuse_missing_names(dataset.uri, stored, names)
-        i = next(i for i, name in enumerate(names) if stored[i] != name)
-        raise InputError(
-            f"{dataset.uri} has the features in another order than the model was fitted to: feature {i} is "
-            f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
-        )
-    return labelled_rows(dataset, unlabelled, unlabelled_value)
-
-
-def _with_columns_of_model(dataset: Dataset, columns: Columns, names: list[str] | None) -> Dataset:
-    """Choose the columns that a model did: by the ``names`` of its features, where both tables have names."""
-    if names is None:
-        return with_columns(dataset, columns)
-    if dataset.feature_names is None:
-        return dataset
-    refuse_missing_names(dataset.uri, dataset.feature_names, names)
-    return with_columns(dataset, names)
+    return source
 
 
 def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:
@@ -252,38 +115,18 @@ def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) ->
         )
 
 
-def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Dataset:
-    """Open a column or array of names of the rows of a data set, as if it were their labels.
-
-    ``setting`` says in errors what names the column.
-    """
-    if dataset.uri.startswith(storage.NAMED):
-        raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
-    stored = dataset.stored
-    if (column := stored.with_label(name, setting)) is not None:
-        return column
-    names = stored.feature_names if stored.named_columns else None
-    with settings_named(as_named(setting)):
-        return open_rows(
-            stored.uri, features=stored.features, label=name, names=names, missing_chunks=stored.missing_chunks
-        )
-
-
 @contextmanager
 def reading_with(extra: str, what: str, failure: str, remedy: str) -> Iterator[None]:
     """Turn what a library of an optional dependency raises, which has many types, into one sentence.
 
     ``what`` says what the data are, ``failure`` what cannot be done, and ``remedy`` what to do then.
     """
-    try:
+    absent, failed = (
+        f"{what}. Install 'mmpca-dist[{extra}]' to read it ({{reason}}).",
+        f"{failure}: {{reason}}. {remedy}",
+    )
+    with instead_of(Exception, InputError, failed), instead_of(ImportError, InputError, absent):
         yield
-    except ImportError as error:
-        raise InputError(f"{what}. Install 'mmpca-dist[{extra}]' to read it ({error}).") from error
-    except (MmpcaError, MemoryError):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".")[:200]
-        raise InputError(f"{failure}: {reason}. {remedy}") from error
 
 
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -298,7 +141,7 @@ def stem_of(uri: str) -> str:
     return stem
 
 
-def _refuse_text(request: Request) -> Dataset:
+def _refuse_text(request: Request) -> Source:
     unlabelled = "" if request.label_required else " (with --unlabelled, if it is CSV without labels)"
     raise InputError(
         f"{request.uri} is text: turn it into Zarr first, with: mmpca ingest {request.typed} DEST.zarr{unlabelled}"

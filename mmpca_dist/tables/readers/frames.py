@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,15 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, some_names
-from mmpca_dist.tables.dataset import grain_edges
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.tables.column import column_in_memory
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
-from mmpca_dist.tables.weights import as_weights, weighted, with_weighed_levels
+from mmpca_dist.tables.roles import WEIGHT
+from mmpca_dist.tables.spans import grain_edges
+from mmpca_dist.tables.values import given_weights
 
 
 class FrameRows(ColumnRows):
@@ -30,7 +32,7 @@ class FrameRows(ColumnRows):
             missing="mean", encode=True, levels=levels, unlabelled="refuse",
         )  # fmt: skip
         super().__init__(request, table.schema)
-        self.facts = replace(self.facts, has_labels=False)
+        self.label = None
         self._complete(request, len(table))
 
     def fingerprint(self) -> str:
@@ -61,14 +63,11 @@ def encoded(
         raise InputError(
             f"The data frame X has columns that cannot be read: {'; '.join(map(str, error.args))}."
         ) from error
-    try:
-        rows = FrameRows(table, levels, names)
-    except ColumnError as error:
-        found = "; ".join(f"{fault.name!r}: {fault.problem}" for fault in error.faults[:MOST_NAMES])
-        raise InputError(f"Columns of the data frame X cannot be features: {found}. Drop or encode them.") from error
+    rows = FrameRows(table, levels, names)
     if levels is None and sample_weight is not None:
-        weights = as_weights(sample_weight, rows.n_rows, "sample_weight")
-        rows = with_weighed_levels(weighted(rows, weights)).stored
+        weights = given_weights(sample_weight, rows.n_rows)
+        weighted = Dataset.of(rows).playing(WEIGHT, column_in_memory(weights, "sample_weight"))
+        rows = rows.with_levels_of(weighted.value_batches("weight"))
     numbers = [each.name for each in rows.levels if _are_numbers([*each.kept, *each.rare])]
     if levels is None and numbers:
         warnings.warn(
@@ -77,7 +76,7 @@ def encoded(
             stacklevel=6,
         )
     index = X.index if isinstance(X, pd.DataFrame) else None
-    return pd.DataFrame(rows.read_rows(0, rows.n_rows), index=index, columns=rows.feature_names), rows
+    return pd.DataFrame(rows.read(0, rows.n_rows), index=index, columns=rows.feature_names), rows
 
 
 def _are_numbers(texts: list[str]) -> bool:

@@ -22,16 +22,18 @@ from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.settings import setting_name
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset, chunk_edges, grain_edges
+from mmpca_dist.tables.column import Column, Known, has_value
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import StoredLabels, has_label, of_codes
+from mmpca_dist.tables.labels import of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request, reading_with
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
-from mmpca_dist.tables.stacked_rows import StackedRows
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import chunk_edges, grain_edges
+from mmpca_dist.tables.stacked_rows import Stack
 
 SUFFIX, ROWS = ".h5ad", "X"
 PARTS = ("data", "indices", "indptr")
@@ -52,8 +54,8 @@ def _opened(uri: str) -> Iterator[Any]:
         yield stack.enter_context(h5py.File(source, "r", **({"locking": False} if local else {})))
 
 
-class H5adRows(StoredLabels):
-    """Rows, and labels unless they are not required, of an ``.h5ad`` file.
+class H5adRows(Source):
+    """Rows, and columns of the table ``obs``, of an ``.h5ad`` file.
 
     ``request.features`` is the place of the rows (default ``X``), such as ``layers/counts`` or ``raw/X``;
     ``request.label`` a column of ``obs`` (default ``label`` or ``y``).
@@ -62,70 +64,61 @@ class H5adRows(StoredLabels):
     features: str
 
     def __init__(self, request: Request, file: Any) -> None:
-        self.features, self._skips_unlabelled = request.features or ROWS, request.unlabelled == "skip"
-        self._address, self._token = request.uri, uuid.uuid4().hex
+        self.features, self._address, self._token = request.features or ROWS, request.uri, uuid.uuid4().hex
         self._obs = [name for name in file.get("obs", ()) if not name.startswith("__")]
         given = LABEL_NAMES if request.label is None else [request.label.removeprefix("obs/")]
         self.label = next((name for name in given if name in self._obs), None)
         if self.label is None and (request.label_required or request.label is not None):
-            raise self._no_column(given[0], setting_name("label"))
+            raise self._no_column(given[0], Setting("label"))
+        self.beside_names = [name for name in self._obs if name != self.label]
         facts = self._open(file[self.features], f"{request.uri}/{self.features}")
         names = _names(file, "raw/var" if self.features.startswith("raw/") else "var", facts.n_features)
         kind = "local" if storage.is_local(request.uri) else "remote"
-        self.facts = replace(facts, has_labels=self.label is not None, feature_names=names, kind=kind)
-        if self.label is not None and _length(file[f"obs/{self.label}"]) != self.n_rows:
-            raise InputError(f"{self.values_place} has another length than the {self.n_rows} rows. It is damaged.")
+        self.facts = replace(facts, feature_names=names, kind=kind)
+        self._lengths = {name: _length(file[f"obs/{name}"]) for name in self._obs}
 
     @abstractmethod
-    def _open(self, rows: Any, where: str) -> Facts:
+    def _open(self, stored: Any, where: str) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
 
-    def _no_column(self, name: str, setting: str) -> InputError:
+    def _no_column(self, name: str, setting: str | Setting) -> InputError:
         hint = did_you_mean(name, self._obs) or f" Its columns are {some_names(self._obs)}."
-        return InputError(f"The table obs of {self._address} has no column {name!r} ({setting}).{hint}")
+        text = f"The table obs of {self._address} has no column {name!r} ({{setting}}).{hint}"
+        return InputError(text, setting=setting)
 
-    def with_label(self, name: str, setting: str) -> Dataset:
-        column = name.removeprefix("obs/")
-        if column not in self._obs:
-            raise self._no_column(column, setting)
-        return self._labelled_by(column)
-
-    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        with _opened(self.uri) as file:
-            column = _member(file, f"obs/{self.label}")
-            if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
-                of_07 = "categories" in column.attrs
-                levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
-                return of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
-            if "mask" in column:
-                return _values(column, start, stop), ~_member(column, "mask")[start:stop]
-            values = _values(column, start, stop)
-            return values, has_label(values)
-
-    @property
-    def beside_names(self) -> list[str]:
-        return [name for name in self._obs if name != self.label]
-
-    @property
-    def values_place(self) -> str:
-        return f"{self._address}/obs/{self.label}"
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        name = str(self.label) if name is None else name.removeprefix("obs/")
+        if name not in self._obs:
+            raise self._no_column(name, setting)
+        place = f"{self._address}/obs/{name}"
+        if self._lengths[name] != self.n_rows:
+            raise InputError(f"{place} has another length than the {self.n_rows} rows. It is damaged.")
+        return Column(name, place, self.n_rows, functools.partial(_read_column, self.uri, name))
 
     @property
     def addresses(self) -> list[str]:
         return [self.uri]
 
-    def fingerprint(self) -> str:
-        return storage.digest("h5ad", self.features, self.label, storage.list_objects(self.uri))
+
+def _read_column(uri: str, name: str, start: int, stop: int) -> Known:
+    with _opened(uri) as file:
+        column = _member(file, f"obs/{name}")
+        if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
+            of_07 = "categories" in column.attrs
+            levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
+            return of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
+        values = _values(column, start, stop)
+        return values, ~_member(column, "mask")[start:stop] if "mask" in column else has_value(values)
 
 
-class H5adDataset(H5adRows):
+class DenseH5adRows(H5adRows):
     """Dense rows of an ``.h5ad`` file."""
 
-    def _open(self, rows: Any, where: str) -> Facts:
-        check_table(where, rows.shape, rows.dtype, None)
-        self._chunk_rows = None if rows.chunks is None else int(rows.chunks[0])
-        n_rows, n_features = rows.shape
-        return Facts(self._address, n_rows, n_features, rows.dtype.newbyteorder("="))
+    def _open(self, stored: Any, where: str) -> Facts:
+        check_table(where, stored.shape, stored.dtype)
+        self._chunk_rows = None if stored.chunks is None else int(stored.chunks[0])
+        n_rows, n_features = stored.shape
+        return Facts(self._address, n_rows, n_features, stored.dtype.newbyteorder("="))
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -133,21 +126,21 @@ class H5adDataset(H5adRows):
             return grain_edges(self.n_rows, self.row_bytes)
         return chunk_edges(self.n_rows, self._chunk_rows)
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         with _opened(self.uri) as file:
             file[self.features].read_direct(out, np.s_[start:stop])
         return out
 
 
-class SparseH5adDataset(SparseRows, H5adRows):
+class SparseH5adRows(SparseRows, H5adRows):
     """CSR rows of an ``.h5ad`` file. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
-    def _open(self, rows: Any, where: str) -> Facts:
-        check_form(rows.attrs.get("encoding-type"), where)
-        data, indices, _ = (_member(rows, part) for part in PARTS)
-        n_rows, n_features = map(int, rows.attrs["shape"])
-        check_table(where, (n_rows, n_features), data.dtype, None, sparse=True)
+    def _open(self, stored: Any, where: str) -> Facts:
+        check_form(stored.attrs.get("encoding-type"), where)
+        data, indices, _ = (_member(stored, part) for part in PARTS)
+        n_rows, n_features = map(int, stored.attrs["shape"])
+        check_table(where, (n_rows, n_features), data.dtype, sparse=True)
         check_index_type(indices.dtype, f"{where}/indices")
         self._entry = data.dtype.itemsize + indices.dtype.itemsize
         dtype = value_type(data.dtype)
@@ -213,21 +206,22 @@ def _values(item: Any, start: int = 0, stop: int | None = None) -> NDArray:
     return np.asarray(item.asstr()[start:stop] if item.dtype.kind == "O" else item[start:stop])
 
 
-def _open_file(request: Request) -> Dataset:
+def _open_file(request: Request) -> Source:
     with _opened(request.uri) as file:
         name = request.features or ROWS
         if name not in file:
             within = [f"{part}/{key}" for part in ("layers", "obsm") for key in file.get(part, ())]
             places = [*(place for place in (ROWS, f"raw/{ROWS}") if place in file), *within]
             raise InputError(
-                f"{request.uri} has no {name!r} ({setting_name('features')}); it has {some_names(places)}."
-                f"{did_you_mean(name, places)}"
+                f"{request.uri} has no {name!r} ({{features}}); it has {some_names(places)}."
+                f"{did_you_mean(name, places)}",
+                features=Setting("features"),
             )
-        kind = SparseH5adDataset if hasattr(_member(file, name), "keys") else H5adDataset
+        kind = SparseH5adRows if hasattr(_member(file, name), "keys") else DenseH5adRows
         return kind(replace(request, features=name), file)
 
 
-def _open(request: Request) -> Dataset:
+def _open(request: Request) -> Source:
     """Open a file, all files of a folder, or those whose names match a pattern such as ``sample_*.h5ad``."""
     folder, _, pattern = request.uri.rpartition("/")
     if not request.uri.endswith(SUFFIX):
@@ -238,7 +232,7 @@ def _open(request: Request) -> Dataset:
     if not names:
         raise InputError(f"No file in {folder} is named like {pattern}. Correct the pattern.")
     files = [storage.join(folder, name) for name in sorted(names, key=natural_sort_key)]
-    return StackedRows(request.uri, [_open_file(replace(request, uri=file)) for file in files])
+    return Stack(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 
 
 FORMAT = Format(

@@ -12,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import cut_edges, default_chunk_rows, overlaps, readable
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.source import readable
+from mmpca_dist.tables.spans import cut_edges, default_chunk_rows, overlaps
 
 
-class LanceDataset(ColumnRows):
+class LanceRows(ColumnRows):
     """Rows and labels of a Lance table. Its chunks are fragments, cut where they are larger than a reading unit."""
 
     def __init__(self, request: Request) -> None:
@@ -49,18 +50,16 @@ class LanceDataset(ColumnRows):
         return self._data
 
     def fingerprint(self) -> str:
-        objects = [storage.list_objects(file) for file in self._data]
-        return storage.digest("lance", self._version, self.n_rows, list(self.columns), self.label, objects)
+        return storage.digest(self._version, super().fingerprint())
 
 
 @functools.lru_cache(maxsize=16)
 def _opened(uri: str, version: int | None, token: str) -> Any:
-    try:
+    absent = f"{uri} is a Lance table. Install 'mmpca-dist[lance]' to read it ({{reason}})."
+    with readable(uri), instead_of(ImportError, InputError, absent):
         import lance
-    except ImportError as error:
-        raise InputError(f"{uri} is a Lance table. Install 'mmpca-dist[lance]' to read it ({error}).") from error
-    with readable(uri):
+
         return lance.dataset(uri, version=version)
 
 
-FORMAT = Format("lance", "Lance", LanceDataset, suffixes=(".lance",), columns=True)
+FORMAT = Format("lance", "Lance", LanceRows, suffixes=(".lance",), columns=True)

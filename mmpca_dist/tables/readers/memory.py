@@ -6,87 +6,69 @@ import functools
 import uuid
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
-from mmpca_dist.tables.dataset import Dataset, grain_edges
+from mmpca_dist.tables.column import Column, Known, column_in_memory, has_value, refuse_other_shape
+from mmpca_dist.tables.covariates import Covariate
+from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import check_label_type, has_label, label_array, labels_among, normalize_labels
+from mmpca_dist.tables.labels import check_label_type, label_array
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.proxies import LoadedRows
 from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
+from mmpca_dist.tables.roles import COVARIATE, LABEL, TARGET, WEIGHT, Role
+from mmpca_dist.tables.source import Source
+from mmpca_dist.tables.spans import grain_edges
+from mmpca_dist.tables.values import given_weights
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 """The arrays of a CSR matrix in an ``.npz`` file, as ``scipy.sparse.save_npz`` names them."""
 
 
-class _InMemory(Dataset):
-    """Base of rows ``X`` (n, d) in memory, with labels ``y`` (n,) or None."""
+class ArrayRows(Source):
+    """Rows ``X`` of shape (n, d) that are in memory."""
 
-    def __init__(self, X: Any, y: NDArray | None, uri: str) -> None:
-        self._values, sparse = y, issparse(X)
-        check_table(uri, X.shape, X.dtype, None if y is None else len(y), sparse=sparse)
-        self._X, dtype = X, value_type(X.dtype) if sparse else X.dtype
-        self.facts = Facts(
-            uri, X.shape[0], X.shape[1], dtype, has_labels=y is not None, sparse=sparse, kind="memory",
-            read_overhead=1.0 if sparse else 0.0,
-        )  # fmt: skip
-
-    @functools.cached_property
-    def _y(self) -> NDArray:
-        if not self._skips_unlabelled:
-            return normalize_labels(self._values, self.uri)
-        values, known = self.read_values(0, self.n_rows), self.is_labelled(0, self.n_rows)
-        return labels_among(known, normalize_labels(values[known], self.uri))
-
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return has_label(self.read_values(start, stop))
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._y[start:stop]
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        assert self._values is not None  # noqa: S101  (has_labels says so)
-        return label_array(self._values, self.uri)[start:stop].reshape(-1)
-
-
-class ArrayDataset(_InMemory):
-    """Rows ``X`` of shape (n, d) that are in memory, and labels ``y`` of shape (n,), or None."""
-
-    def __init__(self, X: NDArray, y: NDArray | None, uri: str = "the array in memory") -> None:
-        super().__init__(np.asarray(X), y, uri)
+    def __init__(self, X: NDArray, uri: str) -> None:
+        self._X = np.asarray(X)
+        check_table(uri, self._X.shape, self._X.dtype)
+        self.facts = Facts(uri, len(self._X), self._X.shape[1], self._X.dtype, kind="memory", read_overhead=0.0)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return grain_edges(self.n_rows, self.row_bytes)
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._X[start:stop]
 
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        raise self.refuse_column(str(name), setting)
+
     def fingerprint(self) -> str:
-        return storage.digest("array", digest_of_arrays(self._X, self._values))
+        return storage.digest("array", digest_of_arrays(self._X))
 
 
-class SparseArray(_InMemory, SparseRows):
-    """A ``scipy.sparse`` matrix or array ``X`` of shape (n, d) in memory, and labels ``y`` of shape (n,), or None.
+class SparseArrayRows(SparseRows):
+    """A ``scipy.sparse`` matrix or array ``X`` of shape (n, d) in memory.
 
     Values that are stored twice are summed, as scipy means them, unless ``sum_duplicates`` is false. ``X`` itself is
     never changed.
     """
 
-    def __init__(
-        self, X: Any, y: NDArray | None, uri: str = "the matrix in memory", *, sum_duplicates: bool = True
-    ) -> None:
-        super().__init__(X, y, uri)
+    def __init__(self, X: Any, uri: str, *, sum_duplicates: bool = True) -> None:
+        check_table(uri, X.shape, X.dtype, sparse=True)
+        self.facts = Facts(uri, X.shape[0], X.shape[1], value_type(X.dtype), sparse=True, kind="memory")
         rows = csr_array(X)
         if sum_duplicates and not rows.has_canonical_format:
             rows = rows.copy()
@@ -98,6 +80,9 @@ class SparseArray(_InMemory, SparseRows):
         within = slice(ends[0], ends[-1])
         return self._X.data[within], self._X.indices[within], ends - ends[0]
 
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        raise self.refuse_column(str(name), setting)
+
     @property
     def n_bytes(self) -> int:
         return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
@@ -107,44 +92,130 @@ class SparseArray(_InMemory, SparseRows):
         return self._X.indptr
 
     def fingerprint(self) -> str:
-        arrays = (self._X.data, self._X.indices, self._X.indptr, self._values)
-        return storage.digest("csr", self.n_features, digest_of_arrays(*arrays))
+        return storage.digest("csr", self.n_features, digest_of_arrays(self._X.data, self._X.indices, self._X.indptr))
 
 
-def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
+def source_in_memory(X: Any, uri: str) -> ArrayRows | SparseArrayRows:
+    """Return an array or a scipy.sparse matrix (n, d) as a source."""
+    return SparseArrayRows(X, uri) if issparse(X) else ArrayRows(X, uri)
+
+
+def rows_in_memory(X: Any, y: Any = None, uri: str = "the array in memory") -> Dataset:
     """Return an array or a scipy.sparse matrix (n, d) with labels (n,), or None, as a data set."""
-    return SparseArray(X, y, uri) if issparse(X) else ArrayDataset(X, y, uri)
+    rows = Dataset.of(source_in_memory(X, uri))
+    return rows if y is None else given(rows, LABEL, label_array(y, uri), uri)
 
 
-class NpzDataset(LoadedRows):
+def given(rows: Dataset, role: Role, values: NDArray, name: str, look: Any = None) -> Dataset:
+    """Return rows with values in memory, one for each, in a role, which are looked at unless a look is given."""
+    if len(values) != rows.n_rows:
+        raise InputError(f"{rows.uri} has {rows.n_rows} rows and {len(values)} {role.plural}; there must be one a row.")
+    if role is LABEL:
+        rows = rows.unlabelled()
+    column, rows = column_in_memory(values, name), Dataset.of(rows)
+    return rows.with_look(role, column, role.look(rows, column, name, None) if look is None else look, name)
+
+
+def weighted(rows: Dataset, weights: Any) -> Dataset:
+    """Return the rows with weights that an estimator is given, without the rows of weight zero."""
+    return given(rows, WEIGHT, given_weights(weights, rows.n_rows), "sample_weight")
+
+
+def with_covariates(rows: Dataset, columns: Mapping[str, NDArray], known: Sequence[Covariate] = ()) -> Dataset:
+    """Return the rows with covariates that are in memory, by name; those of a fit are ``known``."""
+    names = [covariate.name for covariate in known]
+    if known and list(columns) != names:
+        raise InputError(f"The covariates are {some_names(list(columns))}; those of the fit were {some_names(names)}.")
+    for number, (name, values) in enumerate(columns.items()):
+        look = known[number] if known else None
+        rows = given(rows, COVARIATE, refuse_other_shape(values, name), name, look)
+    return rows
+
+
+def check_target_shape(shape: tuple[int, ...]) -> None:
+    """Raise InputError for a shape of numbers to predict that is neither (n,) nor (n, t)."""
+    if len(shape) not in (1, 2) or shape[1:] == (0,):
+        raise InputError(f"The targets in y have shape {shape}; they must have shape (n,) or (n, t).")
+
+
+def with_targets(rows: Dataset, y: Any, names: Sequence[str] = ()) -> Dataset:
+    """Return rows with numbers to predict (n,) or (n, t) in memory; raise InputError for what is no number."""
+    y = np.asarray(y)
+    if y.dtype.kind not in "fiub":
+        raise InputError(f"The targets in y have type {y.dtype}; they must be numbers.")
+    check_target_shape(y.shape)
+    y = y.reshape(len(y), -1).astype(np.float64)
+    names = tuple(names) or tuple(f"target {j}" for j in range(y.shape[1]))
+    return given(rows.unlabelled(), TARGET, y, "y", names)
+
+
+class NpzRows(Source):
     """A small ``.npz`` file, which each process loads whole."""
 
     features: str
 
     def __init__(self, request: Request) -> None:
-        self._address, self.features, self._label = request.uri, request.features or "X", request.label or "y"
-        self._label_required, self._token = request.label_required, uuid.uuid4().hex
-        self._skips_unlabelled = request.unlabelled == "skip"
-        super().__init__(self._rows, resident_bytes=2 * self._rows.n_bytes)
+        label = request.label or "y"
+        self._key = request.uri, request.features or "X", label, request.label_required, uuid.uuid4().hex
+        self.features, self.label = self._key[1], label if _load(*self._key)[1] is not None else None
+        self.facts = replace(self._rows.facts, resident_bytes=2 * self._rows.n_bytes)
 
     @property
-    def _rows(self) -> ArrayDataset | SparseArray:  # type: ignore[override]
-        rows = _load(self._address, self.features, self._label, self._label_required, self._token)
-        rows._skips_unlabelled = self._skips_unlabelled
-        return rows
+    def _rows(self) -> ArrayRows | SparseArrayRows:
+        return _load(*self._key)[0]
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._rows.chunk_edges
+
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
+        return self._rows.read(start, stop)
+
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        name = str(self.label) if name is None else name
+        uri, features, _, _, token = self._key
+        read = partial(_read_column, (uri, features, name, True, token))
+        return Column(name, uri, len(_column_of(*read.args)), read)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows.n_bytes
+
+    @property
+    def nnz(self) -> int:
+        return self._rows.nnz
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._rows.reading_bytes(n_rows)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows.sparse_bytes(n_rows)
 
     @property
     def addresses(self) -> list[str]:
         return [self.uri]
 
-    def fingerprint(self) -> str:
-        return storage.digest("npz", storage.list_objects(self.uri), self.features, self._label)
+
+Key = tuple[str, str, str, bool, str]
+
+
+def _column_of(key: Key) -> NDArray:
+    y = _load(*key)[1]
+    assert y is not None  # noqa: S101  (it is required)
+    return label_array(refuse_other_shape(y, key[0]), key[0])
+
+
+def _read_column(key: Key, start: int, stop: int) -> Known:
+    values = _column_of(key)[start:stop].reshape(-1)
+    return values, has_value(values)
 
 
 @functools.lru_cache(maxsize=2)
 @read_again
-def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
-    """Load a file, once for each ``token``."""
+def _load(
+    uri: str, features: str, label: str, label_required: bool, token: str
+) -> tuple[ArrayRows | SparseArrayRows, NDArray | None]:
+    """Load the rows and the labels of a file, once for each ``token``."""
     storage.require(uri)
     with storage.reached(uri) as (fs, path), fs.open(path, "rb") as file:
         try:
@@ -156,8 +227,8 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
                 if y is not None:
                     check_label_type(y.dtype, y.size, f"{label!r} of {uri}")
                 if features in members:
-                    return ArrayDataset(archive[features], y, uri)
-                return _csr_of(archive, y, uri)
+                    return ArrayRows(archive[features], uri), y
+                return _csr_of(archive, uri), y
         except (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
             if isinstance(error, MmpcaError) or getattr(error, "errno", None):
                 raise  # the file is out of reach, not damaged
@@ -187,7 +258,7 @@ def _npz_members(names: list[str], features: str, label: str, label_required: bo
     return members
 
 
-def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+def _csr_of(archive: Any, uri: str) -> SparseArrayRows:
     data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
     form = str(archive["format"].astype(str)) if "format" in archive.files else "csr"
     if form != "csr":
@@ -198,11 +269,11 @@ def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
     size = int(shape[0]), int(shape[1])
-    check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
+    check_table(uri, size, data.dtype, sparse=True)
     check_index_type(indices.dtype, uri)
     check_row_ends(indptr, size[0], len(data), len(indices), uri)
     rows = csr_array((data.astype(value_type(data.dtype), copy=False), indices, indptr), shape=size)
-    return SparseArray(rows, y, uri, sum_duplicates=False)
+    return SparseArrayRows(rows, uri, sum_duplicates=False)
 
 
-FORMAT = Format("npz", "a file of arrays", NpzDataset, suffixes=(".npz",))
+FORMAT = Format("npz", "a file of arrays", NpzRows, suffixes=(".npz",))

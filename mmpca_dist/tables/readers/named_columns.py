@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -17,17 +17,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import ColumnError, InputError, did_you_mean, some_names
+from mmpca_dist.faults import Fault, Setting
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.settings import setting_name
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.chosen_columns import positions_of
-from mmpca_dist.tables.column_faults import ColumnFault, refusal
-from mmpca_dist.tables.dataset import Dataset, readable, unit_edges
+from mmpca_dist.tables.column import Column, Known
+from mmpca_dist.tables.column_faults import refusal
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import labels_among, normalize_labels
 from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, mostly_new_note, unseen_note
 from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
+from mmpca_dist.tables.source import Source, readable
+from mmpca_dist.tables.spans import unit_edges
 
 LABEL_NAMES = ("label", "y")
 INDEX = "__index_level_"
@@ -36,7 +38,7 @@ TRANSPOSE_ROWS = 256
 """Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
 
 
-class ColumnRows(Dataset):
+class ColumnRows(Source):
     """Base of the formats whose columns have names; a subclass counts the rows, and reads Arrow tables.
 
     ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows; an
@@ -50,17 +52,19 @@ class ColumnRows(Dataset):
         name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
         if times > 1:
             raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
-        self.label = self._own_label = _label_column(schema, request)
+        self.label = _label_column(schema, request)
         for name, setting in request.beside.items():
             if name not in schema.names:
-                raise InputError(f"{uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
+                text = f"{uri} has no column {name!r} ({{setting}}).{did_you_mean(name, schema.names)}"
+                raise InputError(text, setting=setting)
             if name not in (request.features, self.label):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
         self.named_columns = not self._is_list
-        self.allows_gaps, self._skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
+        self.allows_gaps, self.skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
         fields = [schema.field(name) for name in self.columns]
         known = None if request.levels is None else {each.name for each in request.levels}
+        self._levels_known = known is not None
         self._texts = [
             field.name
             for field in fields
@@ -85,7 +89,7 @@ class ColumnRows(Dataset):
             dtype = np.result_type(dtype, np.float32)
         self.facts = Facts(
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
-            has_labels=self.label is not None, kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
+            kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
         )  # fmt: skip
 
     def _complete(self, request: Request, n_rows: int) -> None:
@@ -99,7 +103,7 @@ class ColumnRows(Dataset):
         refuse_absurd(self.uri, (n_rows, self.n_features), self.dtype.itemsize)
         if not self._texts:
             return
-        counts = self._count_levels(self)
+        counts = self._count_levels(_all_rows(self))
         if request.levels is None:
             faults = level_faults(counts)
             if faults:
@@ -110,9 +114,11 @@ class ColumnRows(Dataset):
             self.note = unseen_note(request.levels, counts, self.uri)
             self._encode(request.levels)
 
-    def with_levels_of(self, rows: Dataset) -> Self:
-        """Return the same table with the levels that the text of some ``rows`` of it has, rare by their weights."""
-        same, counts = copy(self), self._count_levels(rows)
+    def with_levels_of(self, batches: Iterable[Batch]) -> Self:
+        if not self.levels or self._levels_known:
+            return self
+        counts = self._count_levels((batch.rows, batch.weight) for batch in batches)
+        same = copy(self)
         same._encode([Levels.of(name, counts[name]) for name in self._texts])
         return same
 
@@ -126,23 +132,21 @@ class ColumnRows(Dataset):
             raise InputError(f"{self.uri} has {times} features called {name!r}, one of them a text. Rename a column.")
         self.facts = replace(self.facts, n_features=len(names), feature_names=names)
 
-    def _count_levels(self, rows: Dataset) -> dict[str, Counter[str]]:
-        """Return how many ``rows`` of the table have each text of the columns of text, or the weights of these.
+    def _count_levels(self, units: Iterable[tuple[NDArray, NDArray | None]]) -> dict[str, Counter[str]]:
+        """Return how many rows have each text of the columns of text, or their weights, given units of rows with these.
 
         These columns alone are looked at. A column with too many texts is counted no further.
         """
         counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
-        edges = unit_edges(rows.chunk_edges, max(self.row_bytes, 1)).tolist()
         with ThreadPoolExecutor() as pool:
-            for of_unit in pool.map(partial(self._levels_of, rows), edges[:-1], edges[1:]):
+            for of_unit in pool.map(self._levels_of, *zip(*units, strict=True)):
                 for name, more in of_unit.items():
                     if len(counts[name]) <= LIMITS.max_levels:
                         counts[name].update(more)
         return counts
 
-    def _levels_of(self, rows: Dataset, start: int, stop: int) -> dict[str, Counter[str]]:
+    def _levels_of(self, taken: NDArray, weights: NDArray | None) -> dict[str, Counter[str]]:
         counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
-        taken, weights = rows.source_rows(start, stop), rows.read_weights(start, stop)
         for table, first in self._parts(int(taken[0]), int(taken[-1]) + 1, self._texts):
             some = slice(*np.searchsorted(taken, [first, first + len(table)]))
             if some.stop - some.start < len(table):
@@ -151,11 +155,11 @@ class ColumnRows(Dataset):
                 counts[name].update(count_levels(column, None if weights is None else weights[some]))
         return counts
 
-    def _refusal(self, faults: list[ColumnFault], request: Request) -> ColumnError:
+    def _refusal(self, faults: list[Fault], request: Request) -> ColumnError:
         """Return the error for faults, and for missing values that are refused too."""
         return refusal(request.uri, faults + ([] if self.allows_gaps else self.gaps()), request.drop)
 
-    def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
+    def gaps(self, beside: Sequence[str] = ()) -> list[Fault]:
         """Return which features, labels and columns ``beside`` have missing values, as far as the metadata tell."""
         return []
 
@@ -169,7 +173,7 @@ class ColumnRows(Dataset):
             with readable(self.describe_chunk(start)):
                 yield from (table for table, _ in self._parts(start, stop, columns))
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
         for table, first in self._parts(start, stop, list(self.columns)):
@@ -219,52 +223,31 @@ class ColumnRows(Dataset):
         for start in range(0, len(rows), TRANSPOSE_ROWS):
             rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
 
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        where = self.values_place
-        if self._skips_unlabelled:
-            return np.concatenate([_known_labels(chunk, where) for chunk in self._label_chunks(start, stop)])
-        return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
-
-    def with_label(self, name: str, setting: str) -> Dataset:
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        name = str(self.label) if name is None else name
         if name not in self.schema.names:
             hint = did_you_mean(name, self.schema.names) or f" Its columns are {some_names(self.schema.names)}."
-            raise InputError(f"{self.uri} has no column {name!r} ({setting}).{hint}")
-        return self._labelled_by(name)
+            raise InputError(f"{self.uri} has no column {name!r} ({{setting}}).{hint}", setting=setting)
+        read, read_arrow = partial(self._read_column, name), partial(self._read_arrow, name)
+        return Column(name, f"column {name!r} of {self.uri}", self.n_rows, read, arrow_reader=read_arrow)
 
     @property
-    def beside_names(self) -> list[str]:
+    def beside_names(self) -> Sequence[str]:  # type: ignore[override]
         taken = {self.label, *self.columns}
         return [name for name in self.schema.names if name not in taken and not name.startswith(INDEX)]
 
-    def read_column(self, start: int, stop: int) -> pa.ChunkedArray:
-        return pa.chunked_array(list(self._label_chunks(start, stop)))
+    def _read_arrow(self, name: str, start: int, stop: int) -> pa.ChunkedArray:
+        with readable(f"column {name!r} of rows {start} to {stop - 1} of {self.uri}"):
+            chunks = [chunk for table, _ in self._parts(start, stop, [name]) for chunk in table.column(0).chunks]
+        return pa.chunked_array(chunks, self.schema.field(name).type)
 
-    def is_labelled(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return np.concatenate([_has_label(chunk) for chunk in self._label_chunks(start, stop)])
-
-    def _label_chunks(self, start: int, stop: int) -> Iterator[pa.Array]:
-        for table, _ in self._parts(start, stop, [str(self.label)]):
-            yield from table.column(0).chunks
-
-    def read_values(self, start: int, stop: int) -> NDArray:
-        if self._skips_unlabelled:  # whole numbers stay such: in the place of one that is not known, 0
-            return np.concatenate([_numbers(_whole(chunk)) for chunk in self._label_chunks(start, stop)])
-        return np.concatenate(list(self._values(start, stop, "values")))
-
-    @property
-    def values_place(self) -> str:
-        return f"column {self.label!r} of {self.uri}"
-
-    def _values(self, start: int, stop: int, what: str) -> Iterator[NDArray]:
-        """Yield the label column of some rows piece by piece; ``what`` it holds, for errors."""
-        assert self.label is not None  # noqa: S101  (has_labels says so)
-        with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
-            for table, first in self._parts(start, stop, [self.label]):
-                advice = f" {setting_name('unlabelled', 'skip')} leaves out rows without a label."
-                if self.label != self._own_label:
-                    advice = " Means stand for gaps in features alone." if self.allows_gaps else ""
-                _refuse_nulls(table.column(0), self.label, first, self.uri, what, advice)
-                yield from map(_values, table.column(0).chunks)
+    def _read_column(self, name: str, start: int, stop: int) -> Known:
+        """Return numbers, text, or times; in the place of whole numbers that are missing 0, of others NaN or NaT."""
+        column = self._read_arrow(name, start, stop)
+        there = np.array(column.is_valid())
+        values = [_values(chunk) for chunk in column.chunks]
+        joined = np.concatenate(values) if values else _values(column.combine_chunks())
+        return joined, there & ~np.isnan(joined) if joined.dtype.kind == "f" else there
 
 
 def _label_column(schema: pa.Schema, request: Request) -> str | None:
@@ -276,7 +259,8 @@ def _label_column(schema: pa.Schema, request: Request) -> str | None:
     if not request.label_required and request.label is None:
         return None
     hint = did_you_mean(names[0], schema.names) or f" Its columns are {some_names(schema.names)}."
-    raise InputError(f"{request.uri} has no column {' or '.join(map(repr, names))} ({setting_name('label')}).{hint}")
+    listed = " or ".join(map(repr, names))
+    raise InputError(f"{request.uri} has no column {listed} ({{label}}).{hint}", label=Setting("label"))
 
 
 def _feature_columns(
@@ -293,9 +277,8 @@ def _feature_columns(
         refuse_missing_names(uri, others, request.names)
         return tuple(request.names), False
     if features is not None and features not in others:
-        raise InputError(
-            f"{uri} has no feature column {features!r} ({setting_name('features')}).{did_you_mean(features, others)}"
-        )
+        hint = did_you_mean(features, others)
+        raise InputError(f"{uri} has no feature column {features!r} ({{setting}}).{hint}", setting=Setting("features"))
     names = (features,) if features is not None else others
     if not names:
         beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
@@ -303,9 +286,10 @@ def _feature_columns(
     lists = [name for name in names if is_list(schema.field(name).type)]
     if lists and len(names) > 1:
         raise InputError(
-            f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
-            f"or leave out the others with {setting_name('drop')}."
-        )
+            f"{uri} has a list column {lists[0]!r} and others; name the one to use with {{features}}, or leave out the "
+            "others with {drop}.",
+            features=Setting("features"), drop=Setting("drop"),
+        )  # fmt: skip
     if request.columns is not None and not lists:
         names = tuple(names[i] for i in positions_of(request.columns, names, len(names), uri))
     return names, bool(lists)
@@ -320,24 +304,23 @@ def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: s
     existing = set(names)
     for name in drop:
         if name == label:
-            raise InputError(f"{setting_name('drop')} names {name!r}, which is the label of {uri}.")
+            raise InputError(f"{{drop}} names {name!r}, which is the label of {uri}.", drop=Setting("drop"))
         if name not in existing:
             hint = did_you_mean(name, names) or f" Its columns are {some_names(names)}."
-            raise InputError(f"{setting_name('drop')} names {name!r}, which is no column of {uri}.{hint}")
+            raise InputError(f"{{drop}} names {name!r}, which is no column of {uri}.{hint}", drop=Setting("drop"))
 
 
-def refuse_gaps(dataset: Dataset, beside: Sequence[str] = (), dropped: Sequence[str] = ()) -> None:
-    """Raise a ``ColumnError`` for all columns of a data set that must have no missing values and, by metadata, have."""
-    rows = dataset.stored
+def refuse_gaps(rows: Source, beside: Sequence[str] = (), dropped: Sequence[str] = ()) -> None:
+    """Raise a ``ColumnError`` for all columns of a table that must have no missing values and, by metadata, have."""
     if isinstance(rows, ColumnRows) and not rows.allows_gaps and (faults := rows.gaps(beside)):
         raise refusal(rows.uri, faults, dropped)
 
 
-def _other_types(fields: list[pa.Field]) -> list[ColumnFault]:
+def _other_types(fields: list[pa.Field]) -> list[Fault]:
     kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
     return [
-        ColumnFault(name, f"{_kind(kind)}, where numbers belong")
+        Fault(f"{_kind(kind)}, where numbers belong", {"name": name}, "text")
         for name, kind in kinds.items()
         if not any(test(kind) for test in is_number)
     ]
@@ -352,21 +335,11 @@ def _numpy_type(kind: pa.DataType) -> np.dtype:
     return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
 
 
-def _refuse_nulls(
-    column: pa.ChunkedArray, name: str, first: int, uri: str, kind: str = "gap", advice: str = ""
-) -> None:
+def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:
     if column.null_count:
         row = first + int(np.argmax(column.is_null().to_numpy()))
-        raise ColumnError(
-            f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them.{advice}",
-            [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
-        )
-
-
-def _whole(values: pa.Array) -> pa.Array:
-    """Return values with 0 in the place of whole numbers and booleans that are missing."""
-    fills = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
-    return values.fill_null(pa.scalar(0).cast(values.type)) if fills else values
+        text = f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them."
+        raise ColumnError(Fault(text, {"name": name}, "gap"))
 
 
 def _numbers(values: pa.Array) -> NDArray:
@@ -376,24 +349,17 @@ def _numbers(values: pa.Array) -> NDArray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def _has_label(chunk: pa.Array) -> NDArray[np.bool_]:
-    valid = np.array(chunk.is_valid())
-    if pa.types.is_floating(chunk.type):
-        valid &= ~np.isnan(chunk.to_numpy(zero_copy_only=False))
-    return valid
-
-
-def _known_labels(chunk: pa.Array, where: str) -> NDArray:
-    """Return labels, with anything in the place of those that are missing."""
-    valid = _has_label(chunk)
-    if not valid.any():
-        kind = bool if pa.types.is_boolean(chunk.type) else np.int64
-        return np.zeros(len(chunk), "U1" if is_text(chunk.type) else kind)
-    return labels_among(valid, normalize_labels(_values(chunk.filter(pa.array(valid))), where))
-
-
 def _values(chunk: pa.Array) -> NDArray:
-    """Return labels; the text of a category is stored once, and not copied."""
-    if pa.types.is_dictionary(chunk.type):
-        return chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy(zero_copy_only=False)]
-    return chunk.to_numpy(zero_copy_only=False)
+    """Return values of a column; the text of a category is stored once, and not copied."""
+    if chunk.null_count and (pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)):
+        chunk = chunk.fill_null(pa.scalar(0).cast(chunk.type))
+    if not pa.types.is_dictionary(chunk.type):
+        return chunk.to_numpy(zero_copy_only=False)
+    levels, codes = chunk.dictionary.to_numpy(zero_copy_only=False), chunk.indices.fill_null(0)
+    return levels[codes.to_numpy(zero_copy_only=False)] if len(levels) else np.full(len(chunk), None, object)
+
+
+def _all_rows(table: Source) -> Iterator[tuple[NDArray, None]]:
+    """Yield the numbers of all rows of a table, unit by unit, without weights."""
+    for start, stop in itertools.pairwise(unit_edges(table.chunk_edges, max(table.row_bytes, 1)).tolist()):
+        yield np.arange(start, stop), None

@@ -16,14 +16,16 @@ import numpy as np
 import tenacity
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
-from mmpca_dist.settings import setting_name
+from mmpca_dist.errors import InputError, instead_of
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import chunk_edges, default_chunk_rows, readable
+from mmpca_dist.tables.column import Column, Known, has_value
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label
+from mmpca_dist.tables.labels import check_label_type
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.source import Source, readable
+from mmpca_dist.tables.spans import chunk_edges, default_chunk_rows
 
 HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""
@@ -53,11 +55,9 @@ class NpyHeader:
     @classmethod
     def read(cls, stream: Any, where: str) -> NpyHeader:
         """Read the header at the position of a stream; refuse other forms and Python objects with an ``InputError``."""
-        try:
+        damages = (OSError, zipfile.BadZipFile, zlib.error, *HEADER_ERRORS)
+        with instead_of(damages, InputError, f"{where} is not a readable .npy file: {{reason}}."):
             shape, fortran, dtype = _read_header(stream, stream.tell())
-        except (OSError, zipfile.BadZipFile, zlib.error, *HEADER_ERRORS) as error:
-            reason = " ".join(str(error).split()).rstrip(".")[:200] or "its header is none"
-            raise InputError(f"{where} is not a readable .npy file: {reason}.") from error
         if not all(type(size) is int and size >= 0 for size in shape):
             raise InputError(f"{where} is not a readable .npy file: it declares the shape {str(shape)[:100]}.")
         if dtype.hasobject:
@@ -85,62 +85,54 @@ def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dty
     return headers[np.lib.format.read_magic(stream)](stream)
 
 
-class NpyDataset(StoredLabels):
+class NpyRows(Source):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
-    def __init__(self, uri: str, label: str | None, skips_unlabelled: bool = False) -> None:
-        self.label, self._token, self._skips_unlabelled = label, uuid.uuid4().hex, skips_unlabelled
+    def __init__(self, uri: str, label: str | None = None) -> None:
+        self.label, self._token = label, uuid.uuid4().hex
         rows = _header(uri, self._token)
-        n_labels = None if label is None else _n_values(label, self._token)
-        check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
-        if label is not None:
-            n_rows = min(rows.shape[0], default_chunk_rows(rows.shape[1] * rows.dtype.itemsize))
-            check_label_type(_header(label, self._token).dtype, n_rows, label)
+        check_table(uri, rows.shape, rows.dtype)
         local = storage.is_local(uri)
         if rows.by_column and not local:
             raise InputError(
                 f"{uri} is stored column by column, so that its rows cannot be read from object storage piece by "
                 "piece. Copy it to a local disk, or save it row by row: np.ascontiguousarray(X)."
             )
-        kind = "local" if local else "remote"
-        self.facts = Facts(uri, rows.shape[0], rows.shape[1], rows.dtype, has_labels=label is not None, kind=kind)
+        self.facts = Facts(uri, rows.shape[0], rows.shape[1], rows.dtype, kind="local" if local else "remote")
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         rows = _read(self.uri, self._token, start, stop)
         if out is None:
             return np.ascontiguousarray(rows)
         out[...] = rows
         return out
 
-    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
-            values = np.asarray(_read(self.values_place, self._token, start, stop)).reshape(-1)
-            return values, has_label(values)
-
-    @property
-    def values_place(self) -> str:
-        return str(self.label)
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        if name is None and self.label is not None:
+            return npy_column(self.label)
+        raise self.refuse_column(str(name), setting)
 
     @property
     def addresses(self) -> list[str]:
-        return [self.uri] if self.label is None else [self.uri, self.label]
-
-    def fingerprint(self) -> str:
-        return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
+        return [self.uri]
 
 
-class NpyColumn(NpyDataset):
-    """A ``.npy`` file with a value for each row, in the place of labels of rows that take no memory."""
+def npy_column(uri: str) -> Column:
+    """Return a ``.npy`` file with a value for each row as a column."""
+    token = uuid.uuid4().hex
+    n_rows, dtype = _n_values(uri, token), _header(uri, token).dtype
+    check_label_type(dtype, min(n_rows, default_chunk_rows(dtype.itemsize)), uri)
+    return Column(uri, uri, n_rows, functools.partial(_read_column, uri, token), [uri])
 
-    def __init__(self, uri: str) -> None:
-        self.label, self._token = uri, uuid.uuid4().hex
-        n_rows, dtype = _n_values(uri, self._token), _header(uri, self._token).dtype
-        check_label_type(dtype, min(n_rows, default_chunk_rows(dtype.itemsize)), uri)
-        self.facts = Facts(uri, n_rows, 1, np.dtype(np.float64), kind="local" if storage.is_local(uri) else "remote")
+
+def _read_column(uri: str, token: str, start: int, stop: int) -> Known:
+    with readable(f"the labels of rows {start} to {stop - 1} of {uri}"):
+        values = np.asarray(_read(uri, token, start, stop)).reshape(-1)
+        return values, has_value(values)
 
 
 def _n_values(uri: str, token: str) -> int:
@@ -184,11 +176,12 @@ def _header(uri: str, token: str) -> NpyHeader:
     return header
 
 
-def _open(request: Request) -> NpyDataset:
+def _open(request: Request) -> NpyRows:
     if request.label is None and request.label_required:
-        raise InputError(f"{request.uri} holds rows only: give the .npy file of the labels as {setting_name('label')}.")
+        text = f"{request.uri} holds rows only: give the .npy file of the labels as {{label}}."
+        raise InputError(text, label=Setting("label"))
     label = None if request.label is None else storage.normalize(request.label)
-    return NpyDataset(request.uri, label, request.unlabelled == "skip")
+    return NpyRows(request.uri, label)
 
 
 FORMAT = Format("npy", "an array", _open, suffixes=(".npy",), alone=False)

@@ -8,20 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dask.utils import natural_sort_key
 
 from mmpca_dist.errors import InputError, some_names
-from mmpca_dist.settings import setting_name
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.facts import passed_on
+from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.readers.formats import Format, Request
-from mmpca_dist.tables.readers.npy import NpyDataset
-from mmpca_dist.tables.readers.parquet import ParquetDataset
+from mmpca_dist.tables.readers.npy import NpyRows
+from mmpca_dist.tables.readers.parquet import ParquetRows
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, ZARR, has_log
-from mmpca_dist.tables.stacked_rows import StackedRows
+from mmpca_dist.tables.stacked_rows import Stack
 
 NPY, METADATA = ".npy", "metadata"
 LAST_NUMBER = re.compile(r"(\d+)\D*$")
@@ -29,41 +27,23 @@ MOST_FOLDERS = 32
 """Folders that are looked into for such files."""
 
 
-class NpyFolder(StackedRows):
-    """The rows of ``.npy`` files in natural order; the labels are a column of a table with as many rows."""
+class NpyFolder(Stack):
+    """The rows of ``.npy`` files in natural order; their columns are those of a table with as many rows."""
 
-    def __init__(self, uri: str, parts: list[NpyDataset], table: ParquetDataset) -> None:
+    def __init__(self, uri: str, parts: list[NpyRows], table: ParquetRows) -> None:
         super().__init__(uri, parts)
         _refuse_other_rows(uri, {part.uri: part.n_rows for part in parts}, table)
-        self._table = table
-        self.label, self.facts = table.label, replace(self.facts, has_labels=table.has_labels)
+        self._table, self.label, self.beside_names = table, table.label, table.beside_names
 
-    read_labels = passed_on("_table.read_labels")
-    read_values = passed_on("_table.read_values")
-    read_column = passed_on("_table.read_column")
-    is_labelled = passed_on("_table.is_labelled")
-    values_place = passed_on("_table.values_place")
-    beside_names = passed_on("_table.beside_names")
-
-    def with_label(self, name: str, setting: str) -> Dataset:
-        same = self._labelled_by(name)
-        same._table = self._table.with_label(name, setting)
-        return same
-
-    def with_gaps(self) -> Any:
-        same = super().with_gaps()
-        same._table = self._table.with_gaps()
-        return same
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        return replace(self._table.column(name, setting), addresses=self._table.addresses)
 
     @property
     def addresses(self) -> list[str]:
         return [*super().addresses, *self._table.addresses]
 
-    def fingerprint(self) -> str:
-        return storage.digest("npy", super().fingerprint(), self._table.fingerprint())
 
-
-def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetDataset) -> None:
+def _refuse_other_rows(uri: str, n_rows: dict[str, int], table: ParquetRows) -> None:
     """Refuse files of labels that are not those of the rows: of other numbers, or lengths."""
     described = table.rows_by_file
     if len(described) == len(n_rows):
@@ -94,7 +74,7 @@ def holds_npy(uri: str, names: Sequence[str]) -> bool:
     )
 
 
-def _open(request: Request) -> StackedRows:
+def _open(request: Request) -> Stack:
     uri, names = request.uri, [name for name, _, _ in storage.list_objects(request.uri)]
     by_folder: dict[str, list[str]] = {}
     for name in sorted((name for name in names if name.endswith(NPY)), key=natural_sort_key):
@@ -102,8 +82,8 @@ def _open(request: Request) -> StackedRows:
     features = request.features or next(iter(by_folder))
     if features not in by_folder or (request.features is None and len(by_folder) > 1):
         raise InputError(
-            f"{uri} holds .npy files in {some_names(list(by_folder))}: name one of these folders with "
-            f"{setting_name('features')}."
+            f"{uri} holds .npy files in {some_names(list(by_folder))}: name one of these folders with {{features}}.",
+            features=Setting("features"),
         )
     folders = sorted({name.rpartition("/")[0] for name in names if name.endswith(SUFFIXES)})
     where = METADATA if METADATA in folders or not folders else folders[0]
@@ -111,11 +91,11 @@ def _open(request: Request) -> StackedRows:
         raise InputError(f"{uri} holds Parquet in {some_names(folders)}: keep labels in {METADATA!r} alone.")
     if not folders and request.label_required:
         raise InputError(f"{uri} holds .npy files, and no Parquet that describes their rows in a folder {METADATA!r}.")
-    parts = [NpyDataset(file, None) for file in by_folder[features]]
+    parts = [NpyRows(file) for file in by_folder[features]]
     if not folders:
-        return StackedRows(uri, parts)
+        return Stack(uri, parts)
     table = replace(request, uri=storage.join(uri, where), features=None, names=[], columns=None)
-    return NpyFolder(uri, parts, ParquetDataset(table))
+    return NpyFolder(uri, parts, ParquetRows(table))
 
 
 FORMAT = Format("npy-folder", "a folder of arrays", _open, holds=holds_npy)

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.errors import InputError, instead_of, some_names
+from mmpca_dist.faults import Fault
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_faults import ColumnFault
-from mmpca_dist.tables.dataset import overlaps
 from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
+from mmpca_dist.tables.spans import overlaps
 
 
 class RowGroup(NamedTuple):
@@ -32,7 +32,7 @@ class RowGroup(NamedTuple):
     number: int
 
 
-class ParquetDataset(ColumnRows):
+class ParquetRows(ColumnRows):
     """Rows and labels of a Parquet file, or of the Parquet files of a folder; see ``parquet_folders``."""
 
     def __init__(self, request: Request) -> None:
@@ -67,8 +67,8 @@ class ParquetDataset(ColumnRows):
         labels = 0 if label_number is None else columns.column(label_number).total_uncompressed_size
         refuse_larger(max(columns.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
-    def gaps(self, beside: Sequence[str] = ()) -> list[ColumnFault]:
-        label = None if self._skips_unlabelled else self.label
+    def gaps(self, beside: Sequence[str] = ()) -> list[Fault]:
+        label = None if self.skips_unlabelled else self.label
         names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (label, *beside) if name}
         return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
 
@@ -119,9 +119,7 @@ class ParquetDataset(ColumnRows):
         return self._files
 
     def fingerprint(self) -> str:
-        objects = [storage.list_objects(file) for file in self._files]
-        in_folders = [self._of_file] if self._in_folders else []
-        return storage.digest("parquet", self.n_rows, list(self.columns), self.label, objects, *in_folders)
+        return storage.digest(self._of_file, super().fingerprint())
 
 
 def _source(file: str) -> Any:
@@ -132,14 +130,9 @@ def _source(file: str) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _metadata(file: str, token: str) -> pq.FileMetaData:
     storage.refuse_pipe(file)
-    with storage.explained(file):
-        try:
-            return storage.undamaged(file, lambda: pq.read_metadata(_source(file)))
-        except (pa.ArrowInvalid, UnicodeError) as error:
-            raise InputError(
-                f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
-                "Write or copy it again."
-            ) from error
+    text = f"{file} is not a readable Parquet file; it may be cut short ({{reason}}). Write or copy it again."
+    with storage.explained(file), instead_of((pa.ArrowInvalid, UnicodeError), InputError, text):
+        return storage.undamaged(file, lambda: pq.read_metadata(_source(file)))
 
 
 def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
@@ -157,7 +150,7 @@ def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, fir
             )
 
 
-def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> list[ColumnFault]:
+def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> list[Fault]:
     """Return which columns have missing values, by the statistics of row groups; ``kinds`` are faults by column."""
     counts, looked_up = dict.fromkeys(kinds, 0), 0
     for group in groups:
@@ -171,10 +164,10 @@ def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> li
         if looked_up > LIMITS.parquet_statistics:
             break
     return [
-        ColumnFault(name, f"{count:,} missing value{'s' * (count != 1)} (null)", kinds[name])
+        Fault(f"{count:,} missing value{'s' * (count != 1)} (null)", {"name": name}, kinds[name])
         for name, count in counts.items()
         if count
     ]
 
 
-FORMAT = Format("parquet", "Parquet", ParquetDataset, suffixes=SUFFIXES, holds=holds_parquet, columns=True)
+FORMAT = Format("parquet", "Parquet", ParquetRows, suffixes=SUFFIXES, holds=holds_parquet, columns=True)

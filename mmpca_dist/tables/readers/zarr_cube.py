@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores.zarr_stores import pixels_of
-from mmpca_dist.tables.dataset import MissingLabels, chunk_edges, cut_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, ZarrLabels, array_of, kept_open
+from mmpca_dist.tables.readers.zarr_groups import ZarrColumn, ZarrGroupRows, array_of, kept_open
+from mmpca_dist.tables.spans import chunk_edges, cut_edges
 
 
 class ZarrCube(ZarrGroupRows):
@@ -21,32 +21,34 @@ class ZarrCube(ZarrGroupRows):
     Its chunks are whole lines: all chunks of the array that lie side by side, or a part of these where they are large.
     """
 
-    label_dimensions = 2
-
-    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+    def _open(self, group: zarr.Group, where: str) -> Facts:
         cube = array_of(group, self.features, self._address)
         height, self._width, n_bands = cube.shape
-        check_table(where, (height * self._width, n_bands), cube.dtype, None)
+        check_table(where, (height * self._width, n_bands), cube.dtype)
         self._refuse_missing(self.features, cube, "lines")
         line_bytes = max(self._width * n_bands * cube.dtype.itemsize, 1)
         step, most = int(cube.chunks[0]), max(LIMITS.band_bytes // line_bytes, 1)
         self._edges = cut_edges(chunk_edges(height, step), most) * self._width
         return Facts(self._address, height * self._width, n_bands, cube.dtype, read_overhead=2.0)
 
-    def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+    def _check_shape(self, stored: ZarrColumn, name: str) -> None:
         pixels = (self.n_rows // self._width, self._width)
-        if labels.array.shape != pixels:
+        if stored.array.ndim != 2:
             raise InputError(
-                f"{self._address} has labels {self.label!r} of shape {labels.array.shape}, and {self.features!r} of "
-                f"{pixels} pixels. A cube has the shape (y, x, band): transpose it if it has another."
+                f"{name!r} of {self._address} has shape {stored.array.shape}; labels must have shape (y, x), that of a "
+                "line and a column of the rows."
             )
-        return super()._find_missing_labels(labels)
+        if stored.array.shape != pixels:
+            raise InputError(
+                f"{self._address} has labels {name!r} of shape {stored.array.shape}, and {self.features!r} of {pixels} "
+                "pixels. A cube has the shape (y, x, band): transpose it if it has another."
+            )
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return self._edges
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         rows = pixels_of(kept_open(array_of, self.table, self.features, self._token), start, stop)
         if out is None:
             return np.ascontiguousarray(rows)

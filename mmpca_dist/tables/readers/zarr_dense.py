@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.stores.zarr_stores import fill_from
-from mmpca_dist.tables.dataset import chunk_edges
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of, kept_open
+from mmpca_dist.tables.spans import chunk_edges
 
 CRC_BYTES = 4
 ABSENT = 2**64 - 1
@@ -40,12 +40,12 @@ METADATA_KEYS = {
 """The keys of an array's metadata, by format: any other may change what the bytes mean."""
 
 
-class ZarrDataset(ZarrGroupRows):
+class ZarrRows(ZarrGroupRows):
     """Dense rows of a Zarr group, in one array (n, d), chunked along rows or along both axes."""
 
-    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+    def _open(self, group: zarr.Group, where: str) -> Facts:
         rows = array_of(group, self.features, self._address)
-        check_table(where, rows.shape, rows.dtype, n_labels)
+        check_table(where, rows.shape, rows.dtype)
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
         self._refuse_missing(self.features, rows, "rows")
         n_rows, n_features = rows.shape
@@ -56,7 +56,7 @@ class ZarrDataset(ZarrGroupRows):
     def chunk_edges(self) -> NDArray[np.int64]:
         return chunk_edges(self.n_rows, self._chunk_rows)
 
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
         return kept_open(ZarrReader.opened, self.table, self.features, self._token).read(start, stop, out)

@@ -9,8 +9,9 @@ import re
 import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numcodecs
@@ -20,16 +21,18 @@ import zarr.codecs.blosc
 from numcodecs.compat import ensure_contiguous_ndarray
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
-from mmpca_dist.settings import setting_name
+from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
+from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
+from mmpca_dist.tables.column import MOST_STRETCHES, Column, Known, MissingChunks, has_value
 from mmpca_dist.tables.column_scatter import stored_heavy_columns
-from mmpca_dist.tables.dataset import MOST_STRETCHES, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.labels import StoredLabels, check_label_type, has_label, normalize_labels, of_codes
+from mmpca_dist.tables.labels import check_label_type, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Request
+from mmpca_dist.tables.source import Source, readable
+from mmpca_dist.tables.spans import default_chunk_rows
 
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
@@ -69,8 +72,8 @@ def table_url(uri: str, group: zarr.Group) -> str:
     return storage.join(uri, token)
 
 
-class ZarrGroupRows(StoredLabels):
-    """Rows and labels of a Zarr group, version 3 or 2.
+class ZarrGroupRows(Source):
+    """Rows and columns of a Zarr group, version 3 or 2.
 
     ``request.features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
     labels (default ``y``), or a column of AnnData's table such as ``obs/cell_type``. ``table`` is the address of the
@@ -78,34 +81,19 @@ class ZarrGroupRows(StoredLabels):
     """
 
     features: str
-    label: str
-    label_dimensions = 1
-    """Two where labels are a raster."""
 
     def __init__(self, request: Request, table: str) -> None:
         uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
-        self._skips_unlabelled = request.unlabelled == "skip"
-        self.features, self.label = request.features or "X", request.label or "y"
+        self.features, label = request.features or "X", request.label or "y"
         self._token, self._address = uuid.uuid4().hex, uri
         group = zarr_stores.open_group(table)
-        has_labels = request.label_required or member(group, self.label, uri) is not None
-        labels = ZarrLabels.of(group, self.label, uri) if has_labels else None
-        if labels is not None and labels.array.ndim != self.label_dimensions:
-            wanted = "(n,)" if self.label_dimensions == 1 else "(y, x), that of a line and a column of the rows"
-            raise InputError(
-                f"{self.label!r} of {uri} has shape {labels.array.shape}; labels must have shape {wanted}."
-            )
-        where = f"{uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
-        facts = self._open(group, where, None if labels is None else math.prod(labels.array.shape))
+        self.label = label if request.label_required or member(group, label, uri) is not None else None
+        facts = self._open(group, f"{uri} ({self.features!r})")
         names, shape = _feature_names(group, uri, facts.n_features), _image_shape(group, facts.n_features)
         kind = "local" if storage.is_local(uri) else "remote"
-        self.facts = replace(facts, has_labels=has_labels, feature_names=names, image_shape=shape, kind=kind)
+        self.facts = replace(facts, feature_names=names, image_shape=shape, kind=kind)
         self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
         self._refuse_other_rows(group)
-        if labels is not None:
-            n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
-            check_label_type(labels.array.dtype, n_rows, f"{uri}/{self.label}")
-            self.missing_labels = self._find_missing_labels(labels)
 
     @property
     def layout(self) -> str:
@@ -115,7 +103,7 @@ class ZarrGroupRows(StoredLabels):
         return f"{super().layout}, {', '.join(codecs) or 'not compressed'}"
 
     @abstractmethod
-    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+    def _open(self, group: zarr.Group, where: str) -> Facts:
         """Return the shape and the type of the rows, and what reading them costs; refuse what is no table."""
 
     def _refuse_other_rows(self, group: zarr.Group) -> None:
@@ -140,25 +128,39 @@ class ZarrGroupRows(StoredLabels):
             start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
                 f"{self._address} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
-                f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks', 'fill')} to take its "
-                f"{what} as {array.fill_value}."
+                f"{start} to {stop - 1}. Restore it, or set {{fill}} to take its {what} as {array.fill_value}.",
+                fill=Setting("missing_chunks", "fill"),
             )
 
-    def _find_missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        name = str(self.label) if name is None else name
+        stored = ZarrColumn.of(zarr_stores.open_group(self.table), name, self._address, setting)
+        self._check_shape(stored, name)
+        n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
+        check_label_type(stored.array.dtype, n_rows, f"{self._address}/{name}")
+        return Column(
+            name, f"{self.table}/{name}", math.prod(stored.array.shape),
+            partial(_read_column, self.table, name, self._token), [storage.join(self.table, name)],
+            self._missing_chunks(stored),
+        )  # fmt: skip
+
+    def _check_shape(self, stored: ZarrColumn, name: str) -> None:
+        if stored.array.ndim != 1:
+            raise InputError(
+                f"{name!r} of {self._address} has shape {stored.array.shape}; labels must have shape (n,)."
+            )
+
+    def _missing_chunks(self, stored: ZarrColumn) -> MissingChunks | None:
         """Return what is missing; whether fill values are labels is known only once all labels are counted."""
         if self.missing_chunks == "refuse":
-            self._refuse_missing(labels.path, labels.array, "labels" if labels.array.ndim == 1 else "lines of labels")
-        chunks = StoredChunks.of(self.table, labels.path, labels.array)
-        if not chunks.n_missing or labels.fill is None:
+            self._refuse_missing(stored.path, stored.array, "labels" if stored.array.ndim == 1 else "lines of labels")
+        chunks = StoredChunks.of(self.table, stored.path, stored.array)
+        if not chunks.n_missing or stored.fill is None:
             return None
-        return MissingLabels(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MOST_STRETCHES]), labels.fill)
-
-    def _column(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
-        with readable(f"the labels of rows {start} to {stop - 1} of {self.values_place}"):
-            return kept_open(ZarrLabels.of, self.table, self.label, self._token).read(start, stop)
+        return MissingChunks(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MOST_STRETCHES]), stored.fill)
 
     @property
-    def beside_names(self) -> list[str]:
+    def beside_names(self) -> Sequence[str]:  # type: ignore[override]
         group, taken = zarr_stores.open_group(self.table), {self.features, self.label}
         names = [name for name, array in group.arrays() if array.shape == (self.n_rows,)]
         table = group.get("obs")
@@ -166,17 +168,8 @@ class ZarrGroupRows(StoredLabels):
         return [name for name in sorted(names) if name not in taken and not name.startswith("obs/__")]
 
     @property
-    def values_place(self) -> str:
-        return f"{self.table}/{self.label}"
-
-    @property
     def addresses(self) -> list[str]:
-        names = [self.features, self.label] if self.has_labels else [self.features]
-        return [storage.join(self.table, name) for name in names]
-
-    def fingerprint(self) -> str:
-        objects = [storage.list_objects(address) for address in self.addresses]
-        return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
+        return [storage.join(self.table, self.features)]
 
 
 def _feature_names(group: zarr.Group, uri: str, n_features: int) -> list[str] | None:
@@ -200,7 +193,7 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
     rows = member(group, name, uri)
     if isinstance(rows, zarr.Array):
         return rows
-    raise no_array(uri, name, "features", sorted(group.array_keys()))
+    raise no_array(uri, name, Setting("features"), sorted(group.array_keys()))
 
 
 @dataclass(frozen=True)
@@ -253,8 +246,8 @@ class StoredChunks:
 
 
 @dataclass(frozen=True)
-class ZarrLabels:
-    """Labels of shape (n,), or codes of ``categories``; ``mask`` is true where there is no label.
+class ZarrColumn:
+    """Values of shape (n,), or codes of ``categories``; ``mask`` is true where there is no value.
 
     ``path`` is the name of their array within the group at ``uri``.
     """
@@ -266,13 +259,13 @@ class ZarrLabels:
     mask: zarr.Array | None = None
 
     @classmethod
-    def of(cls, group: zarr.Group, name: str, uri: str) -> ZarrLabels:
-        """Return the labels called ``name``, which may be a path such as ``obs/cell_type``."""
+    def of(cls, group: zarr.Group, name: str, uri: str, setting: Setting | str = "") -> ZarrColumn:
+        """Return the column called ``name``, which may be a path such as ``obs/cell_type``."""
         labels, where = member(group, name, uri), f"{uri}/{name}"
         if labels is None:
             table = group.get("obs")
             columns = [f"obs/{column}" for column in sorted(table)] if isinstance(table, zarr.Group) else []
-            raise no_array(uri, name, "label", [*sorted(group.array_keys()), *columns])
+            raise no_array(uri, name, setting, [*sorted(group.array_keys()), *columns])
         if isinstance(labels, zarr.Array):
             return cls(uri, name, labels)
         codes, values, mask = (member(labels, part, where) for part in ("codes", "values", "mask"))
@@ -291,13 +284,13 @@ class ZarrLabels:
             "must be an array, or a column as AnnData writes it, such as one of strings or categories."
         )
 
-    def read(self, start: int, stop: int) -> tuple[NDArray, NDArray[np.bool_]]:
+    def read(self, start: int, stop: int) -> Known:
         """Return the values of rows ``start`` to ``stop``, and which of them are there."""
         values, known = self._named(pixels_of(self.array, start, stop))
         return values, known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
 
-    def _named(self, stored: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
-        return (stored, has_label(stored)) if self.categories is None else of_codes(stored, self.categories)
+    def _named(self, stored: NDArray) -> Known:
+        return (stored, has_value(stored)) if self.categories is None else of_codes(stored, self.categories)
 
     @property
     def fill(self) -> Any:
@@ -306,12 +299,16 @@ class ZarrLabels:
         return normalize_labels(values, f"{self.uri}/{self.path}")[0] if known[0] else None
 
 
-def no_array(uri: str, name: str, setting: str, names: list[str]) -> InputError:
+def _read_column(table: str, name: str, token: str, start: int, stop: int) -> Known:
+    with readable(f"the labels of rows {start} to {stop - 1} of {table}/{name}"):
+        return kept_open(ZarrColumn.of, table, name, token).read(start, stop)
+
+
+def no_array(uri: str, name: str, setting: Setting | str, names: list[str]) -> InputError:
     """Return the error for an array that is not in a group, which holds others."""
     others = some_names(names).replace("'", "") or "no arrays"
-    return InputError(
-        f"{uri} has no array {name!r} ({setting_name(setting)}); it holds {others}.{did_you_mean(name, names)}"
-    )
+    text = f"{uri} has no array {name!r} ({{setting}}); it holds {others}.{did_you_mean(name, names)}"
+    return InputError(text, setting=setting)
 
 
 def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
@@ -342,30 +339,25 @@ def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | 
     """
     if "\0" in name:
         raise InputError(f"{name!r} is no name of an array of {uri}: it holds the character NUL.")
-    try:
-        with storage.explained(f"{uri}/{name}"):
-            item = group.get(name)
-    except MmpcaError:
-        raise
-    except Exception as error:  # Zarr raises many types for damaged metadata
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise InputError(
-            f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({reason[:200]})."
-        ) from error
+    text = f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({{reason}})."
+    with instead_of(Exception, InputError, text), storage.explained(f"{uri}/{name}"):  # of many types
+        item = group.get(name)
     if isinstance(item, zarr.Array):
         _check_chunks(item, f"{uri}/{name}")
     return item
 
 
 def _check_chunks(array: zarr.Array, where: str) -> None:
+    metadata: Any = array.metadata
     n_items = math.prod(array.chunks)
-    if array.ndim and not n_items * math.prod(array.shards or (1,)):
-        raise InputError(f"The chunks of {where} have shape {array.chunks}, which is empty. Its metadata are damaged.")
+    # Zarr 3.4 reads declared lengths of 0 as others, and keeps the metadata as they are stored.
+    repaired = getattr(metadata, "_stored_document", None) is not None
+    if repaired or (array.ndim and not n_items * math.prod(array.shards or (1,))):
+        raise InputError(f"{where} declares a shape of chunks which is empty: its metadata are damaged.")
     refuse_larger(n_items * array.dtype.itemsize, f"A chunk of {where}", "Store it in smaller chunks")
     if array.shards is not None:
         n_chunks = math.prod(-(-a // b) for a, b in zip(array.shards, array.chunks, strict=True))
         refuse_larger(SHARD_ENTRY_BYTES * n_chunks, f"The index of a shard of {where}", "Store it in smaller shards")
-    metadata: Any = array.metadata
     codecs = () if metadata.zarr_format == 3 else (metadata.compressor, *(metadata.filters or ()))
     if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
         raise InputError(

@@ -13,37 +13,37 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
-from mmpca_dist.tables.dataset import Dataset, readable
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
-from mmpca_dist.tables.readers.zarr_dense import ZarrDataset
+from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
+from mmpca_dist.tables.source import Source, readable
 
 PARTS = ("data", "indices", "indptr")
 
 
-def _open(request: Request) -> Dataset:
+def _open(request: Request) -> Source:
     """Open the rows of a Zarr group: an array (n, d) or a cube (y, x, band), or CSR in a group of its parts."""
     uri = request.uri
     table = table_url(uri, zarr_stores.open_group(uri))
     rows = member(zarr_stores.open_group(table), request.features or "X", uri)
     if isinstance(rows, zarr.Array):
-        return (ZarrCube if rows.ndim == 3 else ZarrDataset)(request, table)
-    return (ZarrDataset if rows is None else SparseZarrDataset)(request, table)
+        return (ZarrCube if rows.ndim == 3 else ZarrRows)(request, table)
+    return (ZarrRows if rows is None else SparseZarrRows)(request, table)
 
 
 FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
 
 
-class SparseZarrDataset(SparseRows, ZarrGroupRows):
+class SparseZarrRows(SparseRows, ZarrGroupRows):
     """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
-    def _open(self, group: zarr.Group, where: str, n_labels: int | None) -> Facts:
+    def _open(self, group: zarr.Group, where: str) -> Facts:
         arrays, shape = _parts(group, self.features, self._address)
-        check_table(where, shape, arrays["data"].dtype, n_labels, sparse=True)
+        check_table(where, shape, arrays["data"].dtype, sparse=True)
         n_rows, n_features = shape
         check_index_type(arrays["indices"].dtype, f"{self._address}/{self.features}/indices")
         for name, array in arrays.items():

@@ -1,13 +1,11 @@
 """BM2PCA as estimators: against the twin, over kinds of rows, and from one sweep to the next."""
 
-from __future__ import annotations
-
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import labelled
+from helpers.tables import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start, target_terms
 from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -32,7 +30,7 @@ def fitted_twin(X, terms, C, k, sweeps=4):
 
 def check_model(estimator, number, twin, X, bounds):
     """Check that a model of an estimator is the twin: up to the order and signs of components."""
-    loadings = estimator.components_.reshape(-1, estimator._n_used, X.shape[1])[number].T
+    loadings = estimator.components_.reshape(-1, estimator.fitted().used, X.shape[1])[number].T
     order = np.argsort(-np.sum(twin.M**2, axis=0), kind="stable")
     signs = np.sign(np.sum(loadings * twin.M[:, order], axis=0))
     size = np.abs(twin.M).max()
@@ -44,7 +42,7 @@ def check_model(estimator, number, twin, X, bounds):
     np.testing.assert_allclose(estimator.relevance_[number], twin.r[order], rtol=1e-5)
     np.testing.assert_allclose(estimator.bounds_[:, number], bounds, rtol=1e-8)
     latent = np.stack([twin.latent_of(x) for x in X])[:, order] * signs
-    k = estimator._n_used
+    k = estimator.fitted().used
     np.testing.assert_allclose(estimator.transform(X)[:, number * k : (number + 1) * k], latent, atol=1e-6)
 
 
@@ -85,11 +83,11 @@ def test_rows_without_a_label_take_part_without_terms():
     labels = np.where(known, y, -1)
     estimator = BayesianMarginPCA(2, C=10.0, unlabelled=-1, **EXACT).fit(X, labels)
     assert estimator.classes_.tolist() == [0, 1, 2]
-    assert "14 rows have the label -1, which stands for no label" in " ".join(estimator._remarks())
+    assert "14 rows have the label -1, which stands for no label" in " ".join(estimator.fitted().remarks)
     as_text = BayesianMarginPCA(2, C=10.0, unlabelled="-1", **EXACT).fit(X, labels)
     assert as_text.components_.tobytes() == estimator.components_.tobytes()
     without = BayesianMarginPCA(2, unlabelled="none").fit(X, y)
-    assert "no rows have the label 'none'" in " ".join(without._remarks())
+    assert "no rows have the label 'none'" in " ".join(without.fitted().remarks)
     for positive in range(3):
         named = [label if is_known else None for label, is_known in zip(y.tolist(), known, strict=True)]
         twin, bounds = fitted_twin(X, labelled_terms(named, positive), 10.0, 2)
@@ -197,7 +195,7 @@ def test_sweeps_end_by_the_bound_or_by_their_number():
     assert gains[-1] <= 2e-4 < gains[:-1].min()
     more = BayesianMarginPCA(2, C=1.0, tol=0.0, max_iter=3).fit(X, y)
     assert more.n_iter_ == 3 and not more.converged_
-    assert "raise max_iter" in " ".join(more._unconverged())
+    assert "raise max_iter" in " ".join(more.fitted().unconverged)
 
 
 def test_components_that_do_not_matter_are_switched_off():
@@ -206,7 +204,7 @@ def test_components_that_do_not_matter_are_switched_off():
     X = np.column_stack([rng.normal(size=(300, 2)) * 5 + 6.0 * y[:, None], rng.normal(size=(300, 6))])
     model = BayesianMarginPCA(6, C=1.0, tol=1e-6, max_iter=2000, precision="double").fit(X, y)
     assert model.switched_off_.tolist() == [False, False, True, True, True, True]
-    assert "4 of 6 components are switched off" in " ".join(model._remarks())
+    assert "4 of 6 components are switched off" in " ".join(model.fitted().remarks)
 
 
 @pytest.mark.parametrize("resumed_at", [1, 2, 4])
@@ -220,12 +218,12 @@ def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_
 
     monkeypatch.setattr(LIMITS, "unit_bytes", 25 * 8 * 5)
     monkeypatch.setattr(LIMITS, "smallest_unit_bytes", 1)
-    monkeypatch.setattr("mmpca_dist.tables.dataset.GRAIN_BYTES", 25 * 8 * 5)
+    monkeypatch.setattr("mmpca_dist.tables.spans.GRAIN_BYTES", 25 * 8 * 5)
     X, y = labelled(200, 5, 3, seed=10)
     passes = []
     rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), on_pass=lambda name, _: passes.append(name))
     estimator = BayesianMarginPCA(2, C=10.0, **(EXACT | {"max_iter": 5}))
-    statistics = class_statistics(rows, estimator._needs(), SolverOptions(), precision="double", standardize=False)
+    statistics = class_statistics(rows, estimator.needs(), SolverOptions(), precision="double", standardize=False)
     whole = with_sweeps(statistics, rows, estimator._fit(), [2], MemoryScratch()).fits[estimator._fit(), 2]
     scratch, put = ZarrScratch(str(tmp_path / "scratch")), ZarrScratch.put
     written = []
@@ -250,23 +248,20 @@ def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_
     assert left == {"2-sweep.npz"}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"C": 0}, "C=0 must be a number of more than 0 and"),
-        ({"C": "best"}, "C='best' must be a number of .*, or 'auto'"),
-        ({"candidates": ()}, r"candidates=\(\) must be a list"),
-        ({"candidates": 5}, "candidates=5 must be a list"),
-        ({"unlabelled": [1]}, r"unlabelled=\[1\] must be a label"),
-        ({"unlabelled": True}, "unlabelled=True must be a label"),
-        ({"C": 1e200}, "must be a number of more than 0 and at most"),
-        ({"candidates": (1, -2)}, "a candidate for C=-2 must be a number of"),
-        ({"start": "best"}, "start='best' must be one of pca, random"),
-        ({"tol": -1}, "tol=-1 must be"),
-        ({"max_iter": 0}, "max_iter=0 must be"),
-        ({"n_components": 9}, "n_components=9 is more than the 5"),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "message"), [
+    ({"C": 0}, "C=0 must be a number of more than 0 and"),
+    ({"C": "best"}, "C='best' must be a number of .*, or 'auto'"),
+    ({"candidates": ()}, r"candidates=\(\) must be a list"),
+    ({"candidates": 5}, "candidates=5 must be a list"),
+    ({"unlabelled": [1]}, r"unlabelled=\[1\] must be a label"),
+    ({"unlabelled": True}, "unlabelled=True must be a label"),
+    ({"C": 1e200}, "must be a number of more than 0 and at most"),
+    ({"candidates": (1, -2)}, "a candidate for C=-2 must be a number of"),
+    ({"start": "best"}, "start='best' must be one of pca, random"),
+    ({"tol": -1}, "tol=-1 must be"),
+    ({"max_iter": 0}, "max_iter=0 must be"),
+    ({"n_components": 9}, "n_components=9 is more than the 5"),
+])  # fmt: skip
 def test_a_parameter_that_makes_no_sense_is_refused(parameters, message):
     X, y = labelled(30, 5, 2, seed=11)
     with pytest.raises(InputError, match=message):

@@ -1,14 +1,12 @@
 """BM2PCA in runs and evaluations: models, projected rows, resumption between sweeps, own classifier, all columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zarr
-from helpers.evaluating import by_cell, config_of, scored, store
-from helpers.resuming import write_rows
-from helpers.runs import Recorder, make_config, model_hash
-from helpers.samples import counts_like_text, labelled, write_csr
+from helpers.evaluating import by_cell, scored
+from helpers.runs import Recorder, model_hash, same_models, through
+from helpers.samples import batch_of
+from helpers.tables import config_of, counts_like_text, labelled, make_config, write_csr, write_npz, write_zarr
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
@@ -16,8 +14,6 @@ from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.models.bayesian_margin.sweep import MarginSweep
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.tables.mapped_rows import mapped
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.unit_length import UnitLength
 
@@ -31,7 +27,7 @@ BM2PCA = {"name": "bm2pca", "C": 10, "tol": 0, "max_iter": 4}
 def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize, tmp_path):
     X, y = labelled(n, d, n_classes, seed=1)
     words = np.array(["ash", "oak", "yew"])[y]
-    uri = store(tmp_path / "rows.npz", X, words)
+    uri = write_npz(tmp_path / "rows.npz", X, words)
     methods = ["pca", BM2PCA]
     run(config_of(tmp_path / "out", uri, methods=methods, n_components=[1, 3], standardize=standardize))
     model = load_model(str(tmp_path / "out"), "bm2pca")
@@ -69,7 +65,7 @@ def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monk
     """On threads, where states are kept in memory and on the disk, and on workers, which read them from there."""
     X, y = labelled(600, 8, 3, seed=2)
     limits.resumable_bytes = 0
-    uri = write_rows(tmp_path / "rows.zarr", X, y, 100)
+    uri = write_zarr(tmp_path / "rows.zarr", X, y, 100)
     settings = {"methods": [{**BM2PCA, "C": "auto"}], "n_components": 2, "dataset": {"uri": uri}}
     run(make_config(tmp_path / "whole", uri, **settings))
     compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
@@ -99,7 +95,7 @@ def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monk
 @pytest.mark.e2e
 def test_a_damaged_fit_is_made_again(tmp_path):
     X, y = labelled(60, 5, 2, seed=3)
-    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=[BM2PCA])
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=[BM2PCA])
     run(config)
     before = model_hash(tmp_path / "out", ["bm2pca"])
     path = tmp_path / "out" / "fits" / "1.npz"
@@ -132,14 +128,14 @@ def test_its_own_classifier_and_all_columns_in_an_evaluation(n_classes, center, 
     X, y = labelled(66, 6, n_classes, seed=4, separation=0.6, mean=50.0)
     own, svm = {"name": "own", "C": 1.0, "bias": True}, {"name": "svm", "bias": True}
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=["all-columns", "pca", BM2PCA],
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=["all-columns", "pca", BM2PCA],
         n_components=[1, 3], standardize=center,
         evaluation={"splits": "folds", "folds": 3, "classifiers": [own, "fisher", svm], "margins": True},
     )  # fmt: skip
     records, splits, _ = scored(config)
     found = by_cell(records)
     for number, part in enumerate(splits.held_out):
-        train = splits.only(0).training(0, 66, y, part)[0]
+        train = splits.only(0).training(batch_of(y), part)[0]
         rows = (X - X[train].mean(axis=0)) / X[train].std(axis=0) if center else X
         svm = LinearSVC(C=1.0, tol=1e-8, max_iter=100_000).fit(rows[train], y[train])
         wrong = np.count_nonzero(svm.predict(rows[~train]) != y[~train])
@@ -156,7 +152,7 @@ def test_its_own_classifier_and_all_columns_in_an_evaluation(n_classes, center, 
 def test_an_evaluation_that_would_merge_moments_keeps_rows_in_memory_for_sweeps(tmp_path, limits):
     X, y = labelled(90, 5, 2, seed=5)
     config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=["pca", BM2PCA],
+        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=["pca", BM2PCA],
         evaluation={"splits": "folds", "folds": 3, "classifiers": ["own"], "margins": False},
     )  # fmt: skip
     assert scored(config)[2]["score"]["passes"] == ["rows"]
@@ -186,18 +182,14 @@ def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
     if kind == "sparse":
         uri = write_csr(tmp_path / "rows.zarr", parts, X.shape, labels=y)
     else:
-        uri = store(tmp_path / "rows.npz", X, y)
+        uri = write_npz(tmp_path / "rows.npz", X, y)
     settings = {"methods": ["pca", "m-pca1b", BM2PCA]}
-    run(config_of(tmp_path / "mapped", uri, **settings, dataset={"uri": str(uri), "maps": ["unit-length"]}))
-    run(config_of(tmp_path / "plain", store(tmp_path / "unit.npz", unit, y), **settings))
-    for method in ("pca", "m-pca1b", "bm2pca"):
-        found, expected = (load_model(str(tmp_path / name), method) for name in ("mapped", "plain"))
-        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5 if kind == "sparse" else 1e-12)
-    done = transform(
-        TransformConfig(
-            output=str(tmp_path / "mapped"), dataset=str(uri), destination=str(tmp_path / "new"), methods=["pca"]
-        )
+    run(config_of(tmp_path / "mapped", uri, **settings, dataset={"maps": ["unit-length"]}))
+    run(config_of(tmp_path / "plain", write_npz(tmp_path / "unit.npz", unit, y), **settings))
+    same_models(
+        tmp_path / "mapped", tmp_path / "plain", ("pca", "m-pca1b", "bm2pca"), atol=1e-5 if kind == "sparse" else 1e-12
     )
+    done = through(tmp_path / "mapped", uri, tmp_path / "new", methods=["pca"])
     again = zarr.open_array(f"{done['destination']}/projected/pca.zarr/X")[...]
     np.testing.assert_allclose(again, load_model(str(tmp_path / "plain"), "pca").transform(unit), atol=1e-5)
 
@@ -205,9 +197,9 @@ def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
 def test_mapped_rows_have_a_fingerprint_of_their_own_and_rows_of_zeros_stay():
     X = np.array([[3.0, 4.0], [0.0, 0.0]])
     rows = rows_in_memory(X, np.array([0, 1]), "X")
-    unit = mapped(rows, [UnitLength()])
+    unit = rows.with_maps([UnitLength()])
     np.testing.assert_allclose(unit.read_rows(0, 2), [[0.6, 0.8], [0, 0]])
-    assert unit.fingerprint() != rows.fingerprint() and mapped(rows, []) is rows
+    assert unit.fingerprint() != rows.fingerprint() and rows.with_maps([]) is rows
     assert X[0, 0] == 3.0
 
 
@@ -225,6 +217,6 @@ def test_sweeps_over_many_rows_stay_within_the_plan(tmp_path):
 
 def test_rows_without_a_class_are_not_evaluated(tmp_path):
     X, y = labelled(40, 4, 2, seed=8)
-    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=[{**BM2PCA, "unlabelled": 0}])
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=[{**BM2PCA, "unlabelled": 0}])
     with pytest.raises(InputError, match=r"bm2pca: rows without a class \(unlabelled\) cannot be scored"):
         scored(config)

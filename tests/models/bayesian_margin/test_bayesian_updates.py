@@ -1,7 +1,5 @@
 """Every update of BM2PCA, and its evidence bound, against the twin that goes row by row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +9,10 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.models.bayesian_margin.posterior import (
     ORDER,
+    Constants,
     Posterior,
-    Setting,
-    Sums,
     TableSums,
+    UpdateSums,
     evidence_bound,
     update,
 )
@@ -63,13 +61,13 @@ class Fast:
         self.rows, self.terms = RowUnits(centre, None)(X), terms
         start = Posterior.start(W, np.full(len(W), noise), X.shape[1])
         self.q = replace(start, location=np.tile(X.mean(axis=0) - centre, (len(W), 1)))
-        self.setting = Setting(C, centre, X.shape[1])
+        self.constants = Constants(C, centre, X.shape[1])
         self.table = TableSums.of(self.rows, np.ones((len(X), len(W))))
         self.inverse = (terms.signs != 0) / C[:, None]
 
     def pass_over_rows(self):
-        rows, self.inverse = RowUpdate.of(self.q, self.setting)(self.rows, self.terms, self.inverse)
-        self.sums = Sums(rows, self.table, self.setting)
+        rows, self.inverse = RowUpdate.of(self.q, self.constants)(self.rows, self.terms, self.inverse)
+        self.sums = UpdateSums(rows, self.table, self.constants)
 
     def update(self, name):
         self.q = update(self.q, self.sums, (name,))
@@ -185,8 +183,8 @@ def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     W, C, centre = rng.normal(size=(3, 5, 2)), np.array([1.0, 10.0, 100.0]), X.mean(axis=0)
     together = Posterior.start(W, np.full(3, 2.0), 5)
     rows = RowUnits(centre, None)
-    setting = Setting(C, centre, 5)
-    step = RowUpdate.of(together, setting)
+    constants = Constants(C, centre, 5)
+    step = RowUpdate.of(together, constants)
     sums, inverse = step(rows(X), Terms(np.abs(signs), signs), np.ones((150, 3, 1)))
     parts = [
         step(rows(X[part]), Terms(np.abs(signs[part]), signs[part]), np.ones((len(signs[part]), 3, 1)))[0]
@@ -195,7 +193,7 @@ def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     for name, value in vars(parts[0] + parts[1]).items():
         np.testing.assert_allclose(value, getattr(sums, name), rtol=1e-10, atol=1e-10)
     for i in range(3):
-        alone, state = RowUpdate.of(alone_of(together, i), Setting(C[[i]], centre, 5))(
+        alone, state = RowUpdate.of(alone_of(together, i), Constants(C[[i]], centre, 5))(
             rows(X), Terms(np.abs(signs[:, [i]]), signs[:, [i]]), np.ones((150, 1, 1))
         )
         np.testing.assert_allclose(state[:, 0], inverse[:, i], rtol=1e-12)
@@ -208,8 +206,8 @@ def test_rows_that_do_not_train_leave_nothing():
     X, signs = rng.normal(size=(40, 4)), rng.choice([-1.0, 1.0], (40, 1, 1))
     trains = (rng.random((40, 1)) < 0.6).astype(float)
     kept, centre = trains[:, 0] > 0, X.mean(axis=0)
-    rows, setting = RowUnits(centre, None), Setting(np.array([5.0]), centre, 4)
-    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1), 4), setting)
+    rows, constants = RowUnits(centre, None), Constants(np.array([5.0]), centre, 4)
+    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1), 4), constants)
     masked, state = step(rows(X), Terms(np.abs(signs), signs, trains), np.full((40, 1, 1), 0.2))
     alone, _ = step(rows(X[kept]), Terms(np.abs(signs[kept]), signs[kept]), np.full((int(kept.sum()), 1, 1), 0.2))
     for name, value in vars(masked).items():

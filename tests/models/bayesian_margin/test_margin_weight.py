@@ -1,14 +1,11 @@
 """BM2PCA's C: its default, the search for it, what is said at an edge; and the priors of the model."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from helpers.evaluating import config_of, store
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start
 from sklearn.exceptions import ConvergenceWarning
 
@@ -101,7 +98,7 @@ def test_all_candidates_of_a_round_share_passes():
     passes = []
     rows = Rows.of(rows_in_memory(X, y, "X"), Threads(1), on_pass=lambda name, _: passes.append(name))
     estimator = BayesianMarginPCA(2, C="auto", **EXACT)
-    statistics = class_statistics(rows, estimator._needs(), SolverOptions(), precision="double", standardize=False)
+    statistics = class_statistics(rows, estimator.needs(), SolverOptions(), precision="double", standardize=False)
     passes.clear()
     models = with_sweeps(statistics, rows, estimator._fit(), [2]).fits[estimator._fit(), 2]
     steps = len(models.choice.values) - 3
@@ -128,12 +125,12 @@ def test_a_given_c_is_no_choice():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)  # of four sweeps
         model = BayesianMarginPCA(2, C=5.0, **EXACT).fit(X, y)
-    assert not len(model.candidates_) and not model._edges()
+    assert not len(model.candidates_) and not model.fitted().edges
 
 
 def test_the_edge_is_named_in_the_notes_of_a_run(tmp_path):
     X, y = noisy()
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     method = {"name": "bm2pca", "C": "auto", "candidates": [0.01, 1, 100], "tol": 0, "max_iter": 4}
     results = run(config_of(tmp_path / "out", uri, methods=[method], n_components=2))
     notes = " ".join(results["solve"]["notes"])
@@ -180,7 +177,7 @@ def test_every_number_of_the_prior_counts_and_has_bounds(name):
 
 def test_priors_are_settable_in_a_configuration(tmp_path):
     X, y = labelled(40, 5, 2, seed=5)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     settings = {"C": 10, "tol": 0, "max_iter": 4, "prior": PRIOR}
     run(config_of(tmp_path / "out", uri, methods=[{"name": "bm2pca", **settings}], n_components=2))
     model = load_model(str(tmp_path / "out"), "bm2pca")

@@ -1,12 +1,11 @@
 """Logistic discriminant analysis: scikit-learn's logistic regression, its directions, its certificate, runs."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest
-from helpers.evaluating import by_cell, config_of, scored, store
-from helpers.samples import labelled
+from helpers.evaluating import by_cell, scored
+from helpers.samples import batch_of
+from helpers.tables import config_of, labelled, write_npz
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -36,7 +35,7 @@ def test_it_is_the_logistic_regression_of_scikit_learn(n, d, n_classes, standard
     np.testing.assert_allclose(model.weights_ @ model.components_, expected.coef_, atol=1e-6)
     assert model.predict(X).tolist() == expected.predict(rows).tolist()
     assert len(model.components_) == n_classes - 1
-    coef, intercept = model._own_scores()
+    coef, intercept = model.fitted().classifier
     np.testing.assert_allclose(model.transform(X) @ coef.T + intercept, model._outputs(X), atol=1e-10)
 
 
@@ -65,7 +64,7 @@ def test_the_gap_tells_how_far_the_minimum_is():
 @pytest.mark.usefixtures("no_report")
 def test_a_run_keeps_it(tmp_path):
     X, y = labelled(150, 6, 4, seed=4)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     run(config_of(tmp_path / "out", uri, methods=["pca", METHOD], n_components=[1, 2, 3], precision="double"))
     own = LogisticDiscriminant(alpha=3, **EXACT).fit(X, y)
     model = load_model(str(tmp_path / "out"), "logistic-discriminant")
@@ -81,13 +80,13 @@ def test_its_own_classifier_in_an_evaluation_is_the_logistic_regression(n_classe
     X, y = labelled(90, 6, n_classes, seed=5, separation=0.6, mean=50.0)
     records, splits, _ = scored(
         config_of(
-            tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=["pca", METHOD], n_components=[1, 3],
+            tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=["pca", METHOD], n_components=[1, 3],
             evaluation={"folds": 3, "classifiers": ["own"], "margins": False},
         )
     )  # fmt: skip
     cells = by_cell(records)
     for number, part in enumerate(splits.held_out):
-        train = splits.only(0).training(0, 90, y, part)[0]
+        train = splits.only(0).training(batch_of(y), part)[0]
         theirs = logistic_regression(3, n_classes).fit(X[train], y[train])
         wrong = np.count_nonzero(theirs.predict(X[~train]) != y[~train])
         assert cells[number, "logistic-discriminant", 3, "own"] == (min(n_classes - 1, 3), wrong)

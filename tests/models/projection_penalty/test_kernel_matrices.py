@@ -1,14 +1,12 @@
 """Kernel matrices: given in place of rows, and too large for the memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
 from helpers.kernels import POLY, overlapping, reduction_of
+from helpers.watching import allocated
 from scipy.sparse import csr_matrix
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import pairwise_kernels
@@ -100,16 +98,10 @@ def test_matrices_beyond_the_memory_are_refused_before_they_are_made(kind, kerne
     calls = []
     n = 200_000
     X, y = np.arange(n, dtype=np.float64)[:, None], np.arange(n) % 2
-    tracemalloc.start()
-    try:
-        with (
-            within(3 << 30, "a test"),
-            pytest.raises(InputError, match=r"200,000 rows .* matrices of .* TiB, and 3\.00 GiB .* NystroemFeatures"),
-        ):
-            kind(kernel=kernel if kernel == "rbf" else lambda *rows: calls.append(rows)).fit(X, y)
-        assert tracemalloc.get_traced_memory()[1] < 50 * X.nbytes and not calls
-    finally:
-        tracemalloc.stop()
+    told = r"200,000 rows .* matrices of .* TiB, and 3\.00 GiB .* NystroemFeatures"
+    with allocated() as memory, within(3 << 30, "a test"), pytest.raises(InputError, match=told):
+        kind(kernel=kernel if kernel == "rbf" else lambda *rows: calls.append(rows)).fit(X, y)
+    assert memory.peak < 50 * X.nbytes and not calls
     with within(8 * model_matrices(kind) * 60**2, "a test"):  # up to the limit there is no complaint
         kind().fit(*overlapping(60, 3, seed=7))
     with within(8 * model_matrices(kind) * 60**2 - 1, "a test"), pytest.raises(InputError, match="60 rows"):
@@ -150,16 +142,13 @@ print((peak() - before) / 8 / len(X) ** 2, make()._matrices())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "model"),
-    [
-        (1500, "GeneralizedDiscriminantAnalysis()"),
-        (1500, "GeneralizedDiscriminantAnalysis(shrinkage=0.1)"),
-        (1500, "OrthogonalLaplacianProjection(kernel='rbf')"),
-        (1500, "KernelProjectionPenaltyClassifier()"),
-        (800, "KernelProjectionPenaltyClassifier(np.eye(20)[:2], epsilon=0)"),
-    ],
-)
+@pytest.mark.parametrize(("n", "model"), [
+    (1500, "GeneralizedDiscriminantAnalysis()"),
+    (1500, "GeneralizedDiscriminantAnalysis(shrinkage=0.1)"),
+    (1500, "OrthogonalLaplacianProjection(kernel='rbf')"),
+    (1500, "KernelProjectionPenaltyClassifier()"),
+    (800, "KernelProjectionPenaltyClassifier(np.eye(20)[:2], epsilon=0)"),
+])  # fmt: skip
 def test_a_fit_holds_no_more_matrices_than_are_counted(n, model, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "tests")
     measured, stated = subprocess.check_output([sys.executable, "-c", MEASURE, str(n), model]).split()

@@ -1,7 +1,5 @@
 """The kernel form of projection penalties solves the paper's problem, and its certificate is true."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The kernel form of projection penalties: kinds of rows, reductions and kernels, and mistakes."""
 
-from __future__ import annotations
-
 import sys
 
 import dask.array as da

@@ -1,14 +1,12 @@
 """Generalized discriminant analysis and orthogonal Laplacian projections equal twins in explicit features."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive_kernels as naive
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.kernels import overlapping
-from helpers.samples import labelled
+from helpers.tables import labelled
 from scipy.linalg import subspace_angles
 from scipy.sparse import csr_matrix
 

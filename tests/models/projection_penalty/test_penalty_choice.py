@@ -1,7 +1,5 @@
 """The choice of alpha and of the number of components by rows held out, with reductions of the rows that train."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest
@@ -173,20 +171,17 @@ def test_what_was_fitted_to_all_rows_says_so(limits):
     assert ProjectionPenaltyClassifier(P, **settings).fit(X, y).fitted_by_fold_
     limits.direct_bytes = 0
     moments = ProjectionPenaltyClassifier("m-pca0", n_components=2, **settings).fit(X, y)
-    assert moments.fitted_by_fold_ and not moments._remarks()
+    assert moments.fitted_by_fold_ and not moments.fitted().remarks
     searched = ProjectionPenaltyClassifier("m-pca2", n_components=2, **settings).fit(X, y)
-    assert not searched.fitted_by_fold_ and "held out" in searched._remarks()[-1]
+    assert not searched.fitted_by_fold_ and "held out" in searched.fitted().remarks[-1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"n_components": "auto", "sizes": ()}, "sizes=.* must be a list"),
-        ({"n_components": "auto", "sizes": (0,)}, "a value among sizes"),
-        ({"n_components": "automatic"}, "n_components='automatic' must be"),
-        ({"n_components": "auto", "reduction": "bm2pca"}, "give n_components as a number"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "expected"), [
+    ({"n_components": "auto", "sizes": ()}, "sizes=.* must be a list"),
+    ({"n_components": "auto", "sizes": (0,)}, "a value among sizes"),
+    ({"n_components": "automatic"}, "n_components='automatic' must be"),
+    ({"n_components": "auto", "reduction": "bm2pca"}, "give n_components as a number"),
+])  # fmt: skip
 def test_choices_that_are_refused(settings, expected):
     X, y, _ = problem(40, 5, 2)
     with pytest.raises(InputError, match=expected):

@@ -1,14 +1,11 @@
 """Projection penalties at their corners: more rows of P than samples, columns that depend on others, far alphas."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
-from helpers.evaluating import config_of, store
 from helpers.penalties import EXACT, LOSSES, regression, signs
-from helpers.samples import labelled
+from helpers.tables import config_of, labelled, write_npz
 from naive_penalties import least_squares_exactly, penalized_model
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -107,7 +104,7 @@ def test_a_run_keeps_reductions_that_do_not_end_with_the_rows(loss, reduction, t
     """Random directions and single columns, more than there are rows."""
     X, y, _, _ = few_labelled(6, 15)
     method = {"name": "projection-penalty", "reduction": reduction, "loss": loss, "alpha": 3.0}
-    uri = store(tmp_path / "rows.npz", X, np.array(["ash", "oak"])[y])
+    uri = write_npz(tmp_path / "rows.npz", X, np.array(["ash", "oak"])[y])
     run(config_of(tmp_path / "out", uri, methods=[method], n_components=[8]))
     model = load_model(str(tmp_path / "out"), "projection-penalty")
     own = ProjectionPenaltyClassifier(reduction, n_components=8, loss=loss, alpha=3.0, precision="double").fit(X, y)
@@ -176,10 +173,10 @@ def test_a_classifier_in_single_precision_predicts_both_classes_and_says_what_ro
     exact = ProjectionPenaltyClassifier("pca", n_components=2, loss="squared", precision="double").fit(1e3 * X, y)
     assert (model.predict(1e3 * X) == exact.predict(1e3 * X)).mean() > 0.99
     assert model.gaps_[0] >= model.objective_[0] / exact.objective_[0] - 1
-    advice = " ".join(model._unconverged())
+    advice = " ".join(model.fitted().unconverged)
     assert model.gaps_[0] <= 1e-5 or "set precision to double" in advice
     exact.gaps_ = np.array([np.inf])
-    assert "precision" not in " ".join(exact._unconverged()) and exact._unconverged()
+    assert "precision" not in " ".join(exact.fitted().unconverged) and exact.fitted().unconverged
 
 
 def test_what_is_not_determined_is_not_proved():

@@ -1,7 +1,5 @@
 """The passes of projection penalties: how many, in turn, what they lose to rounding, and what they advise."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reductions that projection penalties take: methods, arrays, transformers, linear or not."""
 
-from __future__ import annotations
-
 import dask
 import dask.array as da
 import numpy as np

@@ -1,14 +1,12 @@
 """Projection penalties in runs and evaluations: models, resumption between passes, errors, plans, the picture."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zarr
-from helpers.evaluating import by_cell, config_of, scored, store
-from helpers.resuming import write_rows
-from helpers.runs import Recorder, make_config, model_hash
-from helpers.samples import labelled
+from helpers.evaluating import by_cell, scored
+from helpers.runs import Recorder, model_hash
+from helpers.samples import batch_of
+from helpers.tables import config_of, labelled, make_config, write_npz, write_zarr
 from sklearn.datasets import load_wine
 from sklearn.svm import LinearSVC
 
@@ -34,7 +32,7 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     """On top of a method that moments determine, of one with a search, and of one that is itself fitted by sweeps."""
     X, y = labelled(n, d, n_classes, seed=1)
     words = np.array(["ash", "oak", "yew"])[y]
-    uri = store(tmp_path / "rows.npz", X, words)
+    uri = write_npz(tmp_path / "rows.npz", X, words)
     method = {**PENALTY, "reduction": reduction, "loss": loss}
     run(config_of(tmp_path / "out", uri, methods=["pca", method], n_components=[1, 2], standardize=standardize))
     model = load_model(str(tmp_path / "out"), "projection-penalty")
@@ -61,7 +59,7 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
     """A hinge loss keeps a state of every row, a smooth one none."""
     X, y = labelled(600, 8, 3, seed=2)
     limits.resumable_bytes = 0
-    uri = write_rows(tmp_path / "rows.zarr", X, y, 100)
+    uri = write_zarr(tmp_path / "rows.zarr", X, y, 100)
     settings = {"methods": [{**PENALTY, "loss": loss}], "n_components": 2}
     run(make_config(tmp_path / "whole", uri, **settings))
     compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
@@ -99,7 +97,7 @@ def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, m
     """Before, at and after the change to passes that keep all rows positive, whatever the workers."""
     X, y = load_wine(return_X_y=True)
     limits.resumable_bytes = 0
-    uri = write_rows(tmp_path / "rows.zarr", X, y, 50)
+    uri = write_zarr(tmp_path / "rows.zarr", X, y, 50)
     method = {**PENALTY, "alpha": 0.01, "loss": loss, "tol": 1e-2}
     settings = {"methods": [method], "n_components": 2}
     put, recorded = ZarrScratch.put_value, []
@@ -137,7 +135,7 @@ def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp
     """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
     X, y = labelled(240, 5, 3, seed=2, separation=0.5)
     limits.resumable_bytes = 0
-    uri = write_rows(tmp_path / "rows.zarr", X, y, 50)
+    uri = write_zarr(tmp_path / "rows.zarr", X, y, 50)
     grid = {"alpha": "auto", "alphas": [0.1, 10.0], "loss": loss}
     method = {"name": "projection-penalty", "reduction": reduction, **grid}
     settings = {"methods": [method], "n_components": 2}
@@ -170,7 +168,7 @@ def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp
 @pytest.mark.e2e
 def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
     X, y = labelled(120, 6, 3, seed=3, separation=0.6)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     config = config_of(
         tmp_path / "out", uri, methods=[{**PENALTY, "loss": loss}], n_components=[1, 2],
         evaluation={"folds": 3, "classifiers": ["own", "svm"], "margins": False},
@@ -178,7 +176,7 @@ def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
     records, splits, _ = scored(config)
     for record in records:
         held_out = splits.held_out[record["split"]]
-        train = splits.only(0).training(0, len(y), y, held_out)[0]
+        train = splits.only(0).training(batch_of(y), held_out)[0]
         cells = by_cell([record])
         for size in (1, 2):
             model = ProjectionPenaltyClassifier(n_components=size, alpha=5.0, loss=loss, precision="double")
@@ -194,7 +192,7 @@ def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
 @pytest.mark.usefixtures("no_report")
 def test_merged_moments_serve_squared_losses(merging, tmp_path):
     X, y = labelled(200, 5, 3, seed=4, separation=0.6)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     errors = []
     for how in ("direct", "merged"):
         merging(how)
@@ -210,7 +208,7 @@ def test_merged_moments_serve_squared_losses(merging, tmp_path):
 def test_fits_that_end_too_early_are_noted_once(tmp_path):
     """In the log, in the record and in the report, of runs and of evaluations."""
     X, y = labelled(120, 6, 2, seed=5, separation=0.6)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
     method = {**PENALTY, "max_iter": 2, "tol": 1e-9}
     in_run, in_evaluation = Recorder(), Recorder()
     results = run(config_of(tmp_path / "run", uri, methods=[method], n_components=2), [in_run])

@@ -1,22 +1,22 @@
-"""Projection penalties as estimators: the twin, limits, certificates, choice of alpha, kinds of rows."""
-
-from __future__ import annotations
+"""Projection penalties solve the paper's problem, for classes and for continuous targets."""
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.penalties import EXACT, LOSSES, check_twin, problem, signs
+from helpers.penalties import EXACT, LOSSES, check_twin, problem, regression, signs
+from helpers.watching import watched
 from naive_penalties import penalized_model
 from sklearn.base import clone
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from mmpca_dist import ProjectionPenaltyClassifier
+from mmpca_dist import PLS, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.optimise.proximal_newton import SparseSweep
@@ -128,7 +128,7 @@ def test_a_gap_is_never_less_than_what_the_objective_misses(loss):
         model.fit(X, y)
         assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
         assert model.n_iter_ <= passes
-    assert "raise max_iter" in " ".join(clone(model).set_params(max_iter=2).fit(X, y)._unconverged())
+    assert "raise max_iter" in " ".join(clone(model).set_params(max_iter=2).fit(X, y).fitted().unconverged)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -152,8 +152,7 @@ def test_gaps_of_absolute_values_close_at_a_tiny_alpha(n, d, loss, epsilon):
 @pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 24)])
 def test_no_bound_of_absolute_values_lies_above_the_minimum(n, d, loss, alpha, monkeypatch):
     """At every pass, far from the minimum and at it, whatever the scales of columns."""
-    bounds, corrected = [], SparseSweep._corrected_bound
-    monkeypatch.setattr(SparseSweep, "_corrected_bound", lambda *args: bounds.append(corrected(*args)) or bounds[-1])
+    bounds = watched(monkeypatch, SparseSweep, "_corrected_bound")
     X, y, P = problem(n, d, 2, seed=24)
     model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.1, loss=loss, penalty="l1", **EXACT)
     for scales in (np.ones(d), 10.0 ** np.linspace(-2, 2, d)):
@@ -234,3 +233,48 @@ def test_what_is_refused(settings, message):
     X, y, _ = problem(40, 5, 2)
     with pytest.raises(InputError, match=message):
         ProjectionPenaltyClassifier(**settings).fit(X, y)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize(("n", "d"), [(50, 6), (12, 20)])
+def test_the_regressor_is_its_twin(n, d, epsilon, penalty, fit_intercept):
+    X, Y, P = regression(n, d, 2)
+    model = ProjectionPenaltyRegressor(
+        P, alpha=3.0, epsilon=epsilon, penalty=penalty, fit_intercept=fit_intercept, **EXACT
+    ).fit(X, Y)
+    for number, y in enumerate(Y.T):
+        check_twin(model, number, X, y, P, 3.0, epsilon, "squared", penalty, fit_intercept)
+    np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_, atol=1e-9)
+
+
+def test_reductions_and_limits_of_the_regressor():
+    X, y = load_diabetes(return_X_y=True)
+    by_name = ProjectionPenaltyRegressor("pls", n_components=2, alpha=0.1).fit(X, y)
+    P = PLS(2, target="continuous").fit(X, y).components_
+    np.testing.assert_allclose(by_name.coef_, ProjectionPenaltyRegressor(P, alpha=0.1).fit(X, y).coef_, rtol=1e-8)
+    other = ProjectionPenaltyRegressor(PLSRegression(2, scale=False), alpha=0.1, epsilon=0).fit(X, y)
+    free = ProjectionPenaltyRegressor(P, alpha=0.1, epsilon=0).fit(X, y)
+    np.testing.assert_allclose(other.coef_, free.coef_, rtol=1e-6)  # the same subspace
+    plain = ProjectionPenaltyRegressor(P, alpha=0.1, epsilon=1e9).fit(X, y)
+    np.testing.assert_allclose(plain.coef_, Ridge(alpha=0.1).fit(X, y).coef_, rtol=1e-6)
+    reduced = ProjectionPenaltyRegressor(P, alpha=1e10, epsilon=0).fit(X, y)
+    np.testing.assert_allclose(
+        reduced.predict(X), PLSRegression(2, scale=False).fit(X, y).predict(X).ravel(), rtol=1e-5
+    )
+    parts = clone(by_name).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
+    np.testing.assert_allclose(parts.coef_, by_name.coef_, rtol=1e-8)
+    lazy = clone(by_name).fit(da.from_array(X, (100, 10)), y)
+    np.testing.assert_allclose(lazy.predict(da.from_array(X, (100, 10))).compute(), by_name.predict(X), rtol=1e-8)
+    with pytest.raises(InputError, match="takes classes, and y holds numbers"):
+        ProjectionPenaltyRegressor("m-pca0").fit(X, y)
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_the_objective_of_a_regressor_of_scaled_columns_without_an_intercept(penalty):
+    X, Y, P = regression(50, 4, seed=2)
+    settings = {"penalty": penalty, "fit_intercept": False, **EXACT}
+    model = ProjectionPenaltyRegressor(P, standardize=True, **settings).fit(X, Y[:, 0])
+    plain = ProjectionPenaltyRegressor(P, **settings).fit(StandardScaler().fit_transform(X), Y[:, 0])
+    assert model.objective_[0] == pytest.approx(plain.objective_[0], rel=1e-8)

@@ -1,7 +1,5 @@
 """Arrow IPC files as a source: the rows of the same table in Parquet, and refusals of what is damaged or too large."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -92,7 +90,7 @@ def test_an_object_store_is_read_by_ranges(bucket, tmp_path):
     found, expected = open_dataset(uri), open_dataset(local)
     np.testing.assert_array_equal(found.read_rows(40, 260), expected.read_rows(40, 260))
     np.testing.assert_array_equal(found.read_labels(0, 300), expected.read_labels(0, 300))
-    assert found.kind == "remote"
+    assert found.facts.kind == "remote"
 
 
 def test_missing_values_and_texts_are_refused_by_name(tmp_path):

@@ -1,7 +1,5 @@
 """What Zarr declares is bounded before it takes memory; damaged metadata are named; no code in data is run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path
@@ -12,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.table_files import COLUMNS, ROWS, X, Y, change, store
+from helpers.tables import COLUMNS, ROWS, X, Y, change, config_of, write_small
 from zarr.codecs import BloscCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
-from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.stages import preview
@@ -30,7 +27,7 @@ def chunk_files(folder):
 def test_a_blosc_chunk_that_is_cut_short_is_damage(version, tmp_path):
     """numcodecs reads on beyond its end."""
     codec = numcodecs.Blosc() if version == 2 else BloscCodec()
-    store(tmp_path / "a.zarr", version, compressors=codec)
+    write_small(tmp_path / "a.zarr", version, compressors=codec)
     assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
     for path in chunk_files(tmp_path / "a.zarr" / "X"):
         path.write_bytes(path.read_bytes()[:-1])
@@ -40,7 +37,7 @@ def test_a_blosc_chunk_that_is_cut_short_is_damage(version, tmp_path):
 
 def test_filters_of_zarr_2_serve_as_before(tmp_path):
     filters = [numcodecs.Delta("f8"), numcodecs.AsType("f8", "f8")]
-    store(tmp_path / "a.zarr", 2, filters=filters, compressors=numcodecs.Zlib(), labels=X[:, 0].round())
+    write_small(tmp_path / "a.zarr", 2, filters=filters, compressors=numcodecs.Zlib(), labels=X[:, 0].round())
     np.testing.assert_allclose(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X, rtol=1e-12)
 
 
@@ -52,7 +49,7 @@ class Boom:
 @pytest.mark.parametrize("array", ["X", "y", "var/names", "obs/cell/categories", "part"])
 @pytest.mark.parametrize("slot", ["filters", "compressor"])
 def test_pickles_in_zarr_are_never_loaded(array, slot, tmp_path):
-    folder = store(tmp_path / "a.zarr", 2)
+    folder = write_small(tmp_path / "a.zarr", 2)
     group = zarr.open_group(folder, mode="a")
     if array.startswith("var"):
         group.create_group("var").attrs["_index"] = "names"
@@ -82,7 +79,7 @@ ABSURD = [10**10, 10**15, 10**18, 10**30, -5, 2.5, 20.0, True, None, "20", [1]]
 @pytest.mark.parametrize("missing", ["refuse", "fill"])
 @pytest.mark.parametrize("size", ABSURD, ids=str)
 def test_absurd_shapes_of_zarr_are_one_sentence(size, missing, tmp_path):
-    folder = store(tmp_path / "a.zarr")
+    folder = write_small(tmp_path / "a.zarr")
     for array, other in (("X", [COLUMNS]), ("y", [])):
         change(folder, array, shape=[size, *other])
     if size is True:
@@ -110,12 +107,10 @@ def test_a_sparse_grid_of_chunks_is_filled_as_before(tmp_path):
 
 @pytest.mark.parametrize("array", ["X", "y"])
 def test_a_chunk_beyond_the_memory_of_a_run(array, tmp_path):
-    folder = store(tmp_path / "a.zarr", compressors=ZstdCodec())
+    folder = write_small(tmp_path / "a.zarr", compressors=ZstdCodec())
     change(folder, array, chunk=[10**8, COLUMNS][: 2 if array == "X" else 1])
-    config = {"dataset": {"uri": str(folder)}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out"),
-              "compute": {"memory_limit": "500MB"}}  # fmt: skip
     with pytest.raises(InputError, match=rf"A chunk of .*/{array} takes .* and .* may be .*\(compute.memory_limit\)"):
-        preview(parse_config(config, "the test"))
+        preview(config_of(tmp_path / "out", folder, compute={"memory_limit": "500MB"}, precision=None))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +118,7 @@ def test_a_chunk_beyond_the_memory_of_a_run(array, tmp_path):
 )
 @pytest.mark.parametrize("place", ["zarr.json", "X/zarr.json", "y/zarr.json"])
 def test_metadata_that_are_none(text, place, tmp_path):
-    folder = store(tmp_path / "a.zarr")
+    folder = write_small(tmp_path / "a.zarr")
     (folder / place).write_text(text)
     if place == "zarr.json" and text.startswith(("{}", '{"shape')):
         return  # a group without attributes
@@ -136,7 +131,7 @@ def test_metadata_that_are_none(text, place, tmp_path):
 def test_any_metadata_end_in_a_sentence(key, array, tmp_path):
     values = [None, [], {}, -1, "x", [[]], [None], {"name": "x"}, [{"name": "x"}], 10**400 % 7]
     for number, value in enumerate(values):
-        folder = store(tmp_path / f"{number}.zarr")
+        folder = write_small(tmp_path / f"{number}.zarr")
         change(folder, array, **{key: value})
         try:
             open_dataset(folder)
@@ -148,7 +143,7 @@ def test_any_metadata_end_in_a_sentence(key, array, tmp_path):
 
 @pytest.mark.parametrize("name", ["X\0", "../../X", "..", "/X", "X/../X", "", ".", "x" * 300, "\ud800"])
 def test_names_that_are_none(name, tmp_path):
-    folder = store(tmp_path / "a.zarr")
+    folder = write_small(tmp_path / "a.zarr")
     pq.write_table(pa.table({"a": [1.0, 2.0], "label": [0, 1]}), tmp_path / "a.parquet")
     np.savez(tmp_path / "a.npz", X=X, y=Y)
     for place in (folder, tmp_path / "a.parquet", tmp_path / "a.npz"):
@@ -164,7 +159,7 @@ def test_names_that_are_none(name, tmp_path):
 
 
 def test_labels_of_objects_are_one_sentence(tmp_path):
-    folder = store(tmp_path / "a.zarr", 2)
+    folder = write_small(tmp_path / "a.zarr", 2)
     path = folder / "y" / ".zarray"
     path.write_text(json.dumps({**json.loads(path.read_text()), "dtype": "|O", "fill_value": None}))
     with pytest.raises(MmpcaError):

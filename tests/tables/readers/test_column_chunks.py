@@ -1,15 +1,11 @@
 """Rows whose chunks end along the columns too: read whole, planned for, or refused with what would help."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import psutil
 import pytest
 import zarr
-from helpers.runs import make_config
-from helpers.samples import labelled
-from helpers.table_files import write_zarr
+from helpers.tables import labelled, make_config, write_zarr
 
 import mmpca_dist.ingest.sources as sources
 from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run
@@ -17,15 +13,15 @@ from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.tables.dataset import make_spans
+from mmpca_dist.tables.spans import make_spans
 
 N, D = 120, 10
 LAYOUTS = {
-    "v3": {"chunks": (20, 4)},
-    "v3 bare": {"chunks": (20, 4), "compressors": None},
-    "v3 sharded": {"chunks": (10, 2), "shards": (20, 4)},
-    "v3 all columns in chunks of one": {"chunks": (20, 1)},
-    "v2": {"chunks": (20, 4), "v2": True},
+    "v3": {"chunk": 20, "columns": 4},
+    "v3 bare": {"chunk": 20, "columns": 4, "compressors": None},
+    "v3 sharded": {"chunk": 10, "columns": 2, "shards": (20, 4)},
+    "v3 all columns in chunks of one": {"chunk": 20, "columns": 1},
+    "v2": {"chunk": 20, "columns": 4, "v2": True},
 }
 
 
@@ -38,8 +34,8 @@ def test_the_bits_are_those_of_chunks_of_whole_rows(layout, tmp_path, monkeypatc
     without_report(monkeypatch)
     X, y = labelled(N, D, 3, seed=0)
     uris = {
-        "rows": write_zarr(tmp_path / "rows.zarr", X, y, chunks=(20, D)),
-        "both": write_zarr(tmp_path / "both.zarr", X, y, **LAYOUTS[layout]),
+        "rows": write_zarr(tmp_path / "rows.zarr", X, y, 20, labels_in=30),
+        "both": write_zarr(tmp_path / "both.zarr", X, y, labels_in=30, **LAYOUTS[layout]),
     }
     assert make_spans(open_dataset(uris["both"])) == make_spans(open_dataset(uris["rows"]))
     for name, uri in uris.items():
@@ -57,7 +53,7 @@ def test_the_plan_holds(tmp_path, monkeypatch):
     without_report(monkeypatch)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((100_000, 256), dtype=np.float32), rng.integers(3, size=100_000)
-    uri = write_zarr(tmp_path / "a.zarr", X, y, chunks=(12_500, 50), labels_in=12_500)
+    uri = write_zarr(tmp_path / "a.zarr", X, y, 12_500, columns=50)
     config = make_config(tmp_path / "out", uri, methods=["pca"], n_components=2, precision="single")
     plan = preview(config)
     assert [p.bytes for p in plan.passes] == [X.nbytes] * 2 and not plan.advice
@@ -72,7 +68,7 @@ def test_rows_of_chunks_that_are_too_large_are_refused_with_the_chunks_that_help
     zarr.create_group(f"{tmp_path}/a.zarr")
     config = make_config(
         tmp_path / "out", f"{tmp_path}/a.zarr", methods=["hsic"], n_components=1,
-        dataset={"uri": f"{tmp_path}/a.zarr", "missing_chunks": "fill"},
+        dataset={"missing_chunks": "fill"},
     )  # fmt: skip
     advice = (
         r"A task reads whole rows of whole chunks, 30000 rows or 2.24 GiB at a time; chunks of 838 rows and all "
@@ -84,7 +80,7 @@ def test_rows_of_chunks_that_are_too_large_are_refused_with_the_chunks_that_help
 
 def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch, limits):
     X, y = labelled(N, D, 3, seed=1)
-    uri = write_zarr(tmp_path / "a.zarr", X, y, chunks=(N, 3))
+    uri = write_zarr(tmp_path / "a.zarr", X, y, N, columns=3, labels_in=30)
     limits.band_bytes = 7 * X.strides[0]
     read, encode = [], sources.encode_block
     monkeypatch.setattr(sources, "encode_block", lambda y, where: read.append(len(y)) or encode(y, where))
@@ -99,7 +95,7 @@ def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch, limit
 def test_dask_arrays(stored, tmp_path):
     """Arrays straight from Zarr are read in whole rows, without the chunks that Dask would join."""
     X, y = labelled(N, D, 3, seed=2)
-    uri = write_zarr(tmp_path / "a.zarr", X, y, chunks=(20, 3))
+    uri = write_zarr(tmp_path / "a.zarr", X, y, 20, columns=3, labels_in=30)
     rows = da.from_zarr(uri, component="X") if stored else da.from_array(X, (20, 3))
     assert rows.numblocks == (6, 4)
     assert (dask_rows(rows, y)[1].stored is not None) == stored

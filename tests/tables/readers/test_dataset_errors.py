@@ -1,7 +1,5 @@
 """Opening or reading a bad data set gives one sentence: what was found, where, and what to do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import fsspec
@@ -9,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
-from helpers.cases import each
-from helpers.samples import labelled
+from helpers import each
 from helpers.servers import forbidding_server, whole_file_server
+from helpers.tables import labelled, write_parquet, write_zarr
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError, MmpcaError
@@ -21,19 +18,14 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.tables.dataset import make_spans
 from mmpca_dist.tables.labels import encode, normalize_labels
+from mmpca_dist.tables.spans import make_spans
 
 X, Y = labelled(60, 3, 2, seed=1)
 
 
-def zarr_group(folder, rows=X, labels=Y, **arrays):
-    group = zarr.open_group(str(folder / "a.zarr"), mode="w")
-    for name, data in {"X": rows, "y": labels, **arrays}.items():
-        if data is not None:
-            data = np.asarray(data)
-            group.create_array(name, data=data, chunks=(20, *(max(size, 1) for size in data.shape[1:])))
-    return str(folder / "a.zarr")
+def zarr_group(folder, rows=X, labels=Y):
+    return write_zarr(folder / "a.zarr", rows, labels, 20)
 
 
 def parquet(folder, name="a.parquet", **columns):
@@ -52,28 +44,33 @@ def npz(folder, **arrays):
     return str(folder / "a.npz")
 
 
+def changed(uri, file, change):
+    """Change the bytes of a file of a table, or of the table where it is one."""
+    path = Path(uri, file)
+    path.write_bytes(change(path.read_bytes()))
+    return uri
+
+
 def without(folder, chunk, **options):
     uri = zarr_group(folder, **options)
     (folder / "a.zarr" / chunk).unlink()
     return uri
 
 
-def cut(folder, name, keep):
-    uri = parquet(folder) if name == "a.parquet" else npz(folder, X=X, y=Y)
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(whole[:keep])
-    return uri
+def lists(values=X):
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), from_pandas=True), 3)
 
 
-def lists(folder):
-    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
-    return parquet(folder, rows=rows, extra=X[:, 0], label=Y)
-
-
-def columns_differ(folder):
-    parquet(folder, "a.parquet")
-    parquet(folder, "b.parquet", f0=X[:, 0], g1=X[:, 1], label=Y)
+def two_files(folder, first, second):
+    for name, columns in (("a", first), ("b", second)):
+        parquet(folder, f"{name}.parquet", **columns, label=Y)
     return str(folder)
+
+
+def with_gap(row, column):
+    rows = X.copy()
+    rows[row, column] = np.nan
+    return rows
 
 
 def empty_folder(folder):
@@ -111,9 +108,11 @@ OPENING = {
     "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
         "Column 'city'", "string", "Leave out"]),
-    "list column and others": (lists, {}, ["list column 'rows' and others", "dataset.features"]),
-    "columns that differ": (columns_differ, {}, ["b.parquet lacks 'f1' of the columns of", "in the same way"]),
-    "Parquet cut short": (lambda f: cut(f, "a.parquet", -50), {}, [
+    "list column and others": (lambda f: parquet(f, rows=lists(), extra=X[:, 0], label=Y), {}, [
+        "list column 'rows' and others", "dataset.features"]),
+    "columns that differ": (lambda f: two_files(f, {"f0": Y, "f1": X[:, 1]}, {"f0": Y, "g1": X[:, 1]}), {}, [
+        "b.parquet lacks 'f1' of the columns of", "in the same way"]),
+    "Parquet cut short": (lambda f: changed(parquet(f), "", lambda b: b[:-50]), {}, [
         "a.parquet is not a readable", "cut short", "again"]),
     "not Parquet": (lambda f: raw(f, "a.parquet", b"hello"), {}, ["a.parquet is not a readable Parquet"]),
     "npz without X": (lambda f: npz(f, x=X, y=Y), {}, ["no array 'X'", "holds x, y"]),
@@ -195,36 +194,20 @@ def test_what_a_server_refuses(monkeypatch):
                 open_dataset(f"http://127.0.0.1:{port}/{name}", label="y.npy" if name == "a.npy" else None)
 
 
-def corrupt_metadata(folder):
-    uri = zarr_group(folder)
-    (folder / "a.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_ty')
-    return uri
-
-
-def types_differ(folder):
-    parquet(folder, "a.parquet", f0=Y.astype(np.int8), label=Y)
-    parquet(folder, "b.parquet", f0=X[:, 0], label=Y)
-    return str(folder)
-
-
-def names_that_are_no_text(folder):
-    uri = parquet(folder, aaaa=X[:, 0], label=Y)
-    Path(uri).write_bytes(Path(uri).read_bytes().replace(b"aaaa", b"\xff\xfe\xff\xff"))
-    return uri
-
-
 DEEPER = {
     # what is found at once or as rows are read
-    "names that are no text": names_that_are_no_text,
-    "npz cut short": lambda f: cut(f, "a.npz", 300),
-    "corrupt metadata": corrupt_metadata,
+    "names that are no text": lambda f: changed(
+        parquet(f, aaaa=X[:, 0], label=Y), "", lambda b: b.replace(b"aaaa", b"\xff\xfe\xff\xff")
+    ),
+    "npz cut short": lambda f: changed(npz(f, X=X, y=Y), "", lambda b: b[:300]),
+    "corrupt metadata": lambda f: changed(zarr_group(f), "zarr.json", lambda _: b'{"zarr_format": 3, "node_ty'),
     "infinitely many rows": lambda f: "synthetic:gaussian?n=inf",
     "half a row": lambda f: "synthetic:gaussian?n=2.5",
     "unknown dtype": lambda f: "synthetic:gaussian?dtype=foo",
     "negative seed": lambda f: "synthetic:gaussian?seed=-1",
     "negative variance": lambda f: "synthetic:gaussian?variance=-1",
     "no columns": lambda f: zarr_group(f, X[:, :0]),
-    "types that differ": types_differ,
+    "types that differ": lambda f: two_files(f, {"f0": Y.astype(np.int8)}, {"f0": X[:, 0]}),
 }
 
 
@@ -248,51 +231,19 @@ def test_opening_says_what_is_wrong(tmp_path):
             assert caught.match(pattern)
 
 
-def damaged(folder, chunk, change):
-    uri = zarr_group(folder)
-    path = folder / "a.zarr" / chunk
-    path.write_bytes(change(path.read_bytes()))
-    return uri
-
-
-def null_in_columns(folder):
-    values = X[:, 1].tolist()
-    values[47] = None
-    return parquet(folder, f0=X[:, 0], f1=pa.array(values), label=Y)
-
-
-def null_in_lists(folder):
-    values = X.ravel().tolist()
-    values[47 * 3 + 1] = None
-    return parquet(folder, rows=pa.FixedSizeListArray.from_arrays(pa.array(values), 3), label=Y)
-
-
-def null_label(folder):
-    return parquet(folder, f0=X[:, 0], label=pa.array([None if i == 33 else int(v) for i, v in enumerate(Y)]))
-
-
-def not_a_number(folder):
-    rows = X.copy()
-    rows[47, 2] = np.nan
-    return zarr_group(folder, rows)
-
-
-def damaged_page(folder):
-    uri = parquet(folder)
-    data = bytearray((folder / "a.parquet").read_bytes())
-    data[20:220] = bytes(200)
-    (folder / "a.parquet").write_bytes(bytes(data))
-    return uri
-
-
 READING = {
-    "damaged chunk": (lambda f: damaged(f, "X/c/1/0", lambda b: b[:-20]), [
+    "damaged chunk": (lambda f: changed(zarr_group(f), "X/c/1/0", lambda b: b[:-20]), [
         r"Cannot read chunk 1 \(rows 20 to 39\) of .*a.zarr/X", "restore it"]),
-    "not finite": (not_a_number, ["Found nan in row 47, column 2", r"chunk 2 \(rows 40 to 59\)", "fill or drop"]),
-    "null in a column": (null_in_columns, ["Column 'f1'", "missing values", "row 47", "Fill or drop"]),
-    "null in a list": (null_in_lists, ["missing value", "row 47", "Fill or drop"]),
-    "null label": (null_label, ["Column 'label'", "row 33"]),
-    "damaged Parquet": (damaged_page, ["Cannot read row group 0 .*a.parquet", "restore it"]),
+    "not finite": (lambda f: zarr_group(f, with_gap(47, 2)), [
+        "Found nan in row 47, column 2", r"chunk 2 \(rows 40 to 59\)", "fill or drop"]),
+    "null in a column": (lambda f: write_parquet(f / "a.parquet", with_gap(47, 1), Y, size=20), [
+        "Column 'f1'", "missing values", "row 47", "Fill or drop"]),
+    "null in a list": (lambda f: parquet(f, rows=lists(with_gap(47, 1)), label=Y), [
+        "missing value", "row 47", "Fill or drop"]),
+    "null label": (lambda f: parquet(f, f0=X[:, 0], label=[None if i == 33 else int(v) for i, v in enumerate(Y)]), [
+        "Row 33 has no label in column 'label' of ", "dataset.unlabelled: skip leaves out"]),
+    "damaged Parquet": (lambda f: changed(parquet(f), "", lambda b: b[:20] + bytes(200) + b[220:]), [
+        "Cannot read row group 0 .*a.parquet", "restore it"]),
     "one class": (lambda f: zarr_group(f, labels=0 * Y + 7), ["only 1 class", "label 7", "at least two"]),
     "measurements as labels": (lambda f: zarr_group(f, labels=X[:, 0]), ["not a whole number", "must be classes"]),
     "missing label chunk of no other class": (

@@ -1,9 +1,9 @@
-"""What Parquet, NumPy and text declare, and what they unpack to, is bounded before it takes memory."""
+"""What Parquet, NumPy and text declare is bounded before it takes memory; headers whose parser fails."""
 
-from __future__ import annotations
-
+import ast
 import bz2
 import gzip
+import io
 import itertools
 import lzma
 import zipfile
@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.table_files import npy
+from helpers.tables import npy, write_npz
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
+from mmpca_dist.passes.serialization import decode, encode
 from mmpca_dist.tables import memory_limits
+from mmpca_dist.tables.readers.npy import READINGS, NpyHeader, read_again
 
 Y = np.arange(20) % 2
 
@@ -88,20 +90,17 @@ def test_a_line_without_an_end(tmp_path, limits):
                 ingest(path, tmp_path / "out.zarr")
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", "," * 2_000_000 + "\n" + "1," * 10),
-        ("a.csv", "a" * 200_000 + ",label\n1,2\n"),
-        ("a.csv", "a\0b,label\n1,0\n2,1\n\0,3\n"),
-        ("a.csv", f"a,label\n1,{'9' * 5000}\n2,1\n"),
-        ("a.csv", f"a,label\n{'x' * 5000},1\n2,1\n"),
-        ("a.libsvm", f"1 {'9' * 5000}:1\n"),
-        ("a.libsvm", f"{'9' * 5000} 1:1\n0 1:1\n"),
-        ("a.libsvm", f"1 1:1 {'9' * 30}:2\n"),
-        ("a.libsvm", f"1 {'9' * 5000}:1 2:1\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("a.csv", "," * 2_000_000 + "\n" + "1," * 10),
+    ("a.csv", "a" * 200_000 + ",label\n1,2\n"),
+    ("a.csv", "a\0b,label\n1,0\n2,1\n\0,3\n"),
+    ("a.csv", f"a,label\n1,{'9' * 5000}\n2,1\n"),
+    ("a.csv", f"a,label\n{'x' * 5000},1\n2,1\n"),
+    ("a.libsvm", f"1 {'9' * 5000}:1\n"),
+    ("a.libsvm", f"{'9' * 5000} 1:1\n0 1:1\n"),
+    ("a.libsvm", f"1 1:1 {'9' * 30}:2\n"),
+    ("a.libsvm", f"1 {'9' * 5000}:1 2:1\n"),
+])  # fmt: skip
 def test_text_that_is_no_table(name, content, tmp_path):
     (tmp_path / name).write_text(content)
     with memory_limits.within(4 << 30, "the test"), pytest.raises(InputError) as caught:
@@ -125,3 +124,71 @@ def test_a_dense_row_that_does_not_fit(tmp_path):
 def test_absurd_names_of_data_sets(uri):
     with pytest.raises(InputError):
         open_dataset(uri)
+
+
+MISMATCH = SystemError("AST constructor recursion depth mismatch (before=75, after=72)")
+
+
+@pytest.fixture
+def some_fail(monkeypatch):
+    """Let some of NumPy's attempts to parse a header fail; return what counts them."""
+    attempts, parse = itertools.count(), ast.literal_eval
+
+    def literal_eval(text):
+        if next(attempts) in (0, 2, 5):
+            raise MISMATCH
+        return parse(text)
+
+    monkeypatch.setattr("ast.literal_eval", literal_eval)
+    return attempts
+
+
+def test_results_of_passes_are_not_damaged_for_that(some_fail):
+    """Each time it gets further."""
+    data = encode((np.arange(3.0), "text", np.arange(4)))
+    floats, text, integers = decode(data)
+    np.testing.assert_array_equal(floats, np.arange(3.0))
+    np.testing.assert_array_equal(integers, np.arange(4))
+    assert text == "text" and next(some_fail) > 6
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz"])
+def test_data_sets_are_opened_for_all_that(kind, tmp_path, some_fail):
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+    if kind == ".npy":
+        np.save(tmp_path / "rows.npy", X)
+        np.save(tmp_path / "labels.npy", y)
+        dataset = open_dataset(str(tmp_path / "rows.npy"), label=str(tmp_path / "labels.npy"))
+    else:
+        dataset = open_dataset(str(write_npz(tmp_path / "rows.npz", X, y)))
+    rows, labels = dataset.read_rows(0, 6), dataset.read_labels(0, 6)
+    np.testing.assert_array_equal(rows, X)
+    np.testing.assert_array_equal(labels, y)
+    assert next(some_fail) > 1
+
+
+def test_a_stream_is_read_from_where_it_was(some_fail):
+    stream = io.BytesIO()
+    stream.write(b"before")
+    np.save(stream, np.arange(4))
+    stream.seek(6)
+    header = NpyHeader.read(stream, "the stream")
+    assert header.shape == (4,) and stream.read() == np.arange(4).tobytes()
+
+
+def test_it_ends():
+    """So often and no more; other errors at once."""
+    asked = []
+
+    @read_again
+    def failing(error):
+        asked.append(error)
+        raise error
+
+    with pytest.raises(SystemError, match="recursion depth mismatch"):
+        failing(MISMATCH)
+    assert len(asked) == READINGS
+    asked.clear()
+    with pytest.raises(ValueError, match="another"):
+        failing(ValueError("another"))
+    assert len(asked) == 1

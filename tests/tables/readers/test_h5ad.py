@@ -1,27 +1,22 @@
 """AnnData's files, one or several: rows, labels and names, as anndata itself reads them, and with the bits of Zarr."""
 
-import builtins
 import itertools
 
 import fsspec
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
-import zarr
 from click.testing import CliRunner
 from helpers.evaluating import scored
-from helpers.resuming import write_rows
-from helpers.runs import make_config, model_hash
-from helpers.samples import labelled
+from helpers.runs import model_hash, refreshed, through
+from helpers.tables import config_of, labelled, write_config, write_csr, write_zarr
+from helpers.watching import without_library
 from scipy.sparse import csc_array, csr_array
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.tables.readers.formats import open_column, open_rows
+from mmpca_dist.tables.compose import column_of, open_rows
 
 h5py = pytest.importorskip("h5py")
 from helpers.h5ad_files import write_h5ad  # noqa: E402  (needs h5py)
@@ -63,7 +58,7 @@ def test_rows_names_and_columns(dense, options, tmp_path):
         np.testing.assert_array_equal(dataset.read_sparse(start, stop).toarray(), X[start:stop])
         np.testing.assert_array_equal(dataset.read_labels(start, stop), KINDS[start:stop])
         for name, (values, _) in OBS.items():
-            np.testing.assert_array_equal(open_column(dataset, name).read_values(start, stop), values[start:stop])
+            np.testing.assert_array_equal(column_of(dataset.stored, name, "").read(start, stop)[0], values[start:stop])
     assert open_dataset(tmp_path / "a.h5ad", label="obs/donor").read_labels(3, 5).tolist() == [3, 4]
 
 
@@ -74,16 +69,11 @@ def test_moments_have_the_bits_of_the_same_rows_in_zarr(dense, several, tmp_path
     uri = write_parts(tmp_path / "a", dense) if several else write(tmp_path / "a.h5ad", dense=dense)
     rows = open_dataset(uri, label="cell_type")
     if dense:
-        other = write_rows(tmp_path / "t.zarr", X, KINDS, 100 if several else 300)
+        other = write_zarr(tmp_path / "t.zarr", X, KINDS, 100 if several else 300)
     else:
-        group = zarr.open_group(str(tmp_path / "t.zarr"), mode="w")
         csr = csr_array(X)
-        within = group.create_group("X")
-        within.attrs.update({"encoding-type": "csr_matrix", "shape": list(X.shape)})
-        for name in ("data", "indices", "indptr"):
-            within.create_array(name, data=getattr(csr, name))
-        group.create_array("y", data=KINDS)
-        other = str(tmp_path / "t.zarr")
+        parts = csr.data, csr.indices, csr.indptr
+        other = write_csr(tmp_path / "t.zarr", parts, X.shape, chunks=csr.nnz, labels=KINDS)
     found, expected = class_moments(rows), class_moments(open_dataset(other))
     if dense or not several:
         np.testing.assert_array_equal(found.scatters, expected.scatters)
@@ -129,7 +119,7 @@ def test_layers_unlabelled_rows_and_another_place(tmp_path):
         open_dataset(path, label="cell_type", features="layers/count")
     with fsspec.open("memory://h5/a.h5ad", "wb") as file:
         file.write((tmp_path / "a.h5ad").read_bytes())
-    np.testing.assert_array_equal(open_rows("memory://h5/a.h5ad").read_rows(40, 60), X[40:60])
+    np.testing.assert_array_equal(open_rows("memory://h5/a.h5ad").read(40, 60), X[40:60])
     write_h5ad(path, X, OBS)  # nothing keeps the file open
 
 
@@ -160,12 +150,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Found nan in row 7, column 2 \('g2'\)"):
         class_moments(sole())
 
-    def without(name, *arguments, imported=builtins.__import__, **options):
-        if name == "h5py":
-            raise ImportError("No module named 'h5py'")
-        return imported(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    without_library(monkeypatch, "h5py")
     with pytest.raises(InputError, match=r"is an HDF5 file. Install 'mmpca-dist\[h5ad\]' to read it"):
         sole()
 
@@ -180,49 +165,46 @@ def test_runs_evaluations_transforms_refreshes_and_ingests(dense, tmp_path):
     for i, rows in enumerate((slice(0, 120), slice(120, 300))):
         write(folder / f"s{i}.h5ad", counts[rows], part(rows), dense)
     beside = {"covariates": ["batch"], "weight": "count"}
-    dataset = {"uri": str(folder), "label": "cell_type", "maps": maps, "columns": ["g5", "g0", "g3"], **beside}
-    config = make_config(
-        tmp_path / "out", methods=["pca", "m-pca0"], n_components=[2], dataset=dataset,
-        evaluation={"splits": "groups", "column": "donor", "folds": 3, "classifiers": ["fisher"], "margins": False},
-    )  # fmt: skip
+    dataset = {"label": "cell_type", "maps": maps, "columns": ["g5", "g0", "g3"], **beside}
+    evaluation = {"splits": "groups", "column": "donor", "folds": 3, "classifiers": ["fisher"], "margins": False}
+    methods = ["pca", "m-pca0"]
+    config = config_of(tmp_path / "out", folder, methods=methods, dataset=dataset, evaluation=evaluation)
     run(config)
     records, _, _ = scored(config)
     assert len(records) == 3
     mapped = np.log1p(counts[:, [5, 0, 3]] / counts[:, [5, 0, 3]].sum(axis=1, keepdims=True) * 100)
     keep = np.asarray(OBS["count"][0]) > 0
-    plain = write_rows(tmp_path / "t.zarr", mapped[keep], KINDS[keep], 50)
+    plain = write_zarr(tmp_path / "t.zarr", mapped[keep], KINDS[keep], 50)
     for name in ("batch", "count"):
         np.save(tmp_path / f"{name}.npy", np.asarray(OBS[name][0])[keep])
     beside = {"covariates": [str(tmp_path / "batch.npy")], "weight": str(tmp_path / "count.npy")}
-    same = make_config(tmp_path / "same", methods=["m-pca0"], n_components=[2], dataset={"uri": plain, **beside})
-    run(same)
+    run(config_of(tmp_path / "same", plain, methods=["m-pca0"], dataset=beside))
     model, expected = (load_model(str(tmp_path / name), "m-pca0") for name in ("out", "same"))
     np.testing.assert_allclose(np.abs(model.components_), np.abs(expected.components_), atol=1e-9)
     new = write(tmp_path / "new.h5ad", counts[:50], {"batch": part(slice(0, 50))["batch"]}, dense)
-    to = TransformConfig(output=str(tmp_path / "out"), dataset=new, destination=str(tmp_path / "p"), methods=["m-pca0"])
-    transform(to)
-    Z = open_rows(str(tmp_path / "p/projected/m-pca0.zarr")).read_rows(0, 50)
+    through(tmp_path / "out", new, tmp_path / "p", methods=["m-pca0"])
+    Z = open_rows(str(tmp_path / "p/projected/m-pca0.zarr")).read(0, 50)
     batches = pd.DataFrame({"batch": OBS["batch"][0][:50]})
     np.testing.assert_allclose(Z, model.transform(mapped[:50], covariates=batches), atol=1e-6)
     more = write(tmp_path / "more.h5ad", counts[:50], part(slice(0, 50)), dense)
-    live = refresh(RefreshConfig(run=str(tmp_path / "out"), new=more, output=str(tmp_path / "live")))["folder"]
+    live = refreshed(tmp_path / "out", more, tmp_path / "live")["folder"]
     assert load_model(live, "pca").components_.shape == (2, 3)
     ingest(f"{folder}/s*.h5ad", tmp_path / "in.zarr", label="cell_type", keep=["donor"])
     written = open_dataset(tmp_path / "in.zarr")
     np.testing.assert_array_equal(written.read_rows(0, 300), counts)
-    np.testing.assert_array_equal(open_column(written, "donor").read_labels(0, 300), OBS["donor"][0])
+    np.testing.assert_array_equal(column_of(written.stored, "donor", "").read(0, 300)[0], OBS["donor"][0])
 
 
 @pytest.mark.e2e
 def test_the_command_gives_the_bits_of_the_same_rows_in_zarr(tmp_path):
     from mmpca_pipelines.cli import cli
 
-    write_rows(tmp_path / "t.zarr", X, KINDS, 100)
+    write_zarr(tmp_path / "t.zarr", X, KINDS, 100)
     hashes = []
     for uri, label in ((str(write_parts(tmp_path / "atlas")), "cell_type"), (str(tmp_path / "t.zarr"), "y")):
-        content = {"dataset": {"uri": uri, "label": label}, "methods": ["pca", "m-pca1a"], "n_components": 2}
-        (tmp_path / "my.yaml").write_text(yaml.safe_dump({**content, "output": f"{uri}-run"}))
-        done = CliRunner().invoke(cli, ["run", str(tmp_path / "my.yaml"), "--no-prefect"], catch_exceptions=False)
+        settings = {"dataset": {"label": label}, "methods": ["pca", "m-pca1a"]}
+        config = write_config(tmp_path / "my.yaml", f"{uri}-run", uri, **settings)
+        done = CliRunner().invoke(cli, ["run", config, "--no-prefect"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         hashes.append(model_hash(f"{uri}-run", ["pca", "m-pca1a"]))
     assert hashes[0] == hashes[1]
@@ -243,7 +225,7 @@ def test_anndata_reads_the_same_of_its_own_files(dense, tmp_path):
         assert rows.feature_names == adata.var_names.tolist() and rows.sparse != dense
         np.testing.assert_array_equal(rows.read_rows(0, 300), X)
     for name, (values, _) in OBS.items():
-        np.testing.assert_array_equal(open_column(rows, name).read_values(10, 200), values[10:200])
+        np.testing.assert_array_equal(column_of(rows.stored, name, "").read(10, 200)[0], values[10:200])
     ours = anndata.read_h5ad(write(tmp_path / "b.h5ad", dense=dense))
     np.testing.assert_array_equal(ours.X if dense else ours.X.toarray(), X)
     assert ours.obs["cell_type"].tolist() == KINDS.tolist(), "the files of the other tests are AnnData's"
@@ -257,5 +239,5 @@ def test_a_file_without_any_label_is_one_of_a_folder_and_numbers_may_have_two_ty
         write_h5ad(tmp_path / "cells" / f"{name}.h5ad", X[:40], obs)
     rows = open_dataset(tmp_path / "cells", label="cell_type", unlabelled="skip")
     assert rows.n_rows == 40 and np.unique(rows.read_labels(0, 40)).tolist() == ["a", "b"]
-    column = open_column(open_dataset(tmp_path / "cells", label="cell_type"), "z", setting="dataset.covariates")
-    np.testing.assert_array_equal(column.read_values(0, 80), np.append(z, z + 0.5))
+    column = column_of(open_dataset(tmp_path / "cells", label="cell_type").stored, "z", "dataset.covariates")
+    np.testing.assert_array_equal(column.read(0, 80)[0], np.append(z, z + 0.5))

@@ -1,20 +1,17 @@
 """Lance tables: columns and fixed-size lists, fragments, removed rows, and the version of the time of opening."""
 
-import builtins
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers.resuming import write_rows
-from helpers.runs import make_config, model_hash
-from helpers.samples import labelled
+from helpers.runs import model_hash, through
+from helpers.tables import labelled, make_config, write_zarr
+from helpers.watching import without_library
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.tables.readers.formats import open_column, open_rows
+from mmpca_dist.tables.compose import column_of, open_rows
 
 lance = pytest.importorskip("lance")
 
@@ -48,7 +45,7 @@ def test_rows_labels_and_columns(form, tmp_path, monkeypatch):
     for start, stop in ((0, 300), (30, 250), (100, 200), (299, 300)):
         np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
         np.testing.assert_array_equal(dataset.read_labels(start, stop), KINDS[start:stop])
-    np.testing.assert_array_equal(open_column(dataset, "place").read_values(95, 105), np.arange(95, 105) % 5)
+    np.testing.assert_array_equal(column_of(dataset.stored, "place", "").read(95, 105)[0], np.arange(95, 105) % 5)
     monkeypatch.setattr(LIMITS, "unit_bytes", 60 * 16)
     assert dataset.chunk_edges.tolist() == [0, 60, 100, 160, 200, 260, 300]
     if form == "columns":
@@ -58,7 +55,7 @@ def test_rows_labels_and_columns(form, tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", ["columns", "lists"])
 def test_moments_have_the_bits_of_the_same_rows_in_zarr(form, tmp_path):
     found = class_moments(opened(write(tmp_path / "t.lance", form), form))
-    expected = class_moments(open_dataset(write_rows(tmp_path / "t.zarr", X, Y, 100)))
+    expected = class_moments(open_dataset(write_zarr(tmp_path / "t.zarr", X, Y, 100)))
     np.testing.assert_array_equal(found.scatters, expected.scatters)
     np.testing.assert_array_equal(found.means, expected.means)
 
@@ -87,8 +84,8 @@ def test_runs_and_transforms(tmp_path):
     vectors = {"uri": write(tmp_path / "v.lance", "lists"), "features": "vector"}
     run(make_config(tmp_path / "out", methods=["pca"], n_components=[2], dataset=vectors))
     new = write(tmp_path / "new.lance", "lists", X[:40], None)
-    transform(TransformConfig(output=str(tmp_path / "out"), dataset=new, destination=str(tmp_path / "p")))
-    Z = open_rows(str(tmp_path / "p/projected/pca.zarr")).read_rows(0, 40)
+    through(tmp_path / "out", new, tmp_path / "p")
+    Z = open_rows(str(tmp_path / "p/projected/pca.zarr")).read(0, 40)
     expected = load_model(str(tmp_path / "out"), "pca").transform(X[:40])
     np.testing.assert_allclose(Z, expected, rtol=1e-5, atol=1e-5)
 
@@ -105,11 +102,6 @@ def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Cannot read rows 0 to 9 of .*t.lance"):
         opened(path).read_rows(0, 10)
 
-    def without(name, *arguments, imported=builtins.__import__, **options):
-        if name == "lance":
-            raise ImportError("No module named 'lance'")
-        return imported(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    without_library(monkeypatch, "lance")
     with pytest.raises(InputError, match=r"is a Lance table. Install 'mmpca-dist\[lance\]' to read it"):
         open_dataset(path)

@@ -4,20 +4,16 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from click.testing import CliRunner
 from helpers.evaluating import scored
-from helpers.resuming import write_rows
-from helpers.runs import make_config, model_hash
-from helpers.samples import labelled
+from helpers.runs import model_hash, refreshed, same_models, through
+from helpers.tables import config_of, labelled, write_config, write_zarr
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.extend import arrivals
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.readers.formats import open_column, open_rows
+from mmpca_dist.tables.compose import column_of, open_rows
 
 X, Y = labelled(440, 6, 3, seed=2)
 HALF = X.astype(np.float16)
@@ -56,7 +52,7 @@ def test_rows_and_labels(tables, place, tmp_path):
     for start, stop in ((0, 440), (33, 130), (80, 120), (439, 440)):
         np.testing.assert_array_equal(dataset.read_rows(start, stop), HALF[start:stop])
         np.testing.assert_array_equal(dataset.read_labels(start, stop), NAMES[start:stop])
-    np.testing.assert_array_equal(open_column(dataset, "source").read_values(30, 90), FRAME["source"][30:90])
+    np.testing.assert_array_equal(column_of(dataset.stored, "source", "").read(30, 90)[0], FRAME["source"][30:90])
     assert "img_emb_2.npy" in dataset.describe_chunk(100)
     if place:
         storage.remove(place)
@@ -64,7 +60,7 @@ def test_rows_and_labels(tables, place, tmp_path):
 
 def test_moments_have_the_bits_of_the_same_rows_in_zarr(tmp_path):
     found = class_moments(open_dataset(write(tmp_path / "e"), label="label"))
-    expected = class_moments(open_dataset(write_rows(tmp_path / "t.zarr", HALF, Y, 40)))
+    expected = class_moments(open_dataset(write_zarr(tmp_path / "t.zarr", HALF, Y, 40)))
     np.testing.assert_array_equal(found.scatters, expected.scatters)
     np.testing.assert_array_equal(found.means, expected.means)
     other = class_moments(open_dataset(write(tmp_path / "f", size=77)))
@@ -84,35 +80,29 @@ def test_the_fingerprint_is_that_of_all_files(tmp_path):
 @no_report
 def test_runs_evaluations_transforms_and_refreshes(tmp_path):
     frame = FRAME.assign(label=FRAME["label"].where(np.arange(440) % 9 > 0))
-    dataset = {
-        "uri": write(tmp_path / "e", frame=frame), "unlabelled": "skip", "weight": "n", "covariates": ["source"],
-        "columns": [5, 0, 1, 2],
-    }  # fmt: skip
-    config = make_config(
-        tmp_path / "out", methods=["pca", "m-pca0"], n_components=[2], dataset=dataset,
-        evaluation={"splits": "groups", "column": "shop", "folds": 4, "classifiers": ["fisher"], "margins": False},
-    )  # fmt: skip
+    dataset = {"unlabelled": "skip", "weight": "n", "covariates": ["source"], "columns": [5, 0, 1, 2]}
+    evaluation = {"splits": "groups", "column": "shop", "folds": 4, "classifiers": ["fisher"], "margins": False}
+    uri, methods = write(tmp_path / "e", frame=frame), ["pca", "m-pca0"]
+    config = config_of(tmp_path / "out", uri, methods=methods, dataset=dataset, evaluation=evaluation)
     results = run(config)
     keep = frame["label"].notna().to_numpy() & (FRAME["n"] > 0).to_numpy()
     assert results["count"]["n_rows"] == keep.sum()
-    plain = write_rows(tmp_path / "t.zarr", HALF[keep][:, [5, 0, 1, 2]], Y[keep], 40)
+    plain = write_zarr(tmp_path / "t.zarr", HALF[keep][:, [5, 0, 1, 2]], Y[keep], 40)
     for name, values in (("n", FRAME["n"][keep]), ("source", FRAME["source"][keep])):
         np.save(tmp_path / f"{name}.npy", np.asarray(values))
     beside = {"weight": str(tmp_path / "n.npy"), "covariates": [str(tmp_path / "source.npy")]}
-    same = make_config(tmp_path / "same", methods=["pca", "m-pca0"], n_components=[2], dataset={"uri": plain, **beside})
-    run(same)
-    model, expected = (load_model(str(tmp_path / name), "m-pca0") for name in ("out", "same"))
-    np.testing.assert_allclose(model.components_, expected.components_, atol=1e-9)
+    run(config_of(tmp_path / "same", plain, methods=methods, dataset=beside))
+    same_models(tmp_path / "out", tmp_path / "same", ["m-pca0"], classes=False)
     records, _, _ = scored(config)
     assert len(records) == 4
-    run(make_config(tmp_path / "plain", write(tmp_path / "f"), methods=["pca", "m-pca0"], n_components=[2]))
+    run(config_of(tmp_path / "plain", write(tmp_path / "f"), methods=methods))
     new = write(tmp_path / "new", HALF[:100], None)
-    transform(TransformConfig(output=str(tmp_path / "plain"), dataset=new, destination=str(tmp_path / "projected")))
-    Z = open_rows(str(tmp_path / "projected/projected/pca.zarr")).read_rows(0, 100)
+    through(tmp_path / "plain", new, tmp_path / "projected")
+    Z = open_rows(str(tmp_path / "projected/projected/pca.zarr")).read(0, 100)
     of_arrays = load_model(str(tmp_path / "plain"), "pca").transform(HALF[:100])
     np.testing.assert_allclose(Z, of_arrays, rtol=1e-5, atol=1e-5)
     more = write(tmp_path / "more", HALF[:80] + 1, FRAME[:80])
-    live = refresh(RefreshConfig(run=str(tmp_path / "plain"), new=more, output=str(tmp_path / "live")))["folder"]
+    live = refreshed(tmp_path / "plain", more, tmp_path / "live")["folder"]
     both = np.vstack([HALF, HALF[:80] + 1]).astype(float)
     np.testing.assert_allclose(load_model(live, "pca").mean_, both.mean(axis=0), rtol=1e-6)
 
@@ -167,13 +157,11 @@ def test_files_without_a_folder_of_their_own_and_beside_a_table(tmp_path):
 def test_the_command_gives_the_bits_of_the_same_rows_in_zarr(tmp_path):
     from mmpca_pipelines.cli import cli
 
-    write_rows(tmp_path / "t.zarr", HALF, NAMES, 40)
+    write_zarr(tmp_path / "t.zarr", HALF, NAMES, 40)
     hashes = []
     for uri in (write(tmp_path / "e"), str(tmp_path / "t.zarr")):
-        content = {"dataset": {"uri": uri}, "methods": ["pca", "m-pca1a"], "n_components": 2}
-        output = f"{uri}-run"
-        (tmp_path / "my.yaml").write_text(yaml.safe_dump({**content, "output": output}))
-        done = CliRunner().invoke(cli, ["run", str(tmp_path / "my.yaml"), "--no-prefect"], catch_exceptions=False)
+        config = write_config(tmp_path / "my.yaml", f"{uri}-run", uri, methods=["pca", "m-pca1a"])
+        done = CliRunner().invoke(cli, ["run", config, "--no-prefect"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
-        hashes.append(model_hash(output, ["pca", "m-pca1a"]))
+        hashes.append(model_hash(f"{uri}-run", ["pca", "m-pca1a"]))
     assert hashes[0] == hashes[1]

@@ -11,13 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.samples import labelled
+from helpers.tables import labelled, write_zarr
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.extend import arrivals
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.readers.formats import open_column, open_rows
+from mmpca_dist.tables.compose import column_of, open_rows
 
 
 def frame(n=60, seed=0):
@@ -87,8 +87,8 @@ def test_numbers_in_names_of_folders_are_features(tmp_path):
     np.testing.assert_array_equal(middle, X[7:33])
     without = open_dataset(folder, drop=["year"])
     assert without.feature_names == ["a", "b", "c"]
-    np.testing.assert_array_equal(open_column(without, "year").read_labels(0, 60), X[:, 3])
-    assert open_rows(folder, names=["year", "a"]).read_rows(0, 60)[:, 0].tolist() == X[:, 3].tolist()
+    np.testing.assert_array_equal(column_of(without.stored, "year", "").read(0, 60)[0], X[:, 3])
+    assert open_rows(folder, names=["year", "a"]).read(0, 60)[:, 0].tolist() == X[:, 3].tolist()
 
 
 def test_names_of_folders_are_labels(tmp_path):
@@ -139,7 +139,7 @@ def test_ingest_keeps_columns_in_names_of_folders(tmp_path):
     ingest(str(hive(tmp_path / "a", ["year"], table)), str(tmp_path / "b.zarr"), keep=["year"])
     dataset = open_dataset(tmp_path / "b.zarr")
     assert dataset.n_features == 3
-    assert open_column(dataset, "year").read_labels(0, 60).tolist() == sorted(table["year"])
+    assert column_of(dataset.stored, "year", "").read(0, 60)[0].tolist() == sorted(table["year"])
 
 
 @pytest.fixture
@@ -318,9 +318,6 @@ def test_a_zarr_group_with_such_names_is_no_parquet_folder(tmp_path):
     import zarr
 
     X, y = labelled(30, 3, 2, seed=0)
-    group = zarr.open_group(str(tmp_path / "a"), mode="w")
-    group.create_array("X", data=X, chunks=(10, 3))
-    group.create_array("y", data=y, chunks=(10,))
-    group.create_group("metadata")
+    zarr.open_group(write_zarr(tmp_path / "a", X, y, 10)).create_group("metadata")
     assert open_dataset(tmp_path / "a").n_features == 3
     assert storage.names_in(str(tmp_path / "a"))

@@ -1,21 +1,19 @@
 """CSR rows that cannot be used end in one sentence; AnnData's labels and names are found where it puts them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse
 import zarr
-from helpers.cases import each
-from helpers.samples import counts_like_text, write_csr
+from helpers import each
+from helpers.tables import counts_like_text, write_csr
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.dataset import MissingLabels
-from mmpca_dist.tables.readers.formats import open_rows
+from mmpca_dist.tables.column import MissingChunks
+from mmpca_dist.tables.compose import open_rows
 
 N, D = 60, 9
 PARTS, X, Y = counts_like_text(N, D, 3, seed=0)
@@ -152,12 +150,12 @@ def test_other_groups_than_x_and_files_that_change(tmp_path):
 def test_an_npz_of_csr_rows_is_loaded_by_each_process(tmp_path):
     dataset = open_dataset(npz(tmp_path, data=DATA.astype(np.uint16), format=np.asarray(b"csr")))
     assert dataset.sparse and dataset.dtype == np.float32 and dataset.nnz == len(DATA)
-    assert dataset.n_bytes == len(DATA) * 8 + (N + 1) * 4 and dataset.resident_bytes == 2 * dataset.n_bytes
+    assert dataset.n_bytes == len(DATA) * 8 + (N + 1) * 4 and dataset.facts.resident_bytes == 2 * dataset.n_bytes
     np.testing.assert_array_equal(dataset.read_rows(5, 40), X[5:40])
     np.testing.assert_array_equal(dataset.read_sparse(5, 40).toarray(), X[5:40])
     both = npz(tmp_path, X=X + 1)
     np.testing.assert_array_equal(open_dataset(both).read_rows(0, N), X + 1)  # rows that are named win
-    assert not open_rows(npz(tmp_path, y=None)).has_labels
+    assert open_rows(npz(tmp_path, y=None)).label is None
 
 
 def anndata_group(folder, *, codes=Y, categories=("ant", "bee", "cat"), masked=N, v2=False):
@@ -223,8 +221,8 @@ def test_missing_chunks_of_categories_are_the_first_one(tmp_path):
     uri = anndata_group(tmp_path)
     (tmp_path / "a.zarr" / "obs" / "kind" / "codes" / "c" / "1").unlink()
     dataset = open_dataset(uri, label="obs/kind")
-    assert dataset.missing_labels == MissingLabels(20, ((20, 40),), "ant")
-    from mmpca_dist.tables.dataset import make_spans
+    assert dataset.label_column.missing == MissingChunks(20, ((20, 40),), "ant")
+    from mmpca_dist.tables.spans import make_spans
 
     census = take_census(dataset, make_spans(dataset), Tasks(scheduler=Threads(1)))
     assert census.sizes[0] == 20 + np.sum(np.delete(Y, np.s_[20:40]) == 0)

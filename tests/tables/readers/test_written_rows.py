@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 import zarr
-from helpers.cases import each
+from helpers import each
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError

@@ -5,19 +5,17 @@ import itertools
 import numpy as np
 import pytest
 import zarr
-from helpers.evaluating import scored, store
-from helpers.resuming import write_rows
-from helpers.runs import Recorder, make_config, model_hash
-from helpers.samples import labelled
+from helpers.evaluating import scored
+from helpers.runs import Recorder, model_hash, refreshed, same_models, through
+from helpers.tables import config_of, labelled, make_config, write_npz, write_zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
-from mmpca_dist.tables.readers.formats import open_column, open_rows
+from mmpca_dist.passes.census import notes_on_missing_labels
+from mmpca_dist.tables.compose import column_of, open_rows
 
 HEIGHT, WIDTH = 23, 17
 N = HEIGHT * WIDTH
@@ -51,10 +49,10 @@ def test_rows_are_pixels_whatever_the_chunks(tmp_path_factory, chunks, start, si
     np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
     np.testing.assert_array_equal(dataset.read_labels(start, stop), RASTER[start:stop])
     out = np.empty((stop - start, 5), np.float32)
-    assert dataset.read_rows(start, stop, out) is out
+    assert np.shares_memory(dataset.read_rows(start, stop, out), out)
     np.testing.assert_array_equal(out, X[start:stop])
     np.testing.assert_array_equal(
-        open_column(dataset, "block").read_values(start, stop), np.arange(start, stop) // 60 % 4
+        column_of(dataset.stored, "block", "").read(start, stop)[0], np.arange(start, stop) // 60 % 4
     )
     assert dataset.chunk_edges.tolist() == [*range(0, N, chunks[0] * WIDTH), N]
 
@@ -73,13 +71,10 @@ def test_moments_have_the_bits_of_the_same_rows_in_zarr(value, tmp_path):
     np.testing.assert_array_equal(rows.read_rows(0, rows.n_rows), X[KEPT])
     np.testing.assert_array_equal(rows.read_labels(0, rows.n_rows), RASTER[KEPT])
     found = class_moments(rows)
-    group = zarr.open_group(str(tmp_path / "t.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(6 * WIDTH, 5))
-    group.create_array("y", data=RASTER, chunks=(N,))
-    flat = open_dataset(tmp_path / "t.zarr", unlabelled="skip", unlabelled_value=0)
+    flat = open_dataset(write_zarr(tmp_path / "t.zarr", X, RASTER, 6 * WIDTH), unlabelled="skip", unlabelled_value=0)
     expected = class_moments(flat)
     np.testing.assert_array_equal(found.scatters, expected.scatters)
-    few = class_moments(open_dataset(write_rows(tmp_path / "few.zarr", X[KEPT], RASTER[KEPT], 50)))
+    few = class_moments(open_dataset(write_zarr(tmp_path / "few.zarr", X[KEPT], RASTER[KEPT], 50)))
     np.testing.assert_allclose(found.scatters, few.scatters, rtol=1e-12, atol=1e-9)
     assert found.classes.tolist() == [1, 2, 3]
 
@@ -89,30 +84,24 @@ def test_moments_have_the_bits_of_the_same_rows_in_zarr(value, tmp_path):
 def test_a_run_evaluates_by_blocks_and_transforms_all_pixels(tmp_path):
     uri = write(tmp_path / "c.zarr")
     more = {"evaluation": {"splits": "groups", "column": "block", "folds": 4, "classifiers": ["lda"], "margins": False}}
-    config = make_config(
-        tmp_path / "out", methods=["m-pca0", "pca"], n_components=[2], dataset={"uri": uri, **SKIPPING}, **more
-    )
+    config = config_of(tmp_path / "out", uri, methods=["m-pca0", "pca"], dataset=SKIPPING, **more)
     results = run(config)
     assert results["count"]["notes"] == [f"Rows left out, as they have no label: {N - KEPT.sum()}."]
     records, _, _ = scored(config)
     assert len(records) == 4 and sum(record["rows"] for record in records) == KEPT.sum()
-    flat = str(store(tmp_path / "t.npz", X[KEPT], RASTER[KEPT]))
-    run(make_config(tmp_path / "flat", flat, methods=["m-pca0", "pca"], n_components=[2]))
-    model, flat = (load_model(str(tmp_path / name), "m-pca0") for name in ("out", "flat"))
-    np.testing.assert_allclose(model.components_, flat.components_, atol=1e-6)
-    recorder = Recorder()
+    flat = write_npz(tmp_path / "t.npz", X[KEPT], RASTER[KEPT])
+    run(config_of(tmp_path / "flat", flat, methods=["m-pca0", "pca"]))
+    same_models(tmp_path / "out", tmp_path / "flat", ["m-pca0"], atol=1e-6)
+    model, recorder = load_model(str(tmp_path / "out"), "m-pca0"), Recorder()
     new = write(tmp_path / "new.zarr", labels=None)
     for name, rows in (("all", uri), ("new", new)):
-        to = TransformConfig(
-            output=str(tmp_path / "out"), dataset=rows, destination=str(tmp_path / name), methods=["m-pca0"]
-        )  # fmt: skip
-        transform(to, [recorder])
-        Z = open_rows(str(tmp_path / f"{name}/projected/m-pca0.zarr")).read_rows(0, N)
+        through(tmp_path / "out", rows, tmp_path / name, recorder, methods=["m-pca0"])
+        Z = open_rows(str(tmp_path / f"{name}/projected/m-pca0.zarr")).read(0, N)
         image = Z.reshape(HEIGHT, WIDTH, 2)
         np.testing.assert_allclose(image[3, 4], model.transform(X[[3 * WIDTH + 4]])[0], rtol=1e-4, atol=1e-4)
     assert any("have no label, so the labels go with the projected rows" in note for note in recorder.notes)
     more = write(tmp_path / "more.zarr", X=X + 1)
-    live = refresh(RefreshConfig(run=str(tmp_path / "out"), new=more, output=str(tmp_path / "live")))["folder"]
+    live = refreshed(tmp_path / "out", more, tmp_path / "live")["folder"]
     both = np.vstack([X[KEPT], X[KEPT] + 1]).astype(float)
     np.testing.assert_allclose(load_model(live, "pca").mean_, both.mean(axis=0), rtol=1e-6)
 
@@ -140,7 +129,7 @@ def test_rows_without_a_label_are_refused_unless_they_are_skipped(tmp_path):
     assert class_moments(open_dataset(uri, **NAMED)).classes.tolist() == [0, 1, 2, 3], "0 is a class otherwise"
     with pytest.raises(InputError, match=r"No row of .* is left: none has a label"):
         open_dataset(write(tmp_path / "z.zarr", labels=np.zeros(N, int)), **SKIPPING)
-    texts = write_rows(tmp_path / "t.zarr", X, np.where(KEPT, "crop", "unknown"), 50)
+    texts = write_zarr(tmp_path / "t.zarr", X, np.where(KEPT, "crop", "unknown"), 50)
     assert open_dataset(texts, unlabelled="skip", unlabelled_value="unknown").n_rows == KEPT.sum()
 
 
@@ -151,9 +140,10 @@ def test_chunks_that_are_not_stored(tmp_path):
     uri = write(tmp_path / "c.zarr", labels.ravel())
     assert not (tmp_path / "c.zarr/cover/c/1/0").exists()
     rows = open_dataset(uri, **SKIPPING)
-    assert rows.missing_labels is None and class_moments(rows).sizes.sum() == np.count_nonzero(labels)
+    assert notes_on_missing_labels(rows) == [] and class_moments(rows).sizes.sum() == np.count_nonzero(labels)
     as_class = open_dataset(uri, **NAMED)
-    assert (as_class.missing_labels.n_rows, as_class.missing_labels.stretches) == (63, ((7 * WIDTH, 14 * WIDTH),))
+    missing = as_class.label_column.missing
+    assert (missing.n_rows, missing.stretches) == (63, ((7 * WIDTH, 14 * WIDTH),))
     with pytest.raises(InputError, match=r"lacks 1 of the chunks of 'cover', the first one \(1, 0\)"):
         open_dataset(uri, **NAMED, missing_chunks="refuse")
     (tmp_path / "c.zarr/reflectance/c/2/1/0").unlink()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -101,9 +101,9 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     0.89
     """
 
-    _options: ClassVar = KernelEstimator._options | {
-        "alpha": Option(gt=0), "tol": Option(gt=0), "epsilon": Option(ge=0), "max_iter": Option(ge=-1)
-    }  # fmt: skip
+    traits = KernelEstimator.traits.extended(
+        {"alpha": Option(gt=0), "tol": Option(gt=0), "epsilon": Option(ge=0), "max_iter": Option(ge=-1)}
+    )
     _instead = "Put NystroemFeatures before ProjectionPenaltyClassifier"
 
     def __init__(
@@ -188,7 +188,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             )
         return array
 
-    def _reduced(self, X: Any, rows: Any) -> Array:
+    def _reduced(self, X: Any, rows: NDArray | csr_array) -> Array:
         """Return the reduced features of the rows that X has, shape (n, K)."""
         if isinstance(self.reduction_, np.ndarray):
             return np.asarray(rows @ self.reduction_.T, np.float64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -63,7 +61,7 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     (1797, 9)
     """
 
-    _options: ClassVar = KernelReducer._options | {"shrinkage": Option(ge=0, le=1)}
+    traits = KernelReducer.traits.extended({"shrinkage": Option(ge=0, le=1)})
     _instead = "Put NystroemFeatures before FisherDiscriminant"
 
     def __init__(

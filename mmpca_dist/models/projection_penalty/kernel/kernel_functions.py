@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from dask.utils import format_bytes
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import KernelCenterer
@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.methods.base.parameters import Option, check_number, check_options
+from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.memory_limits import allowed_bytes
@@ -88,7 +89,7 @@ class Kernel:
 class KernelEstimator(BaseEstimator):
     """Base of the estimators of this package: the parameters of the kernel, and the check of rows."""
 
-    _options: ClassVar = {"degree": Option(ge=1), "coef0": Option(ge=0)}
+    traits = Traits({"degree": Option(ge=1), "coef0": Option(ge=0)})
 
     def __init__(self, *, kernel: KernelName, gamma: Gamma, degree: int, coef0: float) -> None:
         self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
@@ -136,7 +137,7 @@ class KernelEstimator(BaseEstimator):
         """Fit to rows with codes of classes, whose kernel is kept."""
         raise NotImplementedError
 
-    def _centred_kernel(self, rows: Any) -> tuple[Array, float]:
+    def _centred_kernel(self, rows: NDArray | csr_array) -> tuple[Array, float]:
         """Return the kernel matrix (n, n) of centred images, and the rounding errors of its eigenvalues."""
         matrix = self._kernel(rows, rows)
         largest = float(np.abs(np.diagonal(matrix)).max())
@@ -221,7 +222,7 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
     A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
     """
 
-    _options: ClassVar = KernelEstimator._options | {"n_components": Option(ge=1), "tol": Option(ge=0, lt=1)}
+    traits = KernelEstimator.traits.extended({"n_components": Option(ge=1), "tol": Option(ge=0, lt=1)})
 
     def __init__(self, n_components: int | None, *, tol: float, **of_the_kernel: Any) -> None:
         super().__init__(**of_the_kernel)

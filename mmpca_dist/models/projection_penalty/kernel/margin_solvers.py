@@ -25,7 +25,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.optimise.model_sweeps import relative_gaps
 
 Array = NDArray[np.float64]
@@ -140,13 +140,12 @@ def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
     Variables are beta over min(C, 1), and s = U^T beta / sqrt(ridge) where there is a ridge: so no entry grows as it
     tends to 0.
     """
-    try:
+    absent = (
+        "epsilon=0 and solver='clarabel' need Clarabel, which is not installed: pip install 'mmpca-dist[qp]'. Or "
+        "choose epsilon above 0, such as 1e-5 ({reason})."
+    )
+    with instead_of(ImportError, InputError, absent):
         import clarabel
-    except ImportError as error:
-        raise InputError(
-            "epsilon=0 and solver='clarabel' need Clarabel, which is not installed: pip install 'mmpca-dist[qp]'. Or "
-            f"choose epsilon above 0, such as 1e-5 ({error})."
-        ) from error
     n, r = problem.features.shape
     unit, roots = min(problem.C, 1.0), np.sqrt(problem.ridge)
     size = 1 / np.maximum(roots, 1.0)

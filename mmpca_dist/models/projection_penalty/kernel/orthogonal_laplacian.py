@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -67,7 +65,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
     (2, 13)
     """
 
-    _options: ClassVar = KernelReducer._options | {"variance_share": Option(gt=0, le=1)}
+    traits = KernelReducer.traits.extended({"variance_share": Option(gt=0, le=1)})
     _instead = "Put NystroemFeatures before a reduction without a kernel, such as FisherDiscriminant"
 
     def __init__(

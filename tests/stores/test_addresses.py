@@ -1,18 +1,19 @@
-"""Names with ``*``, ``?`` and ``[..]`` are names: the neighbours that they would match stay as they are."""
-
-from __future__ import annotations
+"""Names with patterns are names; addresses that carry credentials, or may mean another object, are refused."""
 
 import itertools
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 import zarr
+from helpers.stored_objects import settings
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.tables.readers.formats import open_dataset
+from mmpca_dist.stores.addresses import refuse_secrets
+from mmpca_dist.tables.compose import open_dataset
 
 NAMES = ["x[12]", "x?", "**", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x*", "x[!a]"))]
 NEIGHBOURS = ["x1", "x2", "x10", "x", "x[12]1", "x?.more", "y", "x1/deep"]
@@ -72,17 +73,6 @@ def test_ingest_to_a_pattern(place):
     assert open_dataset(place).n_rows == 178
 
 
-def settings(output, **changes):
-    return {
-        "dataset": {"uri": "bundled:iris"},
-        "methods": ["m-pca0"],
-        "n_components": 2,
-        "compute": {"cluster": "threads"},
-        "output": output,
-        **changes,
-    }
-
-
 @pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("name", ["x[12]", pytest.param("x?", marks=pytest.mark.slow)])
@@ -123,3 +113,65 @@ def test_local_names_have_no_such_meanings(tmp_path, name):
     ingest("bundled:iris", tmp_path / name)
     assert open_dataset(tmp_path / name).n_rows == 150
     assert zarr.open_group(tmp_path / name).attrs["complete"]
+
+
+SECRET = "hunter2"  # noqa: S105
+SECRETS = ["token", "key", "secret", "sig", "signature", "auth", "sas", "password"]
+PREFIXES = ["", "access", "access_", "API-", "aws."]
+
+
+def refused(address):
+    with pytest.raises(InputError, match="carries credentials") as caught:
+        refuse_secrets(address)
+    assert SECRET not in str(caught.value)
+
+
+def test_parameters_of_every_kind():
+    for form in ("x?{name}={value}", "x?a=1&b=2&{name}={value}", "x?a=1;{name}={value}", "x#{name}={value}"):
+        for name in SECRETS:
+            for prefix in PREFIXES:
+                parameter = form.format(name=prefix + name.upper(), value=SECRET)
+                refused(f"https://host/{parameter}")
+                refused(f"simplecache::https://host/{parameter}")
+
+
+USERS_AND_SIGNATURES = [
+    f"https://user:{SECRET}@host/x",
+    f"s3://{SECRET}@bucket/x",
+    f"s3://key:{SECRET}/slash@bucket/x",
+    f"ftp://user:{SECRET}@host/x",
+    f"az://{SECRET}@account/x",
+    f"simplecache::s3://{SECRET}@bucket/x",
+    f"https://bucket.s3.amazonaws.com/x?X-Amz-Expires=60&X-Amz-Signature={SECRET}",
+    f"https://bucket.s3.amazonaws.com/x?AWSAccessKeyId={SECRET}",
+    f"https://account.blob.core.windows.net/x?se=2024&sig={SECRET}",
+]
+
+
+def test_users_and_signatures_as_they_stand_and_once_encoded():
+    for address in USERS_AND_SIGNATURES:
+        refused(address)
+        protocol, _, rest = address.partition("://")
+        refused(f"{protocol}://{quote(rest, safe='')}")
+    refused(f"{SECRET}%40@x://host?token=1")  # a protocol that is none
+
+
+@pytest.mark.parametrize("address", [
+    "s3://bucket/year=2024/key=3/token=a/part.0.parquet",
+    "s3://bucket/keys/tokens/secrets/password.parquet",
+    "s3://bucket/a&key=1.parquet",
+    "s3://bucket/x?versionId=abc",
+    "https://host/x.npz?download=1&encoding=utf-8&keyboard=qwerty&zip_code=1&monkey=2",
+    "https://host:8080/x#part",
+    "http://[::1]:8080/x.npz",
+    "https://host/100%/x.npz",
+    "https://host/a%20b;v=2/x.npz?path=a%2Fb",
+    "abfs://container@account.dfs.core.windows.net/x.zarr",
+    "hdfs://user@namenode/x",
+    "zip://*.csv::s3://bucket/x.zip",
+    "synthetic:gaussian?n=10&d=3&seed=1",
+    "bundled:digits?classes=0,1&noise=4",
+    "/data/token=1?key=2",
+])  # fmt: skip
+def test_what_carries_none_passes(address):
+    refuse_secrets(address)

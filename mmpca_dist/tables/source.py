@@ -1,0 +1,124 @@
+"""Sources: rows and columns as they are stored; one file a format in ``tables/readers``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.faults import Setting
+from mmpca_dist.stores import storage
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.column import Column
+from mmpca_dist.tables.facts import Table
+
+
+class Source(Table, ABC):
+    """Rows and columns as they are stored.
+
+    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
+    """
+
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from; None where there are none."""
+    note: str | None = None
+    """What a user must know of the rows."""
+    levels: Sequence[Any] = ()
+    """What becomes of columns of text, see ``tables.levels``."""
+    columns: Sequence[str] = ()
+    """The stored columns that the features are made of, where they have names."""
+    named_columns: bool = False
+    """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
+    heavy_columns: Sequence[tuple[int, float]] = ()
+    """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
+    beside_names: Sequence[str] = ()
+    """The stored columns that are neither features nor labels."""
+
+    @property
+    @abstractmethod
+    def chunk_edges(self) -> NDArray[np.int64]:
+        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
+        """Return rows ``start`` to ``stop``: CSR where they are stored so, else a C-ordered array (n, n_features).
+
+        ``out``, of that shape and of the type of the rows, may be filled and returned.
+        """
+
+    @abstractmethod
+    def column(self, name: str | None, setting: Setting | str) -> Column:
+        """Return a stored column; None is the label.
+
+        Raises InputError, which calls the column by the ``setting`` that names it, where there is none.
+        """
+
+    def fingerprint(self) -> str:
+        """Identify the rows without reading them: metadata, object names, sizes, etags or times."""
+        objects = [storage.list_objects(address) for address in self.addresses]
+        shape = self.n_rows, self.n_features, str(self.dtype)
+        return storage.digest(type(self).__name__, *shape, self.features, list(self.columns), objects)
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Files that hold the rows, or folders of them; none where nothing is stored."""
+        return ()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether dense rows are in memory, so that reading needs no buffer."""
+        return self.facts.kind == "memory" and not self.sparse
+
+    @property
+    def before_noise(self) -> Source | None:
+        """The same rows before noise was added to them, where they can be read."""
+        return None
+
+    def with_levels_of(self, batches: Iterable[Batch]) -> Self:
+        """Return the same table with the levels that its text has in some rows of it, rare by their weights."""
+        return self
+
+    def chunk_of(self, row: int) -> tuple[int, int, int]:
+        """Return the number of the chunk that holds a row, its first row, and the row after its last."""
+        edges = self.chunk_edges
+        number = int(np.searchsorted(edges, row, side="right")) - 1
+        return number, int(edges[number]), int(edges[number + 1])
+
+    @property
+    def layout(self) -> str:
+        """How rows are stored, in words: chunks, and where it is known their codec."""
+        return f"chunks of up to {np.diff(self.chunk_edges).max(initial=0):,} rows ({len(self.chunk_edges) - 1:,})"
+
+    def describe_chunk(self, row: int) -> str:
+        """Say where a row is stored, for messages."""
+        _, start, stop = self.chunk_of(row)
+        return f"rows {start} to {stop - 1} of {self.uri}"
+
+    def refuse_column(self, name: str, setting: Setting | str) -> InputError:
+        """Return the error for a column of a source that has none but its features."""
+        return InputError(
+            f"{{setting}} is {name!r}, and {self.uri} has no columns but its features. Name a .npy file with a value "
+            "for each row.",
+            setting=setting,
+        )
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
+    try:
+        yield
+    except (MmpcaError, MemoryError):
+        raise
+    except Exception as error:
+        raise AccessError(
+            f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
+            "reach: restore them from their source."
+        ) from error
