@@ -20,7 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.readers.formats import reading_with
 
-SUFFIXES = (".rows", ".parquet", ".pq")
+SUFFIXES = (".parquet", ".pq")
 DELTA, HUDI, ICEBERG = "_delta_log", ".hoodie", "metadata"
 ZARR = frozenset({"zarr.json", ".zgroup", ".zmetadata"})
 
