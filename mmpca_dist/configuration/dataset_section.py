@@ -146,9 +146,6 @@ class DatasetConfig(Section):
         description="Arrays, columns or .npy files of numbers or names whose influence within classes is removed, in "
         "double precision. They are no features",
     )
-    offset: str | None = setting(
-        None, example="exposure", description="Array, column or .npy file of numbers that are subtracted from targets"
-    )
     weight: str | None = setting(
         None,
         example="n",

@@ -224,13 +224,6 @@ def _target(known: Known, place: Place, look: Sequence[str] | None) -> NDArray[n
 
 TARGET = Role("target", "targets", _targets, _target, combine=COVARIATE.combine)
 
-OFFSET = Role(
-    "offset", "targets", lambda section: _beside(section.offset),
-    lambda known, place, look: -numbers(known, place, "offset")[:, None], look=lambda *_: (),
-    combine=lambda before, now: before + now, to_json=list, from_json=tuple,
-)  # fmt: skip
-"""Numbers that are subtracted from every target, and are no targets themselves: they have no names."""
-
 
 def _slices(section: Any) -> Sequence[Asked]:
     sliced = section.target is not None and not section.predicts
@@ -279,5 +272,5 @@ ONLY = Role(
 """Rows that a function of batches chooses."""
 KEY = Role("key", "label", _nowhere, lambda batch, place, key: key(batch), reads=("label",))
 """Keys in the place of labels, such as those of part and class, which a function makes of batches."""
-ROLES = (KNOWN, LABEL, WEIGHT, BALANCE, COVARIATE, TARGET, OFFSET, SLICES)
+ROLES = (KNOWN, LABEL, WEIGHT, BALANCE, COVARIATE, TARGET, SLICES)
 """In the order in which they are looked at."""
