@@ -23,7 +23,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from mmpca_dist import open_dataset
 
-MOST_TESTED = 2000
+MAX_TESTED = 2000
 PER_COLUMN = (1, 3, 10, 30)
 DEFAULT = "C = 3 d"
 
@@ -80,7 +80,7 @@ def methods(X: Any, k: int) -> dict[str, Classify]:
 def line(name: str, case: Case) -> list[str]:
     """Return the cells of a line."""
     X, y = rows_of(case)
-    tested = min(len(y) - case.train, MOST_TESTED)
+    tested = min(len(y) - case.train, MAX_TESTED)
     splits = StratifiedShuffleSplit(case.splits, train_size=case.train, test_size=tested, random_state=3)
     hits: dict[str, list[float]] = {}
     for train, test in splits.split(np.zeros(len(y)), y):

@@ -58,7 +58,7 @@ def one_fit(path: Path) -> dict[str, float]:
 
 
 def cross_validation(path: Path) -> dict[str, float]:
-    from mmpca_dist.runs.evaluation_stages import evaluate
+    from mmpca_dist.runs.evaluate import evaluate
 
     wanted = {"splits": "folds", "folds": FOLDS, "classifiers": ["fisher"]}
     watch = Stages()
@@ -67,7 +67,7 @@ def cross_validation(path: Path) -> dict[str, float]:
 
 
 def many_classes(path: Path) -> dict[str, float]:
-    from mmpca_dist.runs.evaluation_stages import evaluate
+    from mmpca_dist.runs.evaluate import evaluate
 
     rows = path.parent / "evaluation-classes.npz"
     rng, y = np.random.default_rng(0), np.arange(2414) % 38
@@ -85,7 +85,7 @@ def many_classes(path: Path) -> dict[str, float]:
 
 def ionosphere(path: Path) -> dict[str, float]:
     from mmpca_dist.configuration.schema import load_config
-    from mmpca_dist.runs.evaluation_stages import evaluate
+    from mmpca_dist.runs.evaluate import evaluate
 
     output = path.parent / "evaluation-ionosphere"
     shutil.rmtree(output, ignore_errors=True)
@@ -136,7 +136,7 @@ def measure(case: str, path: Path, profile: bool = False) -> dict[str, Any]:
     import mmpca_dist.neighbors.pair_statistics
     import mmpca_dist.report.evaluation_page
     import mmpca_dist.report.run_page
-    import mmpca_dist.runs.evaluation_stages  # noqa: F401
+    import mmpca_dist.runs.evaluate  # noqa: F401
 
     profiler = cProfile.Profile()
     begin, spent = time.perf_counter(), time.process_time()

@@ -16,7 +16,7 @@ import tracemalloc
 import numpy as np
 
 from mmpca_dist import class_moments
-from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.readers.memory import rows_in_memory, with_covariates

@@ -50,7 +50,7 @@ def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist.passes.census import take_census
     from mmpca_dist.passes.schedulers import Threads
     from mmpca_dist.passes.tree_reduction import Tasks
-    from mmpca_dist.statistics.gather import gather_statistics
+    from mmpca_dist.statistics.from_rows import gather_statistics
     from mmpca_dist.tables.spans import make_spans
 
     dataset, scheduler = open_dataset(str(path)), Threads(THREADS)

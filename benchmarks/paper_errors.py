@@ -20,7 +20,7 @@ from mmpca_paper.figures import SPLITS
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.evaluation.comparisons import Summary, standard_errors_apart
 from mmpca_dist.evaluation.published import WITHIN
-from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluate import evaluate
 
 FOLDER = Path(__file__).parent
 NAMES = ["ionosphere", "ionosphere_libsvm", "ionosphere_varying", "sonar", "colon", "prostate", "leukemia"]

@@ -25,8 +25,8 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import GRID, choose_C
-from mmpca_dist.runs.evaluation_stages import evaluation_stages
-from mmpca_dist.runs.score_stage import SplitRecords, forgetting
+from mmpca_dist.runs.evaluate import evaluation_stages
+from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
 METHODS = ["pca", "m-pca1a"]
@@ -46,7 +46,7 @@ def scored(name: str, output: Path) -> tuple[list[dict[str, Any]], list[np.ndarr
         "precision": "double", "output": str(output),
         "evaluation": {"folds": 5, "count": 10, "classifiers": classifiers, "margins": False},
     }  # fmt: skip
-    with open_job(parse_config(settings, "the benchmark"), Callback(), "evaluation") as job, forgetting(job):
+    with open_job(parse_config(settings, "the benchmark"), Callback(), "evaluation") as job, rows_released(job):
         for stage in evaluation_stages(job.config)[:-1]:
             run_stage(job, stage)
         splits = job.drawn_splits()

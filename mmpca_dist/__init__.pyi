@@ -39,15 +39,15 @@ from .neighbors.estimator import NearestOpposite as NearestOpposite
 from .pictures.displays import LoadingsDisplay as LoadingsDisplay
 from .pictures.displays import ReductionDisplay as ReductionDisplay
 from .pictures.displays import SpectrumDisplay as SpectrumDisplay
-from .runs.calls import evaluate as evaluate
-from .runs.calls import refresh as refresh
-from .runs.calls import transform as transform
+from .runs.fit import run as run
 from .runs.outcomes import FinishedEvaluation as FinishedEvaluation
 from .runs.outcomes import FinishedRun as FinishedRun
 from .runs.outcomes import TransformedRows as TransformedRows
 from .runs.outcomes import to_anndata as to_anndata
-from .runs.stages import run as run
-from .statistics.gather import class_moments as class_moments
+from .runs.python_api import evaluate as evaluate
+from .runs.python_api import refresh as refresh
+from .runs.python_api import transform as transform
+from .statistics.from_rows import class_moments as class_moments
 from .statistics.moments import ClassMoments as ClassMoments
 from .tables.compose import open_dataset as open_dataset
 

@@ -103,14 +103,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {in_lower_case[close[0]]!r}?" if close else ""
 
 
-MOST_NAMES = 10
+MAX_NAMES = 10
 """Number of names that a message lists; tables may have thousands of columns."""
 
 
 def some_names(names: Sequence[str]) -> str:
     """Return the first names, quoted, and their number where not all are listed."""
-    listed = ", ".join(repr(name) for name in names[:MOST_NAMES])
-    return listed if len(names) <= MOST_NAMES else f"{listed}, ... ({len(names)} in all)"
+    listed = ", ".join(repr(name) for name in names[:MAX_NAMES])
+    return listed if len(names) <= MAX_NAMES else f"{listed}, ... ({len(names)} in all)"
 
 
 def beyond_memory_limit(error: BaseException) -> str | None:

@@ -70,7 +70,7 @@ def run(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        from mmpca_dist.runs import stages
+        from mmpca_dist.runs import fit as stages
 
         folder = work.opened(loaded, "run")
         work.done("fit", loaded, lambda: stages.run(loaded, [work.callback]), folder)
@@ -89,8 +89,8 @@ def plan(evaluation: bool, as_json: bool, **options: Any) -> None:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
       mmpca plan my.yaml --evaluation
     """
-    from mmpca_dist.runs.evaluation_stages import preview_evaluation
-    from mmpca_dist.runs.stages import preview
+    from mmpca_dist.runs.evaluate import preview_evaluation
+    from mmpca_dist.runs.fit import preview
 
     with session(STARTS_AGAIN, prefect=False) as work:
         loaded = load(**options, defaults={"output": "runs/plan"})
@@ -119,10 +119,10 @@ def evaluate(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        from mmpca_dist.runs import evaluation_stages
+        from mmpca_dist.runs import evaluate as evaluating
 
         folder = work.opened(loaded, "evaluation")
-        work.done("evaluate", loaded, lambda: evaluation_stages.evaluate(loaded, [work.callback]), folder)
+        work.done("evaluate", loaded, lambda: evaluating.evaluate(loaded, [work.callback]), folder)
     shown.print_comparison(folder, work.callback.notes)
 
 
@@ -291,7 +291,7 @@ def transform(prefect: bool, **options: Any) -> None:
     Example:
       mmpca transform runs/mine new.parquet projected.csv
     """
-    from mmpca_dist.runs import transform_rows as rows
+    from mmpca_dist.runs import transform as rows
 
     config = rows.TransformConfig(**options)
     with session(GOES_ON, prefect) as work:

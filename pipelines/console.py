@@ -21,7 +21,7 @@ from mmpca_dist.jobs.events import Callback, StageLines
 
 if TYPE_CHECKING:
     from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-    from mmpca_dist.runs.check import Check
+    from mmpca_dist.runs.check import TableCheck
     from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
 
@@ -178,16 +178,16 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
     return rows_table(f"Runs in {folder}", rows)
 
 
-def print_check(checked: Check) -> None:
+def print_check(checked: TableCheck) -> None:
     for line in checked.lines():
         print_text(console, line)
     if checked.uses:
         hidden = ("type", "values") if console.width < WIDE else ()
         rows = [{name: value for name, value in use.row().items() if name not in hidden} for use in checked.uses]
         console.print(rows_table("Columns", rows))
-    if checked.mended:
+    if checked.remedies:
         print_text(console, "The configuration sees to what a run would refuse:")
-    for line in checked.mended:
+    for line in checked.remedies:
         print_text(console, f"  {line}")
 
 

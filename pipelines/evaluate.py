@@ -6,8 +6,8 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
-from mmpca_dist.runs.evaluation_stages import evaluation_stages
-from mmpca_dist.runs.score_stage import forgetting
+from mmpca_dist.runs.evaluate import evaluation_stages
+from mmpca_dist.runs.evaluation_scores import rows_released
 
 from .artifacts import Artifacts
 from .fit import title
@@ -18,7 +18,7 @@ from .results import listed, publish_evaluation
 @flow_of(RunConfig, title)
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Errors of every method and number of components on rows held out, by several classifiers."""
-    with open_job(config, callbacks, "evaluation") as job, forgetting(job):
+    with open_job(config, callbacks, "evaluation") as job, rows_released(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):
             methods = f": {listed(config.labels)}" if stage.name == SCORE else ""

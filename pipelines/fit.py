@@ -10,7 +10,7 @@ from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.notes import search_rows
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
 from mmpca_dist.report.run_page import plan_and_measured
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs.fit import stages_of
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of

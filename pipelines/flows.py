@@ -28,7 +28,7 @@ from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.job import Job, Stage, run_stage
 from mmpca_dist.jobs.journal import traceback_kept
-from mmpca_dist.runs.transform_rows import job_folder
+from mmpca_dist.runs.transform import job_folder
 from mmpca_dist.stores import storage
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox

@@ -17,7 +17,7 @@ from .console import ConsoleCallback, console, print_text
 
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
     from mmpca_dist.configuration.schema import RunConfig
-    from mmpca_dist.runs.check import Check
+    from mmpca_dist.runs.check import TableCheck
 
 SIDE = re.compile("[0-9]{1,9}")
 
@@ -110,7 +110,7 @@ def load(
     return load_config(config, changes, places=places, defaults=defaults)
 
 
-def checked(table: str, label: str | None) -> Check:
+def checked(table: str, label: str | None) -> TableCheck:
     """Check a table, and show how far it is read."""
     from mmpca_dist.runs.check import check
 
@@ -122,7 +122,7 @@ def checked(table: str, label: str | None) -> Check:
         callback.close()
 
 
-def chosen_yaml(checked: Check) -> str:
+def chosen_yaml(checked: TableCheck) -> str:
     """Return a configuration for a table; raise InputError where no settings make it one for a run."""
     from mmpca_dist.runs.check import suggested_yaml
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
+from mmpca_dist.runs.transform import TransformConfig, transform, transformed
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of

@@ -228,9 +228,9 @@ def no_report(monkeypatch):
 def merging(monkeypatch):
     """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
 
-    from mmpca_dist.runs import score_stage
+    from mmpca_dist.runs import evaluation_scores
 
     def choose(ending):
-        monkeypatch.setattr(score_stage, "merges", lambda *given: given[-1].output.endswith(ending))
+        monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *given: given[-1].output.endswith(ending))
 
     return choose

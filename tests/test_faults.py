@@ -24,7 +24,7 @@ from mmpca_dist.faults import Asker, Col, Fault, Setting, asking, render, showin
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.column_faults import refusal
 from mmpca_dist.tables.foreign import asked_by
 from mmpca_dist.tables.spans import Span

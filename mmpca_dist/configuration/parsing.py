@@ -16,7 +16,7 @@ from mmpca_dist.errors import ConfigError, InputError, did_you_mean, instead_of
 from mmpca_dist.settings import values_of
 from mmpca_dist.stores.addresses import refuse_secrets
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 PLAIN_TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
 """What settings are made of. Other tags make bytes, sets and dates, which checks of texts would pass over."""
 
@@ -56,8 +56,8 @@ _Loader.yaml_constructors = {
 
 def read_yaml(text: str) -> Any:
     """Return the content of a YAML document; raise ConfigError if it is no YAML, too large, or has a key twice."""
-    if len(text) > MOST_BYTES:
-        raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MOST_BYTES:,}.")
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MAX_BYTES:,}.")
     with instead_of(Exception, ConfigError, "{reason}."):  # of scalars that PyYAML takes for numbers, and cannot read
         try:
             return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
@@ -98,7 +98,7 @@ def keys_of(model: type[BaseModel], path: list[str]) -> list[str]:
     return list(model.model_fields)
 
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 """Number of keys that a message names."""
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -136,10 +136,10 @@ def _sentences(model: type[BaseModel], error: ValidationError, where: str, sourc
     """Return what is wrong, by the source of the settings; the first problem of each key, and some of many keys."""
     by_key = {".".join(_path(model, problem)): problem for problem in reversed(error.errors())}
     by_source: dict[str, list[str]] = {}
-    for key, problem in list(reversed(by_key.items()))[:MOST_PROBLEMS]:
+    for key, problem in list(reversed(by_key.items()))[:MAX_PROBLEMS]:
         by_source.setdefault(source_of(key, where, sources), []).append(_sentence(model, problem))
     text = " ".join(f"{source}: {' '.join(sentences)}" for source, sentences in by_source.items())
-    n_more = len(by_key) - MOST_PROBLEMS
+    n_more = len(by_key) - MAX_PROBLEMS
     return f"{text} There are {n_more} more such problems." if n_more > 0 else text
 
 

@@ -20,8 +20,8 @@ from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.tables.memory_limits import MAX_BYTES
 
 SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
-MOST_SECONDS = 7 * 24 * 3600
-MOST_PARTS = 100_000
+MAX_SECONDS = 7 * 24 * 3600
+MAX_PARTS = 100_000
 """Parts that an evaluation may hold out: each takes memory and a fit."""
 ASSIGNED = re.compile(r"(\w+)\s*=")
 
@@ -219,9 +219,9 @@ class EvaluationConfig(Section):
         if count > 1:
             raise ValueError(f"two classifiers are called {label!r}; give one of them another label.")
         n_parts = self.count * (self.folds if self.in_folds else 1) * (self.windows or 1)
-        if n_parts > MOST_PARTS:
+        if n_parts > MAX_PARTS:
             raise ValueError(
-                f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count, folds or windows."
+                f"{n_parts:,} parts are held out, and may be {MAX_PARTS:,}. Lower count, folds or windows."
             )
         return self
 
@@ -259,7 +259,7 @@ class ComputeConfig(Section):
     wait: float = setting(
         60,
         gt=0,
-        le=MOST_SECONDS,
+        le=MAX_SECONDS,
         values="a number of seconds, a week at most",
         example=600,
         description="How long to wait for workers",

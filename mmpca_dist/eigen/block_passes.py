@@ -22,14 +22,14 @@ from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.column_units import standard_deviations
-from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments_pass import take_medians
 from mmpca_dist.statistics.precision import SAFE_EXPONENT, provisional_centre, refuse_vanished, safe_scale, work_type
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.summary import take_medians
 from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.statistics.working_statistics import ColumnSums, SubspaceStatistics
 from mmpca_dist.tables.dataset import Dataset
 
 SEED = 2015

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, leading_eigenpairs
 from mmpca_dist.statistics.approximation import PROBE_BASE, Approximation, probes
-from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
 from mmpca_dist.statistics.scatters import WeightedScatter
+from mmpca_dist.statistics.working_statistics import EPS, Statistics, SubspaceStatistics
 
 
 def ritz_pairs(statistics: Statistics, scatter: WeightedScatter, n_components: int) -> Eigenpairs:

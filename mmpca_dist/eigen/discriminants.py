@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, leading_generalized
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
+from mmpca_dist.statistics.working_statistics import EPS, Statistics, SubspaceStatistics
 
 
 @dataclass(frozen=True)

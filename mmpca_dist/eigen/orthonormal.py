@@ -11,7 +11,7 @@ from mmpca_dist.blas import combinations, products, single_blas_thread, take_out
 NEGLIGIBLE = 1e-14
 """Remainders of images outside a basis are dropped below this fraction of the images' length."""
 
-LITTLE, MOST_TURNS = 4.0, 4
+LITTLE, MAX_TURNS = 4.0, 4
 """Largest stretch that leaves rounding small, and the limit on repetitions of the projection until it is reached."""
 
 PRODUCTS_LOSE = 1e-12
@@ -42,7 +42,7 @@ def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None, *, 
         if basis.shape[1]:
             stretched = np.inf  # however little: columns may have been long, and nearly in the basis
         # What was short is longer now, and so is what rounding had left of it in the basis, and between the columns.
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             if stretched <= LITTLE:
                 break
             take_out(vectors, basis)

@@ -20,9 +20,9 @@ from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.class_weights import weighted_by_class
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.widened_rows import Widened
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import make_spans

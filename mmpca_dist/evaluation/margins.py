@@ -24,7 +24,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import scored_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.tables.labels import encode
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"

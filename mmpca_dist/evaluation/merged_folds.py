@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.heads import Head, Rules, make_head, score_heads
 from mmpca_dist.evaluation.margins import rules_of_columns
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
+from mmpca_dist.evaluation.scorers import Rules, Scorer, make_scorer, score_all
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.methods.base.statistics_for import with_nearest_pairs
@@ -30,7 +30,6 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moment
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.class_weights import weighted_by_class
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import (
     earlier_moments,
     moments_of_parts,
@@ -40,9 +39,10 @@ from mmpca_dist.statistics.fold_moments import (
 )
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.widened_rows import adjusted
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 from mmpca_dist.tables.batch import Batch
 
 
@@ -153,7 +153,7 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
             check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
         rows.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
-        errors, sample = score_heads(rows, splits, [fold.head for fold in trained], "score", sampling)
+        errors, sample = score_all(rows, splits, [fold.scorer for fold in trained], "score", sampling)
         of_rows = score_rows(rows, splits, first, [fold.reductions for fold in trained], classifiers, meter)
     shared = {what: seconds / len(trained) for what, seconds in meter.seconds.items()}
     for index, (fold, scores, part) in enumerate(zip(trained, of_rows, splits.held_out, strict=True)):
@@ -168,7 +168,7 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
                 )
             notes += sampling.notes(classifiers, margins["margins"])
             rows.tell_work("measure margins", index + 1, len(trained))
-        lines = fold.in_order(fold.head.lines(errors[index]) + scores.lines, classifiers)
+        lines = fold.in_order(fold.scorer.lines(errors[index]) + scores.lines, classifiers)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
         read = {} if index else dict(meter.n_bytes)
         yield split_record(
@@ -248,7 +248,7 @@ class _Trained:
     """What is fitted while a part is held out: reductions, classifiers, and those of them that tell margins."""
 
     reductions: Reductions
-    head: Head
+    scorer: Scorer
     rules: Rules
     before: Mapping[str, LinearRule]
 
@@ -262,12 +262,12 @@ class _Trained:
                     assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
                     rules[position, spec.label] = fit_from_moments(spec, item.moments())
         dtype = np.float32 if request.precision == "single" else np.float64
-        head = make_head(part, statistics, reductions, classifiers, rules, dtype)
+        scorer = make_scorer(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
             specs = [spec for spec in request.measuring if is_from_moments(spec)]
             before = rules_of_columns(statistics.unweighted, specs) if specs else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
-        return cls(reductions.without_moments(), head, kept, before)
+        return cls(reductions.without_moments(), scorer, kept, before)
 
     def in_order(self, lines: list[dict[str, Any]], classifiers: Classifiers) -> list[dict[str, Any]]:
         """Return lines by method, size and classifier."""

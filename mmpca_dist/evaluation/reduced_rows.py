@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.evaluation.heads import Head, OfReduced, score_heads
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.scorers import ReducedClassifier, Scorer, score_all
 from mmpca_dist.evaluation.scores import Part, Scores, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
@@ -80,20 +80,20 @@ def score_rows(
         if large:
             fits = _LazyFits(rows, splits, part_number, reduction, [reduction.items[i] for i in large])
             with naming(first + index):
-                lazy.append((index, large, fits.head(classifiers, meter)))
+                lazy.append((index, large, fits.scorer(classifiers, meter)))
     if lazy:
-        errors, _ = score_heads(rows, splits, [head for _, _, head in lazy], "classify")
-        for (index, large, head), counts in zip(lazy, errors, strict=True):
-            _add(scores[index], _scores_of(head, counts[: len(head.scored)], classifiers), large)
+        errors, _ = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
+        for (index, large, scorer), counts in zip(lazy, errors, strict=True):
+            _add(scores[index], _scores_of(scorer, counts[: len(scorer.scored)], classifiers), large)
     return scores
 
 
-def _scores_of(head: Head, errors: NDArray[np.int64], classifiers: Classifiers) -> Scores:
+def _scores_of(scorer: Scorer, errors: NDArray[np.int64], classifiers: Classifiers) -> Scores:
     """Return the scores of classifiers that learnt block by block."""
-    specs, models = classifiers.from_rows, [each.rule for each in head.of_reduced]
+    specs, models = classifiers.from_rows, [each.rule for each in scorer.reduced_classifiers]
     keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
     fitted = dict(zip(keys, models, strict=True))
-    return Scores(head.lines(errors), fitted, convergence_notes(models))
+    return Scores(scorer.lines(errors), fitted, convergence_notes(models))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
@@ -106,7 +106,7 @@ def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True)
-class _Share:
+class _GatheredReductions:
     """Methods and sizes, by position, that a pass gathers for the part held out with this index."""
 
     index: int
@@ -124,25 +124,27 @@ class _Share:
         return [replace(item, columns=np.searchsorted(columns, item.columns)) for item in items]
 
 
-def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
+def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_GatheredReductions]]:
     """Yield what one pass gathers, as much as fits, without what is too large alone."""
-    batch: dict[int, _Share] = {}
+    batch: dict[int, _GatheredReductions] = {}
     each = [(index, one, position) for index, one in enumerate(reductions) for position in range(len(one.items))]
     # What reduces nothing comes last, so that the products of other methods do not depend on it.
     for index, reduction, position in sorted(each, key=lambda one: bool(one[1].items[one[2]].sizes)):
         if _is_large(reduction.items[position], n_rows):
             continue
         before = batch[index].positions if index in batch else []
-        larger = batch | {index: _Share(index, reduction, [*before, position])}
+        larger = batch | {index: _GatheredReductions(index, reduction, [*before, position])}
         if 8 * n_rows * sum(len(share.columns) for share in larger.values()) > LIMITS.gathered_bytes:
             yield list(batch.values())
-            larger = {index: _Share(index, reduction, [position])}
+            larger = {index: _GatheredReductions(index, reduction, [position])}
         batch = larger
     if batch:
         yield list(batch.values())
 
 
-def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
+def _gather(
+    rows: Rows, splits: Splits, shares: list[_GatheredReductions]
+) -> Iterator[tuple[_GatheredReductions, Part]]:
     """Make a pass, and yield the reduced rows of every part."""
     projections = [share.reductions.only(share.columns) for share in shares]
     task = partial(_gather_span, splits=splits, projections=projections)
@@ -185,21 +187,21 @@ class _LazyFits:
     reductions: Reductions
     items: Sequence[Reduction]
 
-    def head(self, classifiers: Classifiers, meter: Meter) -> Head:
+    def scorer(self, classifiers: Classifiers, meter: Meter) -> Scorer:
         """Fit to rows that train, and return what counts the errors on the part held out."""
         rows, dataset, classes = self.rows, self.rows.dataset, self.splits.classes
         task = partial(_code_labels, splits=self.splits, part=self.part)
         codes, sizes = replace(rows, progress=None).pass_over_columns(task, _join_codes, "codes")
         scored: list[tuple[Reduction, ClassifierSection]] = []
-        models: list[OfReduced] = []
+        models: list[ReducedClassifier] = []
         for item in self.items:
             with meter.charging(item.method), _computing_on(rows.scheduler):
                 Z = self._training_rows(item, sizes)
                 for spec in classifiers.from_rows:
                     fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", dataset.n_bytes))
-                    models.append(OfReduced(len(models), item.columns, replace(fitted, classes=classes)))
+                    models.append(ReducedClassifier(len(models), item.columns, replace(fitted, classes=classes)))
                     scored.append((replace(item, moments=None), spec))
-        return Head(self.part, scored, models, self.reductions.without_moments(), classes)
+        return Scorer(self.part, scored, models, self.reductions.without_moments(), classes)
 
     def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
         """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""

@@ -21,7 +21,7 @@ from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.column_units import in_units
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.tables import REGRESSION
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.coordinates import tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working_statistics import tall_statistics
 
 SINGULAR = 1e-12
 """Components depend on one another where so small a share of their scatter is left."""
@@ -42,7 +42,7 @@ def evaluate_regressions(
         with naming(first + index):
             statistics = tall_statistics(training, precision=request.precision, standardize=request.standardize)
             reductions = fit_reductions(statistics, request, meter)
-            held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.raw
+            held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.in_columns
             lines = []
             for item in reductions.items:
                 with meter.charging(item.method):

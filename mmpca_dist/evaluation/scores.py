@@ -18,9 +18,9 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_notes
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.gather import class_moments
+from mmpca_dist.statistics.from_rows import class_moments
 
-MOST_CLASSES = 50
+MAX_CLASSES = 50
 """Errors are counted by class, too, where there are at most so many."""
 
 
@@ -134,7 +134,7 @@ def score(
                     fitted = classifiers.fit_rows(spec, Z_train, y_train, **trained)
                 scores.fitted[position, spec.label] = fitted
                 wrong = fitted.predict(Z_test) != y_test
-                line = error_line(item, spec, counted(wrong, weights, codes[part.test], len(classes)))
+                line = error_line(item, spec, count_wrong(wrong, weights, codes[part.test], len(classes)))
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )
@@ -144,10 +144,10 @@ def score(
 
 def error_counts(shape: tuple[int, ...], n_classes: int, weighted: bool) -> NDArray:
     """Return zeros of shape (..., 1 + C), or (..., 1) with many classes, that results of `counted` are added to."""
-    return np.zeros((*shape, 1 + n_classes * (n_classes <= MOST_CLASSES)), np.float64 if weighted else np.int64)
+    return np.zeros((*shape, 1 + n_classes * (n_classes <= MAX_CLASSES)), np.float64 if weighted else np.int64)
 
 
-def counted(
+def count_wrong(
     wrong: NDArray[np.bool_], weights: NDArray[np.float64] | None, codes: NDArray[np.intp], n_classes: int
 ) -> NDArray:
     """Return how many rows are wrong, or the sum of their weights, of each column of ``wrong`` (n, ...).

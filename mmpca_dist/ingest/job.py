@@ -22,7 +22,7 @@ from mmpca_dist.ingest.sources import Selection
 from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
-from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
+from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
 from mmpca_dist.tables.readers.formats import stem_of
@@ -147,10 +147,10 @@ def _write(
     dtype = value_type(dtype) if as_csr else dtype
     writer.begin(rows, dtype, sparse=as_csr)
     heavy = _copy(rows, writer, dtype, as_csr, progress)
-    optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
+    optional = {"feature_names": rows.feature_names, "dominant_columns": heavy or None, "image_shape": shape or None}
     attributes = {name: value for name, value in optional.items() if value is not None}
     classes, n_bytes = writer.finish(attributes, rows.label_values)
-    warning = heavy_note(heavy, rows.feature_names, rows.n_features)
+    warning = dominance_note(heavy, rows.feature_names, rows.n_features)
     if warning is not None and not selection.unlabelled:
         note(warning)
     class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
@@ -189,7 +189,7 @@ def _copy(
         if progress is not None:
             progress(block.done, max(rows.total, block.done))
         del block  # before the next one is read
-    return heavy_columns(spread.squares)
+    return dominant_columns(spread.squares)
 
 
 def check_ingest(

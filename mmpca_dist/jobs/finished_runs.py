@@ -21,8 +21,8 @@ from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import RowMapTransformer
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.compose import open_rows
@@ -271,9 +271,9 @@ def load_moments(output: str) -> ClassMoments:
     """
     run = open_run(output)
     statistics = statistics_of(run)
-    if not isinstance(statistics, ColumnStatistics) or statistics.fixed is not None:
+    if not isinstance(statistics, ColumnStatistics) or statistics.unmergeable_reason is not None:
         raise InputError(
-            f"The run in {run.uri} keeps no class moments that more rows could extend: {statistics.fixed}. "
-            "Take class_moments of its data set."
+            f"The run in {run.uri} keeps no class moments that more rows could extend: "
+            f"{statistics.unmergeable_reason}. Take class_moments of its data set."
         )
-    return statistics.kept
+    return statistics.unadjusted

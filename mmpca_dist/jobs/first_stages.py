@@ -15,7 +15,7 @@ from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import notes_on_missing_labels, take_census
@@ -35,7 +35,7 @@ from mmpca_dist.tables.spans import make_spans
 INDICATORS_BESIDE_NUMBERS = (
     "Columns are standardised, as indicators of text stand beside numbers: standardize: false leaves them as they are."
 )
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Columns with gaps that a note names."""
 
 SEES_ALL = (
@@ -48,11 +48,11 @@ SEES_ALL = (
 def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
     """Return how much is missing, in words: in all, and in the columns that lack most."""
     gaps = gaps_by_column(missing, dataset.feature_names)
-    shares = ", ".join(f"{name} {count / dataset.n_rows:.1%}" for name, count in gaps[:MOST_NAMED])
-    total = counted(sum(count for _, count in gaps), "value")
-    more = ", ..." if len(gaps) > MOST_NAMED else ""
+    shares = ", ".join(f"{name} {count / dataset.n_rows:.1%}" for name, count in gaps[:MAX_NAMED])
+    total = plural(sum(count for _, count in gaps), "value")
+    more = ", ..." if len(gaps) > MAX_NAMED else ""
     return (
-        f"Missing: {total} of {counted(len(gaps), 'column')} ({shares}{more}). The mean of the column stands for them."
+        f"Missing: {total} of {plural(len(gaps), 'column')} ({shares}{more}). The mean of the column stands for them."
     )
 
 
@@ -117,7 +117,7 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 
 
 def request_of(job: Job) -> RunRequest:
-    config, census, needs = job.config, job.counted(), job.config.needs()
+    config, census, needs = job.config, job.take_census(), job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {
         section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)

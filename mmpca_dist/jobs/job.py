@@ -106,7 +106,7 @@ class Job:
     def spans(self) -> list[Span]:
         return make_spans(self.dataset)
 
-    def counted(self) -> Census:
+    def take_census(self) -> Census:
         """Return the census, taken again where the stage was reused: it is a pass over labels only."""
         if self.census is None:
             self.census = take_census(self.dataset, self.spans, self.tasks())
@@ -123,7 +123,7 @@ class Job:
         """Return the rows for the passes of a stage, which reports its progress, or for other work."""
         context = vars(self.tasks(stage, on_pass))
         scratch = None if stage is None else self.run.path("scratch", stage)
-        return Rows(dataset=self.dataset, census=self.counted(), spans=self.spans, scratch=scratch, **context)
+        return Rows(dataset=self.dataset, census=self.take_census(), spans=self.spans, scratch=scratch, **context)
 
     def tasks(self, stage: str | None = None, on_pass: OnPass | None = None) -> Tasks:
         """Return the context of the passes of a stage, which reports its progress, or of other work."""

@@ -13,12 +13,12 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.finished_runs import LEADING
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
-from mmpca_dist.jobs.run_needs import SEARCH, RunNeed, run_needs
+from mmpca_dist.jobs.run_needs import SEARCH, SharedPass, run_needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note, percent
+from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns, percent
 from mmpca_dist.tables.dataset import Dataset
 
 ARBITRARY = 45
@@ -40,7 +40,7 @@ def search_rows(config: RunConfig, results: Results) -> list[Row]:
 class SearchSummary:
     """What is reported of a search that is done; of its effect on components where its method is solved."""
 
-    def __init__(self, search: RunNeed, results: Results, class_weight: ClassWeight) -> None:
+    def __init__(self, search: SharedPass, results: Results, class_weight: ClassWeight) -> None:
         record, count = results.of(StageName[SearchRecord](search.stage)), results.of(COUNT)
         solved = results.find(SOLVE)
         model = solved["models"].get(search.method.label) if solved else None
@@ -155,15 +155,15 @@ def _percent(share: float) -> str:
 
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
-TELLING, MOST_TELLING = 0.97, 3
+TELLING, MAX_TELLING = 0.97, 3
 """Share of the variance of a column between classes from which on a note names it, and columns that are named."""
-MOST_LISTED = 6
+MAX_LISTED = 6
 BLOCK_ROWS = 4096
-MOST_OPERATIONS = 1e10
+MAX_OPERATIONS = 1e10
 """Shares of columns are not worth more than about a second."""
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """Return "1 component", "2 components"."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
@@ -175,21 +175,21 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
     fitted = reducer.fitted()
     if fitted.used < asked and method.reduces:
         notes.append(
-            f"{title} has {counted(fitted.used, 'component')} where {asked} were asked for: its limit is "
+            f"{title} has {plural(fitted.used, 'component')} where {asked} were asked for: its limit is "
             f"{reducer.limit_reason_}."
         )
     alike = arbitrary(eigenvalues, reducer.residuals_, relative_errors, method.ordered, method.orthonormal)
     numbers = [str(index + 1) for index in np.flatnonzero(alike)]
     if numbers:
-        more = f" and {len(numbers) - MOST_LISTED} more" if len(numbers) > MOST_LISTED else ""
+        more = f" and {len(numbers) - MAX_LISTED} more" if len(numbers) > MAX_LISTED else ""
         notes.append(
-            f"Eigenvalues of {title} are not told apart at component {', '.join(numbers[:MOST_LISTED])}{more}: "
+            f"Eigenvalues of {title} are not told apart at component {', '.join(numbers[:MAX_LISTED])}{more}: "
             "directions within the space of such neighbours are arbitrary."
         )
     if n_imprecise := int(reducer.imprecise_.sum()):
         remedy = " Set precision: double." if precision == "single" else ""
         notes.append(
-            f"{counted(n_imprecise, 'component')} of {title} within a hundredfold of the rounding floor of "
+            f"{plural(n_imprecise, 'component')} of {title} within a hundredfold of the rounding floor of "
             f"{precision} precision: not reliable.{remedy}"
         )
     told = [*fitted.unconverged, *fitted.remarks, *fitted.edges, *fitted.cautions]
@@ -219,7 +219,7 @@ def arbitrary(
 def shared_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what must be known of all methods together, from the records of the stages."""
     count, solved = results.of(COUNT), results.of(SOLVE)
-    heavy = heavy_note(solved["heavy_columns"], count["feature_names"], count["n_features"])
+    heavy = dominance_note(solved["dominant_columns"], count["feature_names"], count["n_features"])
     of_searches = (note for search in summaries(config, results) for note in search.notes())
     notes = [*of_searches, *solver_notes(results, config.solver.tolerance)]
     return [heavy, *notes] if heavy else notes
@@ -229,7 +229,7 @@ def note_ahead(config: RunConfig, dataset: Dataset) -> str:
     """Return what the data set itself tells, before any pass: `mmpca ingest` notes columns that hold nearly all."""
     if not goes_by_scatter(config):
         return ""
-    return heavy_note(dataset.stored.heavy_columns, dataset.feature_names, dataset.n_features) or ""
+    return dominance_note(dataset.stored.dominant_columns, dataset.feature_names, dataset.n_features) or ""
 
 
 def goes_by_scatter(config: RunConfig) -> bool:
@@ -237,7 +237,7 @@ def goes_by_scatter(config: RunConfig) -> bool:
     return not config.standardizes and not all(section.method.scale_free for section in config.methods)
 
 
-def telling_note(statistics: Statistics, names: list[str] | None) -> list[str]:
+def leakage_note(statistics: Statistics, names: list[str] | None) -> list[str]:
     """Return a note on the columns that tell the classes apart nearly by themselves: they may give the label away."""
     moments = statistics.moments
     if not statistics.knows_columns or moments.targets is not None or moments.counts.sum() < 10 * len(moments.counts):
@@ -245,7 +245,7 @@ def telling_note(statistics: Statistics, names: list[str] | None) -> list[str]:
     within = statistics.column_squares(np.ones(len(moments.counts)))
     between = moments.counts @ statistics.column_deviations() ** 2
     shares = between / np.where(within + between > 0, within + between, 1)
-    telling = [j for j in np.argsort(-shares, kind="stable")[:MOST_TELLING].tolist() if shares[j] > TELLING]
+    telling = [j for j in np.argsort(-shares, kind="stable")[:MAX_TELLING].tolist() if shares[j] > TELLING]
     return [
         f"{repr(names[j]) if names else f'Column {j}'} nearly tells the classes apart alone: {percent(shares[j])} of "
         "its variance lies between them. Leave it out (dataset.drop) if it is known only together with the label."
@@ -253,7 +253,7 @@ def telling_note(statistics: Statistics, names: list[str] | None) -> list[str]:
     ]
 
 
-def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float]]:
+def dominant_columns_of(config: RunConfig, statistics: Statistics) -> list[tuple[int, float]]:
     """Return the few columns that hold nearly all of the scatter, where methods go by it."""
     if not goes_by_scatter(config):
         return []
@@ -261,8 +261,8 @@ def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float
     counts = moments.counts
     if statistics.knows_columns:
         within = statistics.column_squares(np.ones(len(counts)))
-        return heavy_columns(within + counts @ statistics.column_deviations() ** 2)
-    if basis is None or basis.shape[0] * float(basis.shape[1]) ** 2 > MOST_OPERATIONS:
+        return dominant_columns(within + counts @ statistics.column_deviations() ** 2)
+    if basis is None or basis.shape[0] * float(basis.shape[1]) ** 2 > MAX_OPERATIONS:
         return []
     weights = moments.weights
     if approximation is not None and (weights is None or not len(weights) or not np.all(weights == 1)):
@@ -272,7 +272,7 @@ def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float
     # A solver in passes has seen a part of the scatter: at least so much of it lies in each column.
     blocks = np.array_split(basis, -(-len(basis) // BLOCK_ROWS))
     squares = np.concatenate([np.einsum("ij,ij->i", block @ scatter, block) for block in blocks])
-    return heavy_columns(squares, None if approximation is None else approximation.trace + float(np.trace(between)))
+    return dominant_columns(squares, None if approximation is None else approximation.trace + float(np.trace(between)))
 
 
 def certificates_of(results: Results) -> dict[str, Certificate]:
@@ -299,7 +299,7 @@ def _row(certificate: Certificate) -> tuple[str, str]:
         return _criterion_row(certificate)
     means = ""
     if "means" in certificate:
-        means = f"{counted(certificate['means'], 'direction')} between means exact, then "
+        means = f"{plural(certificate['means'], 'direction')} between means exact, then "
     leading, count = certificate["leading"], certificate["count"]
     share = "all" if leading == count else f"{leading} of {count}"
     meaning = (

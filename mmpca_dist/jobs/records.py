@@ -140,7 +140,7 @@ class SolveRecord(StageRecord):
 
     models: dict[str, ModelRecord]
     precision: str
-    heavy_columns: list[tuple[int, float]]
+    dominant_columns: list[tuple[int, float]]
     notes: list[str]
 
 

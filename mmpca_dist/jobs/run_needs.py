@@ -21,7 +21,7 @@ SEARCH, SWEEP = "search", "sweep"
 
 
 @dataclass(frozen=True)
-class RunNeed:
+class SharedPass:
     """A need that a stage of its own serves, once for all methods with the same options."""
 
     need: Search | SweptNeed
@@ -59,10 +59,10 @@ def kind_of(stage: str) -> str:
     return stage.partition("-")[0]
 
 
-def run_needs(config: RunConfig, kind: str) -> list[RunNeed]:
+def run_needs(config: RunConfig, kind: str) -> list[SharedPass]:
     """Return the needs of a kind, in the order of the methods."""
     users: dict[Search | SweptNeed, MethodSection] = {}
     for method in config.methods:
         for need in method.needs.searches if kind == SEARCH else method.needs.swept:
             users.setdefault(need, method)
-    return [RunNeed(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]
+    return [SharedPass(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]

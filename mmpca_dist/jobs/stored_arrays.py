@@ -18,18 +18,18 @@ from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import (
-    ColumnStatistics,
-    ColumnSums,
-    SpanStatistics,
-    Statistics,
-    SubspaceStatistics,
-    tall_statistics,
-)
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.statistics.working_statistics import (
+    ColumnStatistics,
+    ColumnSums,
+    RowSpaceStatistics,
+    Statistics,
+    SubspaceStatistics,
+    tall_statistics,
+)
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.tables.row_maps.specification import Arrays
@@ -111,7 +111,7 @@ def save_statistics(uri: str, statistics: Statistics) -> None:
 
 
 def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
-    moments = statistics.kept if isinstance(statistics, ColumnStatistics) else statistics.moments
+    moments = statistics.unadjusted if isinstance(statistics, ColumnStatistics) else statistics.moments
     columns = None if isinstance(statistics, ColumnStatistics) else statistics.columns
     return {
         "counts": moments.counts,
@@ -223,7 +223,7 @@ def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassM
 
 def _in_basis(
     arrays: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
-) -> SpanStatistics | SubspaceStatistics:
+) -> RowSpaceStatistics | SubspaceStatistics:
     """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
     widening = _widening(arrays)
     moments = _moments(arrays, classes)
@@ -242,8 +242,8 @@ def _in_basis(
     }
     approximation = _approximation(arrays)
     if approximation is None:
-        return SpanStatistics(**shared, precision="double")
+        return RowSpaceStatistics(**shared, precision="double")
     of_weighted = {name.removeprefix(WEIGHTED): array for name, array in arrays.items() if name.startswith(WEIGHTED)}
     weighted = _in_basis(of_weighted, classes, precision, pairings) if of_weighted else None
-    assert not isinstance(weighted, SpanStatistics)  # noqa: S101  (both are from the same passes)
+    assert not isinstance(weighted, RowSpaceStatistics)  # noqa: S101  (both are from the same passes)
     return SubspaceStatistics(**shared, precision=precision, approximation=approximation, weighted=weighted)

@@ -11,7 +11,7 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.traits import Fitted, Traits
-from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 
 
 class AllColumns(MomentReducer):
@@ -45,7 +45,7 @@ class AllColumns(MomentReducer):
         if isinstance(statistics, ColumnStatistics):
             components = np.eye(statistics.n_features)
             if statistics.adjustment is not None:  # of constant columns, adjusted rows have rounding errors
-                components[~statistics.unweighted.raw.varies] = 0
+                components[~statistics.unweighted.in_columns.varies] = 0
         else:
             mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
             outside = mean - statistics.basis @ (statistics.basis.T @ mean)

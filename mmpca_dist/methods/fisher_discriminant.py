@@ -11,8 +11,8 @@ from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
+from mmpca_dist.statistics.working_statistics import Statistics
 
 TELLING = 0.25
 """Share of the criterion from which on that of a single column counts."""

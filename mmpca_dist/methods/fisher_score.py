@@ -10,8 +10,8 @@ from mmpca_dist.methods.base.column_selection import ColumnSelection, unit_vecto
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.statistics.column_units import ROUNDING
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 class FisherScore(ColumnSelection):

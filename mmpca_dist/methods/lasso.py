@@ -13,8 +13,8 @@ from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.optimise.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
 from mmpca_dist.statistics.column_units import ROUNDING
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import regression_of
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 class LassoSelection(TargetReducer, ColumnSelection):

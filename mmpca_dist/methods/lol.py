@@ -10,8 +10,8 @@ from mmpca_dist.eigen.dense import Eigenpairs
 from mmpca_dist.methods.base.block_reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, rank_limit
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_rank
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 class LOL(BlockReducer):

@@ -39,7 +39,6 @@ from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.scatters import (
@@ -50,6 +49,7 @@ from mmpca_dist.statistics.scatters import (
     full_rank,
     total_scatter,
 )
+from mmpca_dist.statistics.working_statistics import Statistics, SubspaceStatistics
 
 PAIRED = "m-pca2"
 FOLLOWING = 48

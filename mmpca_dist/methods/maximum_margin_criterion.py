@@ -13,8 +13,8 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.traits import Fitted, Traits
-from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
+from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 
 class MaximumMarginCriterion(MomentReducer):

@@ -10,8 +10,8 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, rank_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
-from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import regression_of
+from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 
 class PLS(TargetReducer):

@@ -13,8 +13,8 @@ from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 class RandomProjection(MomentReducer):

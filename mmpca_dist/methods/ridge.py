@@ -13,8 +13,8 @@ from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import regression_of
+from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 TINY = float(np.finfo(np.float64).tiny)
 

@@ -13,8 +13,8 @@ from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, class_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two, least_shared
+from mmpca_dist.statistics.working_statistics import Statistics
 
 
 class SupervisedPCA(TargetReducer):

@@ -30,7 +30,7 @@ class Rules(NamedTuple):
     effort: float  # how far to look, see `OWN_SHARE`; infinite: nothing is left out without proof
 
 
-class Asking(NamedTuple):
+class QueryBatch(NamedTuple):
     """Queries by cell."""
 
     z: NDArray[np.float32]  # (n, m): coordinates, relative to the centres of their cells
@@ -46,7 +46,7 @@ class Asking(NamedTuple):
     tail_radii: NDArray[np.float64]
 
 
-class Targets(NamedTuple):
+class CandidateCells(NamedTuple):
     """Cells that may be visited."""
 
     between: NDArray[np.float32]  # (g, cells): distances of the centres of the queries' cells to theirs
@@ -70,12 +70,12 @@ def is_near(distance: float, allowance: float, reach: float, rules: Rules) -> bo
 
 
 @compiled
-def _nearest_of_group(asking: Asking, targets: Targets, g: int, c: int) -> float:
-    return max(targets.between[g, c] * (1 - 2 * U) - asking.radii[g] * (1 + 1e-6), 0.0)
+def _nearest_of_group(queried: QueryBatch, targets: CandidateCells, g: int, c: int) -> float:
+    return max(targets.between[g, c] * (1 - 2 * U) - queried.radii[g] * (1 + 1e-6), 0.0)
 
 
 @compiled
-def near_cells(asking: Asking, targets: Targets, reach: Any, rules: Rules) -> Any:
+def near_cells(queried: QueryBatch, targets: CandidateCells, reach: Any, rules: Rules) -> Any:
     """Tell which cells some query of a group may visit, from the distances of centres alone: bool, shape (g, cells).
 
     ``reach`` (n,) is the largest distance of interest of every query, in units of the frame.
@@ -84,11 +84,11 @@ def near_cells(asking: Asking, targets: Targets, reach: Any, rules: Rules) -> An
     near = np.zeros((n_groups, n_cells), np.bool_)
     for g in range(n_groups):
         farthest = allowance = 0.0
-        for i in range(asking.starts[g], asking.starts[g + 1]):
-            farthest, allowance = max(farthest, reach[i]), max(allowance, asking.allowances[i])
+        for i in range(queried.starts[g], queried.starts[g + 1]):
+            farthest, allowance = max(farthest, reach[i]), max(allowance, queried.allowances[i])
         for c in range(n_cells):
-            nearest = _nearest_of_group(asking, targets, g, c)
-            bound = cell_bound(nearest, targets.radii[c], asking.radii[g], rules)
+            nearest = _nearest_of_group(queried, targets, g, c)
+            bound = cell_bound(nearest, targets.radii[c], queried.radii[g], rules)
             near[g, c] = bound <= farthest and is_near(nearest, allowance, farthest, rules)
     return near
 
@@ -103,37 +103,39 @@ def _square_of_sum(w: Any, i: int, shift: Any) -> Any:
 
 
 @compiled
-def centre_distances(asking: Asking, centres: Any, near: Any) -> Any:
+def centre_distances(queried: QueryBatch, centres: Any, near: Any) -> Any:
     """Return distances of queries to the centres of cells, shape (n, cells), single precision; infinite where not near.
 
     ``near`` (g, cells) is that of `near_cells`, ``centres`` have shape (cells, m).
     """
-    z, starts = asking.z, asking.starts
+    z, starts = queried.z, queried.starts
     distances = np.full((z.shape[0], centres.shape[0]), np.float32(np.inf))
     shift = np.empty(z.shape[1], np.float32)
     for g in range(len(starts) - 1):
         for c in range(centres.shape[0]):
             if near[g, c]:
                 for k in range(z.shape[1]):
-                    shift[k] = asking.centres[g, k] - centres[c, k]
+                    shift[k] = queried.centres[g, k] - centres[c, k]
                 for i in range(starts[g], starts[g + 1]):
                     distances[i, c] = np.sqrt(_square_of_sum(z, i, shift))
     return distances
 
 
 @compiled
-def cells_to_visit(distances: Any, near: Any, asking: Asking, targets: Targets, reach: Any, rules: Rules) -> Any:
+def cells_to_visit(
+    distances: Any, near: Any, queried: QueryBatch, targets: CandidateCells, reach: Any, rules: Rules
+) -> Any:
     """Tell which cells some query must still visit, bool array of shape (cells,)."""
     visited = np.zeros(distances.shape[1], np.bool_)
     for g in range(near.shape[0]):
         for c in range(near.shape[1]):
             if visited[c] or not near[g, c]:
                 continue
-            for i in range(asking.starts[g], asking.starts[g + 1]):
+            for i in range(queried.starts[g], queried.starts[g + 1]):
                 if (
-                    targets.others[c, asking.codes[i]]
-                    and cell_bound(distances[i, c], targets.radii[c], asking.radii[g], rules) <= reach[i]
-                    and is_near(distances[i, c], asking.allowances[i], reach[i], rules)
+                    targets.others[c, queried.codes[i]]
+                    and cell_bound(distances[i, c], targets.radii[c], queried.radii[g], rules) <= reach[i]
+                    and is_near(distances[i, c], queried.allowances[i], reach[i], rules)
                 ):
                     visited[c] = True
                     break
@@ -142,21 +144,21 @@ def cells_to_visit(distances: Any, near: Any, asking: Asking, targets: Targets, 
 
 @compiled
 def leave_open(
-    distances: Any, near: Any, asking: Asking, targets: Targets, left: Any, open_bounds: Any, rules: Rules
+    distances: Any, near: Any, queried: QueryBatch, targets: CandidateCells, left: Any, open_bounds: Any, rules: Rules
 ) -> None:
     """Note the lowest bound of each query on what is left out: cells of ``left`` (bool), and those not near."""
     for g in range(near.shape[0]):
         lowest = np.inf
         for c in range(near.shape[1]):
             if not near[g, c]:
-                nearest = _nearest_of_group(asking, targets, g, c)
-                lowest = min(lowest, cell_bound(nearest, targets.radii[c], asking.radii[g], rules))
+                nearest = _nearest_of_group(queried, targets, g, c)
+                lowest = min(lowest, cell_bound(nearest, targets.radii[c], queried.radii[g], rules))
         lowest = max(lowest, 0.0)
-        for i in range(asking.starts[g], asking.starts[g + 1]):
+        for i in range(queried.starts[g], queried.starts[g + 1]):
             open_bounds[i] = min(open_bounds[i], lowest)
             for c in range(near.shape[1]):
-                if left[c] and near[g, c] and targets.others[c, asking.codes[i]]:
-                    bound = cell_bound(distances[i, c], targets.radii[c], asking.radii[g], rules)
+                if left[c] and near[g, c] and targets.others[c, queried.codes[i]]:
+                    bound = cell_bound(distances[i, c], targets.radii[c], queried.radii[g], rules)
                     open_bounds[i] = min(open_bounds[i], max(bound, 0.0))
 
 

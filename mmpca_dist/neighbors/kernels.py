@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.jit import N, compiled
-from mmpca_dist.neighbors.bounds import LOST, STEP, TINY, Asking, Metric, Rules, U, cell_bound, is_near, refine
+from mmpca_dist.neighbors.bounds import LOST, STEP, TINY, Metric, QueryBatch, Rules, U, cell_bound, is_near, refine
 from mmpca_dist.neighbors.cells import relative_rounding
 
 NO_ROW = np.iinfo(np.int64).max
@@ -112,50 +112,50 @@ class _Workspace(NamedTuple):
 
 @compiled
 def search_in_turn(
-    asking: Asking, offered: Candidates, best: Best, order: Any, metric: Metric, rules: Rules, counters: Any
+    queried: QueryBatch, offered: Candidates, best: Best, order: Any, metric: Metric, rules: Rules, counters: Any
 ) -> None:
     """Take every block of queries through the cells in an order of its own, (groups, cells): the nearest first.
 
     Nearer candidates replace those of ``best``.
     """
-    space = _make_workspace(asking, offered, counters)
-    for b in range(len(asking.blocks)):
+    space = _make_workspace(queried, offered, counters)
+    for b in range(len(queried.blocks)):
         for turn in range(order.shape[1]):
-            c = order[asking.blocks[b, 0], turn]
-            n_active = _gather(b, c, 0, asking, offered, best, metric, rules, space)
-            _compare(c, asking.blocks[b, 3], n_active, asking, offered, best, metric, rules, space)
+            c = order[queried.blocks[b, 0], turn]
+            n_active = _gather(b, c, 0, queried, offered, best, metric, rules, space)
+            _compare(c, queried.blocks[b, 3], n_active, queried, offered, best, metric, rules, space)
 
 
 @compiled
 def search_together(
-    asking: Asking, offered: Candidates, best: Best, order: Any, metric: Metric, rules: Rules, counters: Any
+    queried: QueryBatch, offered: Candidates, best: Best, order: Any, metric: Metric, rules: Rules, counters: Any
 ) -> None:
     """Let all queries of a class (blocks are sorted by class) face a cell together, the cells in one ``order``.
 
     Nearer candidates replace those of ``best``.
     """
-    space = _make_workspace(asking, offered, counters)
+    space = _make_workspace(queried, offered, counters)
     capacity = len(space.active)
     for c in order:
         limit = PRODUCT // max(offered.starts[c + 1] - offered.starts[c], 1)
         n_active = 0
-        for b in range(len(asking.blocks)):
-            block_class = asking.blocks[b, 3]
-            n_active = _gather(b, c, n_active, asking, offered, best, metric, rules, space)
-            ends = b + 1 == len(asking.blocks) or asking.blocks[b + 1, 3] != block_class
-            if ends or n_active >= limit or n_active + asking.blocks[b + 1, 2] - asking.blocks[b + 1, 1] > capacity:
-                _compare(c, block_class, n_active, asking, offered, best, metric, rules, space)
+        for b in range(len(queried.blocks)):
+            block_class = queried.blocks[b, 3]
+            n_active = _gather(b, c, n_active, queried, offered, best, metric, rules, space)
+            ends = b + 1 == len(queried.blocks) or queried.blocks[b + 1, 3] != block_class
+            if ends or n_active >= limit or n_active + queried.blocks[b + 1, 2] - queried.blocks[b + 1, 1] > capacity:
+                _compare(c, block_class, n_active, queried, offered, best, metric, rules, space)
                 n_active = 0
 
 
 @compiled
-def _make_workspace(asking: Asking, offered: Candidates, counters: Any) -> _Workspace:
-    m, m_tail = asking.z.shape[1], asking.tail.shape[1]
+def _make_workspace(queried: QueryBatch, offered: Candidates, counters: Any) -> _Workspace:
+    m, m_tail = queried.z.shape[1], queried.tail.shape[1]
     largest_cell = largest_block = 0
     for c in range(len(offered.starts) - 1):
         largest_cell = max(largest_cell, offered.starts[c + 1] - offered.starts[c])
-    for b in range(len(asking.blocks)):
-        largest_block = max(largest_block, asking.blocks[b, 2] - asking.blocks[b, 1])
+    for b in range(len(queried.blocks)):
+        largest_block = max(largest_block, queried.blocks[b, 2] - queried.blocks[b, 1])
     capacity = max(largest_block, MAX_ACTIVE)
     return _Workspace(
         np.empty(min(largest_cell * capacity, largest_cell * largest_block + PRODUCT), np.float32),
@@ -167,21 +167,21 @@ def _make_workspace(asking: Asking, offered: Candidates, counters: Any) -> _Work
 
 @compiled
 def _gather(
-    b: int, c: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric, rules: Rules,
+    b: int, c: int, n_active: int, queried: QueryBatch, offered: Candidates, best: Best, metric: Metric, rules: Rules,
     space: _Workspace,
 ) -> int:  # fmt: skip
     """Add the queries of a block that must visit a cell to those active, brought to its centre; return how many are."""
-    codes, allowances, z, distances = asking.codes, asking.allowances, asking.z, offered.distances
+    codes, allowances, z, distances = queried.codes, queried.allowances, queried.z, offered.distances
     classes, squared, open_bounds = offered.classes, best.squared, best.open_bounds
     shift, moved, active, groups = space.shift, space.moved, space.active, space.groups
-    g, block_class = asking.blocks[b, 0], asking.blocks[b, 3]
+    g, block_class = queried.blocks[b, 0], queried.blocks[b, 3]
     size = offered.starts[c + 1] - offered.starts[c]
     if block_class >= 0 and classes[c, block_class + 1] - classes[c, block_class] == size:
         return n_active
-    radius, own_radius = offered.radii[c], asking.radii[g]
+    radius, own_radius = offered.radii[c], queried.radii[g]
     for k in range(rules.width):
-        shift[k] = asking.centres[g, k] - offered.centres[c, k]
-    for i in range(asking.blocks[b, 1], asking.blocks[b, 2]):
+        shift[k] = queried.centres[g, k] - offered.centres[c, k]
+    for i in range(queried.blocks[b, 1], queried.blocks[b, 2]):
         distance, own = np.float64(distances[i, c]), codes[i]
         if distance == np.inf or classes[c, own + 1] - classes[c, own] == size:
             continue  # not near (see `bounds.near_cells`), or all of the query's own class
@@ -205,8 +205,8 @@ def _gather(
 
 @compiled
 def _compare(
-    c: int, block_class: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric,
-    rules: Rules, space: _Workspace,
+    c: int, block_class: int, n_active: int, queried: QueryBatch, offered: Candidates, best: Best,
+    metric: Metric, rules: Rules, space: _Workspace,
 ) -> None:  # fmt: skip
     """Compare the active queries, all of one class or of several (-1), with the rows of a cell."""
     if n_active == 0:
@@ -224,23 +224,23 @@ def _compare(
             product = space.product[: n_active * (last - first)].reshape(n_active, last - first)
             np.dot(space.moved[:n_active], offered.z[first:last].T, product)
             space.counters[1] += product.size
-            _sweep(c, first, last, n_active, asking, offered, best, metric, rules, space)
+            _sweep(c, first, last, n_active, queried, offered, best, metric, rules, space)
 
 
 @compiled
 def _sweep(
-    c: int, x_start: int, x_stop: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric,
-    rules: Rules, space: _Workspace,
+    c: int, x_start: int, x_stop: int, n_active: int, queried: QueryBatch, offered: Candidates, best: Best,
+    metric: Metric, rules: Rules, space: _Workspace,
 ) -> None:  # fmt: skip
     """Look through a product for what may be nearer than the best candidates, and refine it."""
-    codes, distances, classes, rows = asking.codes, offered.distances, offered.classes, offered.rows
+    codes, distances, classes, rows = queried.codes, offered.distances, offered.classes, offered.rows
     best_squared, best_rows, best_positions, best_parts = best.squared, best.rows, best.positions, best.parts
     halves, product, hits, counters = offered.halves, space.product, space.hits, space.counters
     q_tail, q_x, c_tail, c_x, c_parts, tail_shift, buffer = (
-        asking.tail, asking.x, offered.tail, offered.x, offered.parts, space.tail_shift, space.squares,
+        queried.tail, queried.x, offered.tail, offered.x, offered.parts, space.tail_shift, space.squares,
     )  # fmt: skip
-    tail_centres, tail_centre, first_position = asking.tail_centres, offered.tail_centres[c], offered.first_position
-    radii, tail_radii, active, groups = asking.radii, asking.tail_radii, space.active, space.groups
+    tail_centres, tail_centre, first_position = queried.tail_centres, offered.tail_centres[c], offered.first_position
+    radii, tail_radii, active, groups = queried.radii, queried.tail_radii, space.active, space.groups
     radius, tail_radius = offered.radii[c], offered.tail_radii[c]
     for a in range(n_active):
         i, g = active[a], groups[a]

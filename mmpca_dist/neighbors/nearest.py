@@ -15,7 +15,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells, train_frame
 from mmpca_dist.neighbors.layout import Layout, Membership, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.search import SearchSegments, Tables, Work, is_among
+from mmpca_dist.neighbors.search import SearchCounts, SearchSegments, Tables, is_among
 from mmpca_dist.passes.dask_rows import BlockScheduler
 from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.passes.schedulers import Configured
@@ -63,8 +63,8 @@ class Neighbors:
     classes: NDArray  # (C,)
     search: Search
     n_rows: int  # how many rows were searched among; with ``tables.part`` those that train
-    work: Work  # of the final search, over all queries; with ``tables.part`` its queries are those that train
-    cost: Work  # of the final search, for all parts together
+    work: SearchCounts  # of the final search, over all queries; with ``tables.part`` its queries are those that train
+    cost: SearchCounts  # of the final search, for all parts together
     read: int  # bytes that came back from scratch, for calibration too
     recall: Recall | None  # None where every neighbour is proved
     # how far the search looked in the end, see `bounds.OWN_SHARE`; infinite if nothing was left out without proof
@@ -136,7 +136,7 @@ class SearchResult:
     """A search that is done."""
 
     tables: Tables
-    work: Work  # of the final search
+    work: SearchCounts  # of the final search
     read: int  # bytes that came back from scratch, for calibration too
     effort: float  # how far it looked
     recalls: Sequence[Recall | None]  # of each part; None where it is exact
@@ -151,7 +151,7 @@ def run_search(
     of ``parts``, while it is held out, shown by ``tests`` queries.
     """
 
-    def run(task: SearchSegments) -> Work:
+    def run(task: SearchSegments) -> SearchCounts:
         return tasks.run(task, task.tables.spans, operator.add, task.name)
 
     # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own, however

@@ -34,7 +34,7 @@ from mmpca_dist.neighbors.search import SearchSegments, Tables
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span

@@ -21,9 +21,9 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import blocks, rows_within
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import too_large
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.spans import Span
 
 BINS = 120

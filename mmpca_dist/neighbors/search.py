@@ -47,7 +47,7 @@ class Queries:
         return len(self.rows)
 
     def blocks(self, n_classes: int) -> NDArray[np.int64]:
-        """Return the stretches for `bounds.Asking`, sorted by class: group, start, stop, class or -1."""
+        """Return the stretches for `bounds.QueryBatch`, sorted by class: group, start, stop, class or -1."""
         groups = np.arange(len(self.cell))
         if n_classes > LIMITS.few_classes:
             return np.stack([groups, self.starts[:-1], self.starts[1:], np.full(len(groups), -1)], axis=1)
@@ -103,7 +103,7 @@ def queries_from(cells: Cells, X: NDArray, codes: NDArray[np.int64]) -> Queries:
 
 @storable
 @dataclass(frozen=True)
-class Work(ArraySums):
+class SearchCounts(ArraySums):
     """What a search has cost, and how much of it is proved; adds up."""
 
     queries: int = 0
@@ -123,7 +123,7 @@ def search_queries(
     effort: float = np.inf,
     best: Best | None = None,
     apart: bool = False,
-) -> tuple[Best, Work]:
+) -> tuple[Best, SearchCounts]:
     """Return the nearest rows of other classes among all rows of the layout, and with ``apart`` those of other parts.
 
     Parameters
@@ -154,7 +154,7 @@ def search_queries(
         )
     _check_all_have_neighbors(best, queries)
     proved = int(np.sum(best.open_bounds > best.reach(queries.codes, frame.scale, layout.n_features)))
-    return best, Work(len(queries), proved, cells, compared, bounded, refined, visit.read)
+    return best, SearchCounts(len(queries), proved, cells, compared, bounded, refined, visit.read)
 
 
 def _check_all_have_neighbors(best: Best, queries: Queries) -> None:
@@ -188,26 +188,26 @@ class _Visit:
         self.counters = np.asarray([0, 0, 0, 0, -1, -1], np.int64)
         relative = relative_rounding(self.layout.n_features)
         self.metric = bounds.Metric(cells.frame.scale, relative, self.one_vs_one, self.best.parts.shape[1])
-        self.asking = bounds.Asking(
+        self.queried = bounds.QueryBatch(
             queries.z, queries.tail, queries.x, queries.codes, _allowances(queries), queries.starts,
             queries.blocks(self.layout.n_classes), own, own_tail, queries.radii, queries.tail_radii,
         )  # fmt: skip
 
     def segment(self, segment: int) -> None:
         """Search the cells of a segment that may hold something nearer, and note what is left out without proof."""
-        layout, asking, rules, pieces = self.layout, self.asking, self.rules, self.layout.pieces(segment)
+        layout, queried, rules, pieces = self.layout, self.queried, self.rules, self.layout.pieces(segment)
         reach = self.best.reach(self.queries.codes, layout.cells.frame.scale, layout.n_features)
         cell, starts = layout.cell[pieces], layout.starts[pieces.start : pieces.stop + 1]
         others = np.diff(layout.classes[pieces], axis=1) < np.diff(starts)[:, None]
-        targets = bounds.Targets(self.between[:, cell], layout.radii[pieces], others)
-        near = bounds.near_cells(asking, targets, reach, rules)
-        distances = bounds.centre_distances(asking, layout.cells.centres[cell], near)
-        stretches = _stretches(bounds.cells_to_visit(distances, near, asking, targets, reach, rules))
+        targets = bounds.CandidateCells(self.between[:, cell], layout.radii[pieces], others)
+        near = bounds.near_cells(queried, targets, reach, rules)
+        distances = bounds.centre_distances(queried, layout.cells.centres[cell], near)
+        stretches = _stretches(bounds.cells_to_visit(distances, near, queried, targets, reach, rules))
         if rules.effort < np.inf:
             left = np.ones(len(cell), bool)
             for first, last in stretches:
                 left[first:last] = False
-            bounds.leave_open(distances, near, asking, targets, left, self.best.open_bounds, rules)
+            bounds.leave_open(distances, near, queried, targets, left, self.best.open_bounds, rules)
         for first, last in stretches:
             visited = slice(pieces.start + first, pieces.start + last)
             self._search(segment, visited, np.ascontiguousarray(distances[:, first:last]))
@@ -232,7 +232,7 @@ class _Visit:
             search, order = kernels.search_in_turn, np.argsort(between, axis=1, kind="stable")
         else:
             search, order = kernels.search_together, np.argsort(between.min(axis=0), kind="stable")
-        search(self.asking, offered, self.best, order, self.metric, self.rules, self.counters)
+        search(self.queried, offered, self.best, order, self.metric, self.rules, self.counters)
 
 
 def _allowances(queries: Queries) -> NDArray[np.float64]:
@@ -260,9 +260,9 @@ class SearchSegments:
     chosen: NDArray[np.int64] | None = None  # sorted numbers of the rows to search for; None for all
     earlier: Tables | None = None  # of an earlier search for the same queries, to go on from
 
-    def __call__(self, span: Span) -> Work:
+    def __call__(self, span: Span) -> SearchCounts:
         layout, queries = self.layout, queries_of(self.layout, span.start, span.stop, self.chosen)
-        best, work = Best.none(0, layout.n_classes if self.one_vs_one else 1, self.apart), Work()
+        best, work = Best.none(0, layout.n_classes if self.one_vs_one else 1, self.apart), SearchCounts()
         if len(queries):
             earlier = None
             if self.earlier is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path, lars_path_gram
 
-from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.working_statistics import EPS
 
 FIRST_STEPS = 32
 """Steps of the first attempt; each further one takes four times as many, until the path has enough columns."""

@@ -35,7 +35,7 @@ from mmpca_dist.statistics.working_rows import WorkingRows
 
 HESSIAN_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
-MOST_HINGES, MOST_SMOOTH = 64, 1024
+MAX_HINGES, MAX_SMOOTH = 64, 1024
 """Models that are fitted together, at most: of hinge losses each keeps up to four numbers a row."""
 LARGEST_HESSIAN = 64 << 20
 """Models whose second derivatives take more do without them, where they can."""
@@ -99,7 +99,7 @@ def minimise(problem: Problem, rows: WorkingRows) -> list[Minimum]:
     if problem.loss == "squared" and not problem.is_sparse:
         return _least_squares(problem, rows)
     fits = _Fits(problem, rows)
-    first, most = (fits.interior_apart, MOST_HINGES) if problem.loss == "hinge" else (fits.smooth, MOST_SMOOTH)
+    first, most = (fits.interior_apart, MAX_HINGES) if problem.loss == "hinge" else (fits.smooth, MAX_SMOOTH)
     minima = fits.in_turns(first, most)
     return fits.with_stalled(minima) if is_hinge else minima
 
@@ -151,7 +151,7 @@ class _Fits:
             max_iter=most,
         )  # fmt: skip
         fits = _Fits(rest, self.rows)
-        for (i, some), others in zip(left.items(), fits.in_turns(fits.interior, MOST_HINGES), strict=True):
+        for (i, some), others in zip(left.items(), fits.in_turns(fits.interior, MAX_HINGES), strict=True):
             minima[i] = minima[i].followed_by(others, some)
         return minima
 

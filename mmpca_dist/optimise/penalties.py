@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.passes.centred_rows import Array
-from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.working_statistics import EPS
 
 Parts = tuple[Array, ...]
 """Slacks and then their multipliers, arrays of shape (m, r)."""

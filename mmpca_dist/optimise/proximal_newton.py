@@ -19,9 +19,9 @@ from mmpca_dist.optimise.model_sweeps import hold_intercept
 from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
 from mmpca_dist.optimise.penalties import Parts, SparsePenalty
 from mmpca_dist.passes.centred_rows import Array
-from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.working_statistics import EPS
 
-EXACT, MOST_STEPS = 1e-13, 100
+EXACT, MAX_STEPS = 1e-13, 100
 """The tolerance of the quadratic's minimum, relative to its sum of absolute values, and the largest number of steps."""
 NEARLY, LEAST = 0.995, 1e-3
 """The share of the longest step that is taken, and the smallest base of the next target (cubed)."""
@@ -95,7 +95,7 @@ def sparse_minima(H: Array, q: Array, alphas: Array, penalty: SparsePenalty) -> 
     """
     r, m = penalty.n_sparse, len(q)
     point, parts = np.zeros_like(q), penalty.slacks(alphas, START)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         rest = products_of(parts, m).sum(axis=1) > EXACT * alphas * np.abs(point[:, :r]).sum(axis=1)
         if not rest.any():
             break

@@ -14,11 +14,11 @@ from mmpca_dist.optimise.model_sweeps import Minimum, relative
 from mmpca_dist.optimise.penalties import SubspacePenalty
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.label_terms import FoldTerms
-from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.working_statistics import EPS
 
 LEAST_PIVOT = 1e-12
 """Least pivot of a matrix with ones on its diagonal: systems with smaller pivots lose most digits to rounding."""
-MOST_STEPS = 5
+MAX_STEPS = 5
 STRIDE, STRIDES = 100.0, 40
 """Between weights of the penalty that are tried in turn, and the largest number of them."""
 
@@ -131,7 +131,7 @@ class Squares:
         for weight, least in [(a, LEAST_PIVOT) for a in (alpha, *above)] + [(a, rounding) for a in (*below, size)]:
             factor = Definite.of(self.scatter + weight * R, least)
             if factor is not None:
-                return factor, 2 if weight == alpha else MOST_STEPS if weight > alpha else 1
+                return factor, 2 if weight == alpha else MAX_STEPS if weight > alpha else 1
         raise InputError(
             "Rows do not vary along some direction of the reduction, whose coefficients bear no penalty, so that these "
             "are not determined: set epsilon above 0, or reduce to fewer components."

@@ -70,7 +70,7 @@ class ReductionDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rows; keywords go to ``Axes.scatter``."""
-        from mmpca_dist.pictures.drawing import BEFORE, MOST_COLOURS, class_colours, class_marker, plain
+        from mmpca_dist.pictures.drawing import BEFORE, MAX_COLOURS, class_colours, class_marker, plain
 
         flat = {} if "marker" in kwargs else {"linewidths": 0}  # markers of lines need a width
         ax, look = self._axes(ax, *self.names), {"s": 14, "alpha": 0.8} | flat | kwargs
@@ -84,7 +84,7 @@ class ReductionDisplay(_Display):
         codes, known = np.full(len(values), -1), ~pd.isna(values)
         labels = normalize_labels(values[known], "y")
         classes, codes[known], sizes = np.unique(labels, return_inverse=True, return_counts=True)
-        coloured = np.sort(np.argsort(-sizes, kind="stable")[:MOST_COLOURS])
+        coloured = np.sort(np.argsort(-sizes, kind="stable")[:MAX_COLOURS])
         others = f"{len(classes) - len(coloured)} others"
         for name, marker, which in (others, ".", known & ~np.isin(codes, coloured)), ("no label", "s", ~known):
             if which.any():

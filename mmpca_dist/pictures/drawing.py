@@ -33,7 +33,7 @@ INK, FAINT = "#222222", "#8a8a8a"
 BEFORE = "#c9ced4"
 """Colour of distances before projection, which outlines of those after it are compared with."""
 
-MOST_COLOURS = 20
+MAX_COLOURS = 20
 """Beyond so many classes a legend helps nobody and colour follows a continuous map."""
 
 # Okabe & Ito's colour-blind-safe palette without black and yellow (invisible on white), black last.
@@ -159,14 +159,14 @@ def class_colours(n_classes: int) -> list[str] | np.ndarray:
     """Return a colour for each class; beyond ten they repeat and ``class_marker`` tells them apart."""
     if n_classes <= len(FEW_COLOURS):
         return list(FEW_COLOURS[:n_classes])
-    if n_classes <= MOST_COLOURS:
+    if n_classes <= MAX_COLOURS:
         return [TEN_COLOURS[i % len(TEN_COLOURS)] for i in range(n_classes)]
     return colormaps["viridis"](np.linspace(0, 1, n_classes))
 
 
 def class_marker(position: int, n_classes: int) -> str:
     """Return the marker of a class."""
-    second = len(TEN_COLOURS) <= position and n_classes <= MOST_COLOURS
+    second = len(TEN_COLOURS) <= position and n_classes <= MAX_COLOURS
     return "^" if second else "o"
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.options import choose_solver
-from mmpca_dist.evaluation.heads import BLOCK_ROWS, MOST_DECISIONS
 from mmpca_dist.evaluation.merged_folds import scatters_of_parts
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
+from mmpca_dist.evaluation.scorers import BLOCK_ROWS, MAX_DECISIONS
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.checkpoint import most_kept
@@ -34,7 +34,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.fits import fits_of
 from mmpca_dist.predictors.specification import liblinear_bytes, linear_bytes, scoring_bytes
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
-from mmpca_dist.statistics.gather import scatter_bytes
+from mmpca_dist.statistics.from_rows import scatter_bytes
 from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import Dataset
@@ -275,7 +275,7 @@ def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
 
 def _decisions(evaluation: EvaluationRequest) -> int:
     """Return how many decisions on a row one product of all columns makes."""
-    return evaluation.decisions if evaluation.decisions <= MOST_DECISIONS else 0
+    return evaluation.decisions if evaluation.decisions <= MAX_DECISIONS else 0
 
 
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:

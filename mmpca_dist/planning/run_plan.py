@@ -21,7 +21,7 @@ from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
-from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
+from mmpca_dist.statistics.from_rows import is_wide, n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan

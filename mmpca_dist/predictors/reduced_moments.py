@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working_statistics import Statistics
 
 EPS = float(np.finfo(np.float64).eps)
 

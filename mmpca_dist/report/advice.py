@@ -14,7 +14,7 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
 from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import METHODS, title_of
 from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, small
 from mmpca_dist.report.pages import config_in
@@ -120,7 +120,7 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
 def _named(evaluation: Evaluation, cell: Cell) -> str:
     if cell.method in evaluation.unreduced:
         return f"all {cell.used:,} columns"
-    return f"{title_of(cell.method)} with {counted(cell.used, 'component')}"
+    return f"{title_of(cell.method)} with {plural(cell.used, 'component')}"
 
 
 def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:

@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
-from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
+from mmpca_dist.report.evaluation_words import MAX_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
 from mmpca_dist.report.explorer import bk, blank, tools
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
-MOST_TICKS = 7
+MAX_TICKS = 7
 LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
 """Inches that a line in a legend and a letter take."""
 LONG_NAME = 40
 SPREAD = 0.25
 """Share of the room between two numbers of components over which points are moved apart."""
-COLOURS = FEW_COLOURS[:MOST_DRAWN]
+COLOURS = FEW_COLOURS[:MAX_DRAWN]
 LINE = 10.0
 """Points between lines of text above a panel of single splits."""
 MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "inverted_triangle", "P": "plus",
@@ -163,7 +163,7 @@ def axis_positions(sizes: Sequence[int]) -> NDArray[np.float64]:
 
 def size_axis(panel: Axes, sizes: Sequence[int], positions: NDArray[np.float64]) -> None:
     """Label the horizontal axis with some of the numbers of components at these positions."""
-    room = (positions[-1] - positions[0]) / (MOST_TICKS + 1)
+    room = (positions[-1] - positions[0]) / (MAX_TICKS + 1)
     shown = [0]
     for i in range(1, len(sizes)):
         if positions[i] - positions[shown[-1]] >= room:
@@ -258,5 +258,5 @@ def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
 def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
     test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
     ties = evaluation.cells[key].summary.count - test.untied
-    words = f"{test.wins} : {test.untied - test.wins}, {counted(ties, 'tie')}, {probability(test.p_value)}"
+    words = f"{test.wins} : {test.untied - test.wins}, {plural(ties, 'tie')}, {probability(test.p_value)}"
     return f"K = {key[1]}: {words}" if has_sizes else words

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table, classes_table
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Command, Field, Heading, PagePart, PrintedTable
@@ -59,7 +59,7 @@ def _answer(evaluation: Evaluation) -> PagePart:
 
 
 def _verdict(evaluation: Evaluation) -> PagePart:
-    reference, tests = title_of(evaluation.reference), f"{counted(evaluation.n_tests, 'test')} against it"
+    reference, tests = title_of(evaluation.reference), f"{plural(evaluation.n_tests, 'test')} against it"
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
         f"{'; '.join(evaluation.classifiers.values())}.",
@@ -81,7 +81,7 @@ def _errors(evaluation: Evaluation) -> PagePart:
         "Mean \N{PLUS-MINUS SIGN} standard deviation of the test error over the splits, in percent; the lowest mean of "
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
         "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
-        f"Bengio 2003), after Holm's correction for {counted(evaluation.n_tests, 'test')} against it; at most 0.05 is "
+        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; at most 0.05 is "
         'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
         "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
         'set of twenty. "With 1": the method gave so many components only.'

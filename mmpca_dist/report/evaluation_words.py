@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
@@ -18,7 +18,7 @@ LEAST_P = 1e-16
 """Smaller p-values are shown as less than this: double precision does not tell them from 0."""
 FEW_ROWS = 40
 """With fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (test_equal_methods.py)."""
-MOST_DRAWN = 2
+MAX_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 
 
@@ -46,7 +46,7 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
     """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
     sizes, reference = evaluation.n_components, evaluation.reference
-    if len(sizes) <= MOST_DRAWN:
+    if len(sizes) <= MAX_DRAWN:
         return sizes
     return [min(sizes, key=lambda size: evaluation.cells[reference, size, classifier].summary.mean)]
 
@@ -76,7 +76,7 @@ def components(evaluation: Evaluation, cell: Cell) -> str:
     """Return "8 components", with how many were asked for where these are more; "30 columns" without a reduction."""
     if cell.method in evaluation.unreduced:
         return f"{cell.used:,} columns"
-    words = counted(cell.used, "component")
+    words = plural(cell.used, "component")
     return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
 
 
@@ -206,5 +206,5 @@ def corrected(test: CorrectedTest, other: str) -> str:
     return (
         f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
         f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for "
-        f"{counted(test.tests, 'test')}{f' (this one and those against {other})' if test.tests > 1 else ''}."
+        f"{plural(test.tests, 'test')}{f' (this one and those against {other})' if test.tests > 1 else ''}."
     )

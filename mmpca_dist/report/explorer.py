@@ -16,7 +16,7 @@ from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.frame import Field, Figure, Heading, Key, PagePart, Plot, PrintedTable
 from mmpca_dist.report.method_results import MethodResult, note_of_first, note_of_models
 from mmpca_dist.report.sections.projections import (
-    MOST_LETTERS,
+    MAX_LETTERS,
     SHADES,
     ProjectedSample,
     reach,
@@ -26,12 +26,12 @@ from mmpca_dist.report.sections.projections import (
 
 bk: Any = models
 """Its annotations tell what models hold, not what they take."""
-MOST_KEYS = 20
+MAX_KEYS = 20
 """Classes with a colour and an entry in the legend; the others share one."""
 OTHERS, POSITIVE, NEGATIVE = "#8a8a8a", "#b2182b", "#2166ac"
-MOST_NUMBERS = 250_000
+MAX_NUMBERS = 250_000
 """Coordinates in a page, of all methods and components together: 1.3 MB."""
-MOST_COMPONENTS, BARS = 16, 15
+MAX_COMPONENTS, BARS = 16, 15
 """Components whose loadings a page holds, and loadings that have a bar."""
 LISTED, LISTED_FEATURES = 2, 6
 """Components of each method whose largest loadings the table lists, and how many these are."""
@@ -75,7 +75,7 @@ def points_part(
         return PagePart("projection", "The rows along the components", [NO_ROWS] if methods else [])
     keys, ranks = _keys(sample, dataset)
     seen, best = separation_words(sample, shown), next(iter(separation(sample, shown)))
-    count = max(2, MOST_NUMBERS // (len(sample.codes) * len(shown)))
+    count = max(2, MAX_NUMBERS // (len(sample.codes) * len(shown)))
     explorer = {
         "kind": "points",
         "methods": [_explored(method, sample.rows[method.name], count, dataset) for method in shown],
@@ -105,10 +105,10 @@ def _keys(sample: ProjectedSample, dataset: Mapping[str, Any]) -> tuple[list[Key
     if dataset.get("targets"):
         return [], np.zeros(len(sample.codes), np.intp)
     names, counts = dataset["classes"], np.asarray(dataset["counts"])
-    largest = np.sort(np.argsort(-counts, kind="stable")[:MOST_KEYS])
+    largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_KEYS])
     colours = [to_hex(colour) for colour in drawing.class_colours(len(largest))]
     keys = [
-        Key(f"class-{i}", str(names[code])[:MOST_LETTERS], colours[i], drawing.class_marker(i, len(largest)))
+        Key(f"class-{i}", str(names[code])[:MAX_LETTERS], colours[i], drawing.class_marker(i, len(largest)))
         for i, code in enumerate(largest)
     ]
     if more := len(names) - len(largest):
@@ -128,7 +128,7 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     m, names = len(sample.codes), dataset["classes"]
     data: dict[str, Any] = {"x": np.zeros(m, "<f4"), "y": np.zeros(m, "<f4"), "row": list(sample.numbers or range(m))}
     if keys:
-        data["outcome"] = [str(names[code])[:MOST_LETTERS] for code in sample.codes]
+        data["outcome"] = [str(names[code])[:MAX_LETTERS] for code in sample.codes]
     else:
         data["outcome"] = [f"{value:.6g}" for value in sample.values] or [str(code) for code in sample.codes]
         shades = drawing.colormaps["viridis"](np.linspace(0, 1, SHADES))
@@ -172,7 +172,7 @@ def _explored(method: MethodResult, rows: NDArray, most: int, dataset: Mapping[s
 
 
 def _loadings(method: MethodResult, dataset: Mapping[str, Any]) -> dict[str, Any]:
-    directions = method.directions(MOST_COMPONENTS)
+    directions = method.directions(MAX_COMPONENTS)
     largest = np.argsort(-np.abs(directions), axis=1, kind="stable")[:, :BARS]
     features = np.unique(largest)
     return {
@@ -185,7 +185,7 @@ def _loadings(method: MethodResult, dataset: Mapping[str, Any]) -> dict[str, Any
 def _names(dataset: Mapping[str, Any], features: Sequence[int] | NDArray) -> list[str]:
     """Return names of features as pages show them: whole where they are short, and told apart by their numbers."""
     names = dataset["feature_names"]
-    texts = ["" if names is None else " ".join(str(names[i]).split())[:MOST_LETTERS] for i in features]
+    texts = ["" if names is None else " ".join(str(names[i]).split())[:MAX_LETTERS] for i in features]
     shown = [text or f"column {i}" for text, i in zip(texts, features, strict=True)]
     return [f"{name} ({i})" if shown.count(name) > 1 else name for name, i in zip(shown, features, strict=True)]
 

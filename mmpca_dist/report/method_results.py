@@ -14,7 +14,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
-from mmpca_dist.jobs.notes import certificates_of, counted
+from mmpca_dist.jobs.notes import certificates_of, plural
 from mmpca_dist.jobs.records import SOLVE, Results
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
@@ -262,7 +262,7 @@ def eigenvalue_table(method: MethodResult, opens: bool = True) -> PrintedTable:
         [*([Heading("class")] if n_models else []), *(Heading(heading, "number") for heading in headings), Heading("")],
         rows,
         method.title,
-        counted(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),
+        plural(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),
         above=f"In place of eigenvalues: {values}.{of_class if n_models else ''}" if values else "",
         below=_below(method, len(method.eigenvalues) - len(listed)),
         opens=opens,
@@ -274,7 +274,7 @@ def _below(method: MethodResult, more: int) -> str:
     shares, what = method.method.shares, "Their total" if method.method.values else "Sum of all eigenvalues"
     what = f"Shares are those of a total ({shares})" if shares else what
     total = f"{what}: {_number(method.total)}. " if np.isfinite(method.total) else ""
-    return total + (f"{counted(more, 'more component')} in the model." if more else "")
+    return total + (f"{plural(more, 'more component')} in the model." if more else "")
 
 
 def _share(share: float) -> str:

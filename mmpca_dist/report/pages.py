@@ -17,7 +17,7 @@ from bokeh.core.types import ID
 from bokeh.embed import json_item
 from dask.utils import format_time
 
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
 from mmpca_dist.stores import storage
@@ -30,7 +30,7 @@ ABOUT_TIMES = (
     "What each stage took, {} together. Not counted are the start of the command and of servers, the conversion of "
     "text, this report, and what was done of a stage before it was broken off."
 )
-OPEN_CLASSES, MOST_CLASSES = 12, 20
+OPEN_CLASSES, MAX_CLASSES = 12, 20
 """Up to so many classes are listed openly; of more than the latter only the largest are listed."""
 
 # Not allowed in HTML, even escaped; lone surrogates cannot be encoded at all.
@@ -162,13 +162,13 @@ def _gaps(dataset: Mapping[str, Any]) -> list[PagePart]:
     worst = gaps_by_column(dataset.get("missing") or [], dataset.get("feature_names"))
     if not worst:
         return []
-    shown = worst[:MOST_CLASSES]
+    shown = worst[:MAX_CLASSES]
     rows = [
         (name, f"{count:,}", f"{count / dataset['n_rows']:.1%}", length)
         for (name, count), length in zip(shown, bars(count for _, count in shown), strict=True)
     ]
     about = (
-        f"{counted(len(worst), 'column')} with missing values, for which the mean of the others stands: it shrinks the "
+        f"{plural(len(worst), 'column')} with missing values, for which the mean of the others stands: it shrinks the "
         f"variance of a column by the share that is missing.{' The worst are:' if len(worst) > len(shown) else ''}"
     )
     columns = [Heading("column"), Heading("missing", "number"), Heading("share", "number"), Heading("", "bar")]
@@ -181,8 +181,8 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> PrintedTable:
     amounts = weights or counts
     total, lengths, below = sum(amounts) or 1, bars(amounts), ""
     listed: Sequence[int] = range(len(counts))
-    if hidden := max(0, len(counts) - MOST_CLASSES):
-        listed = sorted(listed, key=lambda i: -amounts[i])[:MOST_CLASSES]
+    if hidden := max(0, len(counts) - MAX_CLASSES):
+        listed = sorted(listed, key=lambda i: -amounts[i])[:MAX_CLASSES]
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
     numbers = ["rows", *(["weight"] if weights else []), "share"]
     title, outcome = ("Numbers to predict", "target") if "targets" in dataset else ("Classes", "class")

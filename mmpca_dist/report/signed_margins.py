@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, PrintedTable
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MAX_DRAWN, drawn_sizes, label
 from mmpca_dist.report.pages import DASH
 
 MARGIN_WORDS = (
@@ -27,7 +27,7 @@ MARGIN_WORDS = (
     "In the tables, the smallest signed distance, and below it the Wasserstein-1 distance between the signed distances "
     "after projection and those in the original columns; means over the splits.",
 )
-AFTER = FEW_COLOURS[:MOST_DRAWN]
+AFTER = FEW_COLOURS[:MAX_DRAWN]
 BARS = 48
 TALLEST = 2.2
 """Outlines are cut at so many times the height of the highest bar of the original columns."""
@@ -154,7 +154,7 @@ def _picture(
 def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
     for margins in drawn:
         colour = AFTER[sizes.index(margins.n_components) % len(AFTER)]
-        count = counted(margins.n_components, "component")
+        count = plural(margins.n_components, "component")
         panel.stairs(margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None, label=count)
         panel.axvline(margins.median, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
     panel.set_xlim(edges[0], edges[-1])

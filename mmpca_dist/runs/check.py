@@ -19,14 +19,14 @@ from scipy.sparse import issparse
 
 from mmpca_dist.configuration.parsing import as_yaml
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.ingest.column_looks import ColumnLook
+from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.ingest.row_source import LABELS, RowSource
 from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns
+from mmpca_dist.tables.column_scatter import ColumnSpread, dominant_columns
 from mmpca_dist.tables.compose import compose, label_plays, open_rows
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text
 from mmpca_dist.tables.readers.formats import format_of, stem_of
@@ -41,7 +41,7 @@ GROUP = re.compile(
 )
 IDENTIFIER = re.compile(r"(^|[\W_])(id|uid|uuid|key|nr|no|number|index)$", re.I)
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
-MOST_CLASSES = 50
+MAX_CLASSES = 50
 """Different values of a column that is taken for the label without being named."""
 FEWEST_GROUPS = 5
 """Fewer groups do not fill the folds."""
@@ -50,10 +50,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Use:
+class ColumnRole:
     """What a column is for, and why; ``refused`` tells whether a run refuses it unless it is left out."""
 
-    column: ColumnLook
+    column: ColumnProfile
     what: str
     reason: str = ""
     refused: bool = False
@@ -77,7 +77,7 @@ class Use:
 
 
 @dataclass
-class Check:
+class TableCheck:
     """What a table holds, and what a run makes of it.
 
     ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``;
@@ -94,7 +94,7 @@ class Check:
     classes: Mapping[str, int] = field(default_factory=dict)
     n_unlabelled: int = 0
     n_gaps: int = 0
-    uses: list[Use] = field(default_factory=list)
+    uses: list[ColumnRole] = field(default_factory=list)
     features: str | None = None
     squares: NDArray[np.float64] | None = None
     refused: list[str] = field(default_factory=list)
@@ -105,11 +105,11 @@ class Check:
         """Features of a run, indicators of texts among them."""
         return sum(use.n_features for use in self.uses) if self.squares is None else len(self.squares)
 
-    def of_use(self, *whats: str) -> list[Use]:
+    def of_use(self, *whats: str) -> list[ColumnRole]:
         return [use for use in self.uses if use.what in whats]
 
     @property
-    def mended(self) -> list[str]:
+    def remedies(self) -> list[str]:
         """What a run refuses that is given no more than the label, and what becomes of it."""
         gaps = some_names([use.column.name for use in self.uses if use.n_features and use.column.n_missing])
         return [
@@ -122,18 +122,18 @@ class Check:
         plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares")}
         counts = ({"missing": use.column.n_missing, "different": use.column.n_distinct} for use in self.uses)
         rows = [{**use.row(), **exact} for use, exact in zip(self.uses, counts, strict=True)]
-        return {**plain, "mended": self.mended, "columns": rows}
+        return {**plain, "remedies": self.remedies, "columns": rows}
 
     def lines(self) -> list[str]:
         lines = [f"{self.uri}: {self.n_rows:,} rows, {len(self.uses) or self.n_features:,} columns ({self.layout})"]
         lines += [f"Label: {self.label} ({self.why})"] if self.label else []
-        most = ", ".join(f"{name} {n:,}" for name, n in Counter(self.classes).most_common(MOST_CLASSES))
+        most = ", ".join(f"{name} {n:,}" for name, n in Counter(self.classes).most_common(MAX_CLASSES))
         lines += [f"{len(self.classes):,} classes: {most}"] if self.classes else []
         constant = 0 if self.squares is None else np.count_nonzero(self.squares == 0)
         return lines + ([f"Columns that are the same in all rows: {constant:,}"] if constant else []) + self.notes
 
 
-def check(uri: str, label: str | None = None, progress: Progress = lambda done, total: None) -> Check:
+def check(uri: str, label: str | None = None, progress: Progress = lambda done, total: None) -> TableCheck:
     """Read a table once, in bounded memory, and tell what a run can make of it.
 
     ``uri`` names whatever ``open_dataset`` or ``ingest`` reads, ``label`` the column or array of the labels (by default
@@ -142,9 +142,9 @@ def check(uri: str, label: str | None = None, progress: Progress = lambda done, 
     """
     address, number = storage.normalize(uri), np.dtype(np.float64)
     if stem_of(address).endswith(CSV_SUFFIXES):
-        checked = _of_csv(CsvRows(address, None, number, labelled=False), Check(uri, "text"), label, progress)
+        checked = _of_csv(CsvRows(address, None, number, labelled=False), TableCheck(uri, "text"), label, progress)
     elif stem_of(address).endswith(LIBSVM_SUFFIXES):
-        checked = _of_rows(LibsvmRows(address, number, True), Check(uri, "LIBSVM text"), progress)
+        checked = _of_rows(LibsvmRows(address, number, True), TableCheck(uri, "LIBSVM text"), progress)
     elif format_of(address).columns:
         checked = _of_columns(open_rows(uri, names=[]), uri, label, progress)  # type: ignore[arg-type]
     else:
@@ -160,12 +160,12 @@ def check(uri: str, label: str | None = None, progress: Progress = lambda done, 
     return checked
 
 
-def _of_csv(rows: CsvRows, checked: Check, label: str | None, progress: Progress) -> Check:
+def _of_csv(rows: CsvRows, checked: TableCheck, label: str | None, progress: Progress) -> TableCheck:
     names = [rows.name_of(i) for i in rows.features]
     repeated = [name for name, times in Counter(names).items() if times > 1]
     checked.refused += [f"Several columns are called {name!r}: rename all but one." for name in repeated]
     checked.layout, checked.notes = f"text, {rows.total:,} bytes", list(rows.notes)
-    looks = [ColumnLook(name, len(names)) for name in names]
+    looks = [ColumnProfile(name, len(names)) for name in names]
     for table, done in rows.tables({}):
         _add(looks, (pc.utf8_trim_whitespace(one) if one.type == pa.string() else one for one in table.columns))
         progress(done, max(rows.total, done))
@@ -174,16 +174,16 @@ def _of_csv(rows: CsvRows, checked: Check, label: str | None, progress: Progress
     return _judged(checked, looks, label)
 
 
-def _of_columns(rows: ColumnRows, uri: str, label: str | None, progress: Progress) -> Check:
+def _of_columns(rows: ColumnRows, uri: str, label: str | None, progress: Progress) -> TableCheck:
     lists = [field.name for field in rows.schema if is_list(field.type)]
     if lists:
         return _of_array(uri, label, progress, lists[0])
     names = [name for name in rows.schema.names if not name.startswith("__index_level_")]
-    looks = [ColumnLook(name, len(names)) for name in names]
+    looks = [ColumnProfile(name, len(names)) for name in names]
     for table in rows.tables(names):
         _add(looks, table.columns)
         progress(looks[0].n_rows, rows.n_rows)
-    return _judged(Check(uri, rows.layout), looks, label)
+    return _judged(TableCheck(uri, rows.layout), looks, label)
 
 
 def _in_words(kind: pa.DataType) -> str:
@@ -197,25 +197,25 @@ def _in_words(kind: pa.DataType) -> str:
     return next((word for word, holds in words.items() if holds), str(kind))  # fmt: skip
 
 
-def _add(looks: list[ColumnLook], columns: Iterable[pa.ChunkedArray]) -> None:
+def _add(looks: list[ColumnProfile], columns: Iterable[pa.ChunkedArray]) -> None:
     for look, column in zip(looks, columns, strict=True):
         for values in column.chunks:
             look.add(values)
 
 
-def _judged(checked: Check, columns: list[ColumnLook], named: str | None) -> Check:
+def _judged(checked: TableCheck, columns: list[ColumnProfile], named: str | None) -> TableCheck:
     """Choose the label among columns, and what the others are for."""
     label, checked.why = _label_among(columns, named)
     checked.n_rows, checked.uses = columns[0].n_rows, _uses_of(columns, label)
     checked.n_gaps = sum(use.column.n_missing for use in checked.uses if use.n_features)
     if label is not None:
         checked.label, checked.n_unlabelled = label.name, label.n_missing
-        checked.predicts = label.is_number and not (label.is_whole and label.n_distinct <= MOST_CLASSES)
+        checked.predicts = label.is_number and not (label.is_whole and label.n_distinct <= MAX_CLASSES)
         checked.classes = {} if checked.predicts else label.levels
     return checked
 
 
-def _of_array(uri: str, label: str | None, progress: Progress, features: str | None = None) -> Check:
+def _of_array(uri: str, label: str | None, progress: Progress, features: str | None = None) -> TableCheck:
     refused = []
     try:
         source = open_rows(uri, features=features, label=label, labelled=True, missing="mean", unlabelled="skip")
@@ -224,12 +224,12 @@ def _of_array(uri: str, label: str | None, progress: Progress, features: str | N
         refused.append(str(error))
         source = open_rows(uri, features=features, missing="mean")
         rows = compose(source, label_plays()[: source.label is not None])
-    checked = Check(uri, rows.stored.layout, label=label, why="as you say", features=features, refused=refused)
+    checked = TableCheck(uri, rows.stored.layout, label=label, why="as you say", features=features, refused=refused)
     checked.n_unlabelled = rows.stored.n_rows - rows.n_rows
     return _of_rows(DatasetRows(rows), checked, progress)
 
 
-def _of_rows(source: RowSource, checked: Check, progress: Progress) -> Check:
+def _of_rows(source: RowSource, checked: TableCheck, progress: Progress) -> TableCheck:
     spread, n_infinite, classes = ColumnSpread(source.n_features), 0, Counter[str]()
     for block in source.blocks():
         rows = block.rows.astype(np.float64)
@@ -248,14 +248,14 @@ def _of_rows(source: RowSource, checked: Check, progress: Progress) -> Check:
     return checked
 
 
-def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[ColumnLook | None, str]:
+def _label_among(columns: Sequence[ColumnProfile], named: str | None) -> tuple[ColumnProfile | None, str]:
     """Return the column of the labels and why it is this one; None where none seems to be."""
     by_name = {column.name: column for column in columns}
     if named is not None:
         if named not in by_name:
             raise InputError(f"There is no column {named!r} (--label).{did_you_mean(named, by_name)}")
         return by_name[named], "as you say"
-    likely = [c for c in columns if c.is_names and 2 <= c.n_distinct <= min(MOST_CLASSES, c.n_known / 2)]
+    likely = [c for c in columns if c.is_names and 2 <= c.n_distinct <= min(MAX_CLASSES, c.n_known / 2)]
     likely = [c for c in likely if not GROUP.search(c.name)]
     usual = [by_name[name] for name in LABEL_NAMES if name in by_name]
     usual += [c for c in likely if USUAL_LABEL.fullmatch(c.name)]
@@ -264,29 +264,29 @@ def _label_among(columns: Sequence[ColumnLook], named: str | None) -> tuple[Colu
     ), f"{'by its name' if usual else 'a guess'}: name another with --label"
 
 
-def _uses_of(columns: Sequence[ColumnLook], label: ColumnLook | None) -> list[Use]:
+def _uses_of(columns: Sequence[ColumnProfile], label: ColumnProfile | None) -> list[ColumnRole]:
     likely = [column for column in columns if column is not label and _makes_groups(column)]
     groups = max(likely, key=lambda column: column.n_distinct, default=None)
     seen: dict[str, str] = {}
     uses = [
-        Use(column, LABEL) if column is label
-        else Use(column, GROUPS, f"{column.distinct} groups, which an evaluation holds out") if column is groups
+        ColumnRole(column, LABEL) if column is label
+        else ColumnRole(column, GROUPS, f"{column.distinct} groups, which an evaluation holds out") if column is groups
         else _use(column, seen.setdefault(column.digest.hexdigest(), column.name))
         for column in columns
     ]  # fmt: skip
     while sum(sizes := [use.column.n_distinct * (use.what == INDICATORS) for use in uses]) > LIMITS.max_levels:
         widest = int(np.argmax(sizes))
         reason = f"{uses[widest].column.distinct} different texts, and indicators of all columns would be too many"
-        uses[widest] = Use(uses[widest].column, LEFT_OUT, reason, True)
+        uses[widest] = ColumnRole(uses[widest].column, LEFT_OUT, reason, True)
     return uses
 
 
-def _makes_groups(column: ColumnLook) -> bool:
+def _makes_groups(column: ColumnProfile) -> bool:
     many = FEWEST_GROUPS <= column.n_distinct <= column.n_known / 2
     return many and column.is_names and not column.n_missing and bool(GROUP.search(column.name))
 
 
-def _use(column: ColumnLook, same: str) -> Use:
+def _use(column: ColumnProfile, same: str) -> ColumnRole:
     """Return what a column is for that is no label; ``same`` is the first one with its values."""
     text, n = is_text(column.kind), column.n_known
     refusals = {
@@ -307,10 +307,10 @@ def _use(column: ColumnLook, same: str) -> Use:
         "text of dates": text and all(DATE.fullmatch(level) for level in column.levels),
         "text that is new in most rows": text and column.n_distinct > max(MOSTLY * n, FEWEST_ROWS),
         f"{column.n_missing / max(column.n_rows, 1):.0%} is missing": column.n_missing > MOSTLY * column.n_rows,
-        "it names groups of rows": _makes_groups(column) and (not text or column.n_distinct > MOST_CLASSES),
+        "it names groups of rows": _makes_groups(column) and (not text or column.n_distinct > MAX_CLASSES),
     }
     reason = next((reason for reason, holds in {**faults, **refusals}.items() if holds), "")
-    return Use(column, LEFT_OUT if reason else INDICATORS if text else NUMBER, reason, any(refusals.values()))
+    return ColumnRole(column, LEFT_OUT if reason else INDICATORS if text else NUMBER, reason, any(refusals.values()))
 
 
 SIZES = (1, 2, 4, 8, 16)
@@ -323,7 +323,7 @@ UNLIKE = 10
 """Columns are standardised where one standard deviation is more than so many times another."""
 
 
-def suggested_yaml(checked: Check) -> str:
+def suggested_yaml(checked: TableCheck) -> str:
     key, what = ("target", "numbers") if checked.predicts else ("label", f"{len(checked.classes):,} classes")
     sizes = [size for size in SIZES if size <= checked.n_features]
     name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]
@@ -351,7 +351,7 @@ def suggested_yaml(checked: Check) -> str:
     return "\n".join(filter(None, lines)) + "\n"
 
 
-def _methods(checked: Check) -> tuple[list[str], str]:
+def _methods(checked: TableCheck) -> tuple[list[str], str]:
     if checked.predicts:
         return ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict"
     methods = ["pca", "m-pca0", "m-pca1a", *(["fisher"] if checked.n_features <= LIMITS.dense_columns else [])]
@@ -363,9 +363,9 @@ def _methods(checked: Check) -> tuple[list[str], str]:
     return methods, "one pass for all; mmpca plan tells what a search for m-pca2 would cost"
 
 
-def _standardize(checked: Check) -> tuple[bool, str]:
+def _standardize(checked: TableCheck) -> tuple[bool, str]:
     if checked.squares is not None:
-        heavy = bool(heavy_columns(checked.squares))
+        heavy = bool(dominant_columns(checked.squares))
         return heavy, f"the scatter is in {'a few columns' if heavy else 'many columns'}"
     if checked.of_use(INDICATORS) and checked.of_use(NUMBER):
         return True, "indicators of text stand beside numbers"

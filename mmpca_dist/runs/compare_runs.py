@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 from mmpca_dist.jobs.finished_runs import LEADING, finished, load_model, open_run
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
@@ -169,7 +169,7 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
             row[f"{letter} - A"] = means[letter] - means["A"] if both else None
             row[f"p {letter}"] = adjusted.get((letter, models[letter], models["A"])) if both else None
         rows.setdefault(tuple(models.items()), row)
-    tests = counted(len(known), "test")
+    tests = plural(len(known), "test")
     tested = f"p: corrected resampled t-test of the difference from A, after Holm's correction for {tests}."
     other = [letter for letter in runs if letter not in ("A", *same)]
     untested = [f"{letter} has other splits than A: their differences are not tested." for letter in other]

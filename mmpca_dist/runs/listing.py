@@ -14,9 +14,9 @@ from mmpca_dist.ingest.destination import Destination, is_work
 from mmpca_dist.jobs.directory import EVALUATION, Generations, RunDirectory
 from mmpca_dist.jobs.job import Stage
 from mmpca_dist.jobs.records import PUBLISH, TAKE
-from mmpca_dist.runs import transform_rows
-from mmpca_dist.runs.evaluation_stages import evaluation_stages
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs import transform as transforming
+from mmpca_dist.runs.evaluate import evaluation_stages
+from mmpca_dist.runs.fit import stages_of
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Owner, held, holder
 from mmpca_dist.tables.readers.formats import FORMATS
@@ -106,7 +106,7 @@ def state_of(run: RunDirectory) -> RunState:
 
 def _stages_of(run: RunDirectory, config: RunConfig) -> list[Stage]:
     if run.purpose == "transform":
-        return transform_rows.STAGES
+        return transforming.STAGES
     return evaluation_stages(config) if run.purpose == "evaluation" else stages_of(config)
 
 

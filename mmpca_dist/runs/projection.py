@@ -355,7 +355,7 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
             "name those to keep in project.keep."
         )
     with measured(job) as peak:
-        rows, fills = job.dataset.narrow, projectors[0].fills
+        rows, fills = job.dataset.unwidened, projectors[0].fills
         if fills is not None:
             rows = filled_rows(rows, fills, projectors[0].adjustment)
         written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep)

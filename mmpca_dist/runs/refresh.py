@@ -29,7 +29,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.run_plan import plan_moments
-from mmpca_dist.runs.extend import (
+from mmpca_dist.runs.fit import REPORT, SOLVE
+from mmpca_dist.runs.refresh_inputs import (
     Arrival,
     arrivals,
     choice_record,
@@ -42,7 +43,6 @@ from mmpca_dist.runs.extend import (
     notes_on,
     refreshable_config,
 )
-from mmpca_dist.runs.stages import REPORT, SOLVE
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical

@@ -91,7 +91,7 @@ def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustme
 
     Sparse rows lack none, and keep what covariates explain.
     """
-    rows = rows.narrow
+    rows = rows.unwidened
     if rows.sparse:
         return rows
     gaps = np.zeros(0, np.intp) if rows.dtype.kind != "f" else np.arange(rows.n_features)

@@ -95,7 +95,7 @@ class Widening:
         return out
 
 
-def implied(precision: str, widening: Widening | None) -> str:
+def effective_precision(precision: str, widening: Widening | None) -> str:
     """Return the precision of products: double with covariates or targets, whatever is asked for."""
     return "double" if widening is not None and (widening.covariates or widening.targets) else precision
 

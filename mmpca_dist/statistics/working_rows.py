@@ -9,8 +9,8 @@ import numpy as np
 
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.sweeps import Sweeper
-from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics
-from mmpca_dist.statistics.gather import rows_in_span
+from mmpca_dist.statistics.from_rows import in_row_space
+from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics
 
 ROUNDING = 1e-13
 """Share of a mean that is left outside of the span of its rows, at most, where it lies in it."""
@@ -39,8 +39,8 @@ class WorkingRows:
         if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
             return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse)
-        assert isinstance(statistics, SpanStatistics)  # noqa: S101  (others have no basis of their rows)
-        sweeper = replace(sweeper, rows=rows_in_span(statistics, sweeper.rows, targets=targets))
+        assert isinstance(statistics, RowSpaceStatistics)  # noqa: S101  (others have no basis of their rows)
+        sweeper = replace(sweeper, rows=in_row_space(statistics, sweeper.rows, targets=targets))
         return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)
 
     @property
@@ -75,7 +75,7 @@ def coordinates_of(statistics: Statistics, *, by_column: bool = False) -> tuple[
     The basis (d, r) is that of few rows and of their mean, which lies outside of their span; None for the columns.
     """
     mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
-    if by_column or not isinstance(statistics, SpanStatistics):
+    if by_column or not isinstance(statistics, RowSpaceStatistics):
         return mean, None, mean
     inside = statistics.basis.T @ mean
     outside = mean - statistics.basis @ inside

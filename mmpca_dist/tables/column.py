@@ -16,7 +16,7 @@ from mmpca_dist.tables.changes import digest_of_arrays
 
 Known = tuple[NDArray, NDArray[np.bool_]]
 """Values of rows, shape (n,) or (n, q), and which of the rows have one; where there is none, anything stands."""
-MOST_STRETCHES = 4
+MAX_STRETCHES = 4
 """Stretches of rows without values that are kept; messages name one less where there are more."""
 
 

@@ -47,7 +47,7 @@ class ColumnSpread:
         self._n_rows = total
 
 
-def stored_heavy_columns(value: Any, n_features: int) -> list[tuple[int, float]]:
+def stored_dominant_columns(value: Any, n_features: int) -> list[tuple[int, float]]:
     """Return heavy columns from an attribute of a data set; none where it has another form."""
     try:
         heavy = [(int(column), float(share)) for column, share in value]
@@ -56,7 +56,7 @@ def stored_heavy_columns(value: Any, n_features: int) -> list[tuple[int, float]]
     return heavy if all(0 <= column < n_features and 0 < share <= 1 for column, share in heavy) else []
 
 
-def heavy_columns(squares: NDArray[np.float64], total: float | None = None) -> list[tuple[int, float]]:
+def dominant_columns(squares: NDArray[np.float64], total: float | None = None) -> list[tuple[int, float]]:
     """Return the few columns that hold nearly all of the scatter and the share of each, the largest first.
 
     ``squares``, shape (d,), are sums of squared deviations from the mean, or lower bounds of them with the ``total``.
@@ -72,7 +72,7 @@ def heavy_columns(squares: NDArray[np.float64], total: float | None = None) -> l
     return [(int(column), float(squares[column] / total)) for column in largest[: last + 1]]
 
 
-def heavy_note(heavy: Sequence[tuple[int, float]], names: Sequence[Any] | None, n_features: int) -> str | None:
+def dominance_note(heavy: Sequence[tuple[int, float]], names: Sequence[Any] | None, n_features: int) -> str | None:
     """Return the sentence that names such columns; None where there are none."""
     if not heavy:
         return None

@@ -138,7 +138,7 @@ class Dataset(Table):
         return replace(self, mapped=None, form=None)
 
     @property
-    def narrow(self) -> Dataset:
+    def unwidened(self) -> Dataset:
         """The rows without what stands beside their columns."""
         return replace(self, form=None)
 
@@ -182,7 +182,7 @@ class Dataset(Table):
         """Return rows ``start`` to ``stop``: X, in ``out`` where that serves, and the arrays of ``roles``."""
         if X and self.form is not None:
             read = None if roles is None else {*roles, *self.form.reads}
-            batch = self.narrow.batch(start, stop, roles=read)
+            batch = self.unwidened.batch(start, stop, roles=read)
             return replace(batch, table=self, X=self.form.matrix(batch, out))
         stretches = [(start, stop, slice(None))] if self.kept is None else list(self.kept.stretches(start, stop))
         parts, rows, out = [], [], out if self.mapped is None else None

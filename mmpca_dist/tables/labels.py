@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.faults import Fault, Setting, render
-from mmpca_dist.tables.column import MOST_STRETCHES, Column
+from mmpca_dist.tables.column import MAX_STRETCHES, Column
 from mmpca_dist.tables.memory_limits import refuse_larger
 
 NAME_CHARACTERS = 1000
@@ -172,5 +172,5 @@ def _lacking(column: Column) -> str:
     missing = column.missing
     assert missing is not None  # noqa: S101
     *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
-    rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
+    rows = ", ".join([*others, last if len(others) + 1 < MAX_STRETCHES else "..."])
     return f"{column.place} lacks label chunks of {missing.n_rows} rows of {column.name!r} (rows {rows})"

@@ -23,7 +23,7 @@ KEPT = (
     types.is_timestamp, types.is_null,
 )  # fmt: skip
 """Types that all formats can hold."""
-MOST_KEPT = 50
+MAX_KEPT = 50
 """More columns go with projected rows only if they are named: most are features then that a run does not take."""
 VALUE_BYTES = 64
 """What a plan takes for a value, text included."""
@@ -72,7 +72,7 @@ class KeptColumns:
 def too_many(rows: Dataset, keep: str | Sequence[str]) -> int:
     """Return how many columns stand beside features and labels; 0 unless they are too many to go with rows unnamed."""
     count = len(rows.stored.beside_names)
-    return count if keep == "all" and count > MOST_KEPT else 0
+    return count if keep == "all" and count > MAX_KEPT else 0
 
 
 def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Column]:

@@ -36,7 +36,7 @@ class Source(Table, ABC):
     """The stored columns that the features are made of, where they have names."""
     named_columns: bool = False
     """Whether rows are read from named columns, rather than from an array whose names are stored apart."""
-    heavy_columns: Sequence[tuple[int, float]] = ()
+    dominant_columns: Sequence[tuple[int, float]] = ()
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
     beside_names: Sequence[str] = ()
     """The stored columns that are neither features nor labels."""

@@ -12,7 +12,7 @@ from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, MmpcaError
 from mmpca_dist.jobs import cluster
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.runs.stages import preview, run
+from mmpca_dist.runs.fit import preview, run
 
 SLURM = "dask_jobqueue.SLURMCluster"
 

@@ -25,8 +25,8 @@ from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import open_scheduler
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.runs.listing import find_runs
-from mmpca_dist.runs.stages import preview
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables import labels, memory_limits
 from mmpca_pipelines.ingest_table import IngestConfig

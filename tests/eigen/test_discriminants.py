@@ -22,7 +22,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 

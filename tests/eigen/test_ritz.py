@@ -22,8 +22,8 @@ from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import approximation
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 

@@ -100,5 +100,5 @@ def test_a_run_tells_of_every_method(tmp_path):
 @pytest.mark.usefixtures("no_report")
 def test_pairs_alone_are_solved_in_passes(tmp_path):
     results = run(content_of(tmp_path, methods=["m-pca2"], solver={"kind": "krylov"}))
-    assert results["solve"]["heavy_columns"] == []
+    assert results["solve"]["dominant_columns"] == []
     assert load_model(str(tmp_path), "m-pca2").components_.shape == (2, 4)

@@ -8,8 +8,9 @@ from helpers.tables import config_of, labelled, write_npz
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.runs import evaluation_stages, score_stage
-from mmpca_dist.runs.evaluation_stages import preview_evaluation
+from mmpca_dist.runs import evaluate as evaluating
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import preview_evaluation
 
 METHODS = ["pca", "m-pca0", "fisher"]
 BIASED = {"name": "svm", "bias": True}
@@ -22,7 +23,7 @@ def test_records_of_other_methods_are_the_same_with_and_without(
     merged, standardize, gathered, monkeypatch, limits, tmp_path
 ):
     """To the last bit of their margins; also where not all reduced rows are gathered in one pass."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
     limits.gathered_bytes = gathered
     X, y = labelled(80, 6, 3, seed=1, separation=0.5)
     uri = write_npz(tmp_path / "rows.npz", X + 3, y)
@@ -31,7 +32,7 @@ def test_records_of_other_methods_are_the_same_with_and_without(
         "evaluation": {"folds": 3, "classifiers": ["fisher", "naive-bayes", BIASED]},
     }  # fmt: skip
     found = timeless(scored(config_of(tmp_path / "with", uri, **settings))[0])
-    monkeypatch.setattr(evaluation_stages, "_impossible", lambda *_: "for this test")
+    monkeypatch.setattr(evaluating, "_impossible", lambda *_: "for this test")
     without = timeless(scored(config_of(tmp_path / "without", uri, **settings))[0])
     own = [[line for line in record["errors"] if line["method"] == "all-columns"] for record in found]
     others = [

@@ -25,8 +25,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
-from mmpca_dist.runs import evaluation_stages as stages
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluate as stages
+from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.outcomes import lines
 from mmpca_dist.stores import storage
 
@@ -150,7 +150,7 @@ def chosen_by_hand(config, X, y):
 ])  # fmt: skip
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(score_stage, "merges", lambda *_: False)
+        monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
     config = auto(tmp_path / "out", "bundled:wine", **changes)
     results = run(config)
     rows, labels = read_back("bundled:wine")
@@ -229,7 +229,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
     _, rows, y = counts_like_text(80, 8, 3, seed=4)
     uri = write_npz(tmp_path / "rows.npz", rows, y, sparse=True)
     config = auto(tmp_path / "out", uri, compute={"workers": 1})
-    evaluate_split, evaluated = score_stage.evaluate_split, []
+    evaluate_split, evaluated = evaluation_scores.evaluate_split, []
 
     def die_at_the_fourth(rows, splits, number, *rest):
         if len(evaluated) == 3:
@@ -237,7 +237,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
         evaluated.append(number)
         return evaluate_split(rows, splits, number, *rest)
 
-    monkeypatch.setattr(score_stage, "evaluate_split", die_at_the_fourth)
+    monkeypatch.setattr(evaluation_scores, "evaluate_split", die_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         run(config)
     evaluated.append("again")

@@ -6,7 +6,7 @@ from helpers.tables import auto, clusters, config_of, labelled, write_npz
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -18,9 +18,9 @@ from mmpca_dist.passes import folds as row_folds
 from mmpca_dist.passes.folds import deal_groups, group_table
 from mmpca_dist.predictors import fits
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import evaluate, preview_evaluation
+from mmpca_dist.runs.fit import stages_of
 
 X, Y = labelled(240, 5, 3, seed=5, separation=0.6)
 GROUPS = np.random.default_rng(2).integers(24, size=240)
@@ -56,7 +56,7 @@ def asked(output, uri, evaluation, **changes):
 @pytest.mark.parametrize("merged", [True, False])
 def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     """By merged moments, which medians and a search of neighbours need too, and of rows in memory."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
     methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
     evaluation = {**KINDS[kind], "classifiers": ["fisher", "naive-bayes", "svm"], "margins": True}
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)

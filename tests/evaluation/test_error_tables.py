@@ -18,7 +18,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import confusion_matrix
 from sklearn.naive_bayes import GaussianNB
 
-from mmpca_dist.evaluation import heads, scores
+from mmpca_dist.evaluation import scorers, scores
 from mmpca_dist.evaluation.comparisons import SignTest, Summary, corrected_t_test, holm
 from mmpca_dist.evaluation.tables import ErrorTable, cells_table, classes_table
 from mmpca_dist.report.error_tables import class_table
@@ -211,7 +211,7 @@ def test_lines_have_the_errors_of_each_class(kind, weighted, merging, monkeypatc
         np.testing.assert_allclose(record["rows_by_class"], matrix.sum(axis=1))
     assert any(0 in record["rows_by_class"] for record in records) == (kind != "folds")
     small_units(monkeypatch, unit_bytes=1200)
-    monkeypatch.setattr(heads, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(scorers, "BLOCK_ROWS", 7)
     for workers in (1, 3):
         merged, _ = evaluated(tmp_path, f"{workers}merged", kind, rows, weighted, compute={"workers": workers})
         assert [record["errors"] for record in merged] == [record["errors"] for record in records]
@@ -222,7 +222,7 @@ def test_with_more_classes_nothing_is_counted_by_class(way, merging, monkeypatch
     merging("merged")
     rows = rows_of(51, n=900)
     few = timeless(evaluated(tmp_path, way, "folds", rows, True)[0])
-    monkeypatch.setattr(scores, "MOST_CLASSES", 51)
+    monkeypatch.setattr(scores, "MAX_CLASSES", 51)
     records = timeless(evaluated(tmp_path, f"51{way}", "folds", rows, True)[0])
     for record in records:
         assert len(record.pop("rows_by_class")) == 51

@@ -12,7 +12,7 @@ from helpers.watching import watched
 from mmpca_dist import run
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged_folds
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}
@@ -31,9 +31,9 @@ def processes():
 def bits(config):
     """Return the records, and hashes of the classifiers from moments that are merged."""
     with pytest.MonkeyPatch.context() as patch:
-        heads = watched(patch, merged_folds, "make_head")
+        scorers = watched(patch, merged_folds, "make_scorer")
         records, *_ = scored(config)
-    return timeless(records), joblib.hash(heads)
+    return timeless(records), joblib.hash(scorers)
 
 
 @pytest.mark.slow
@@ -43,9 +43,9 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, t
     if merging:
         small_units(monkeypatch, unit_bytes=2400)
         limits.direct_bytes = 0
-        monkeypatch.setattr(score_stage, "read_all", lambda *_: pytest.fail("all rows in memory"))
+        monkeypatch.setattr(evaluation_scores, "read_all", lambda *_: pytest.fail("all rows in memory"))
     else:
-        monkeypatch.setattr(score_stage, "merges", lambda *_: False)
+        monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
     found = [
         bits(config_of(tmp_path / str(number), uri, compute=compute, **SETTINGS))
         for number, compute in enumerate([{"workers": 1}, {"workers": 3}, {"cluster": processes}])
@@ -58,14 +58,14 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, t
 
 def kept_rows():
     """Return how many data sets a process keeps in memory for evaluations."""
-    return len(score_stage._rows)
+    return len(evaluation_scores._rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
     """Neither those of somebody's cluster, which go on, nor after a failure."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: False)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     evaluation = {**FOLDS, "classifiers": [{**KNN, "options": {"n_neighbors": 500 if fails else 3}}]}
     config = config_of(tmp_path / "out", uri, evaluation=evaluation, compute={"cluster": processes})
@@ -96,7 +96,7 @@ def stored(folder, kind):
 def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
     """Sums over chunks are rounded otherwise, which decides no row here; margins are as close."""
     small_units(monkeypatch, unit_bytes=2400)
-    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
     found = []
     for kind in ("zarr", "parquet", "npz"):
         records, *_ = scored(config_of(tmp_path / kind, stored(tmp_path, kind), **SETTINGS))
@@ -109,7 +109,7 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
 @pytest.mark.parametrize("who", ["evaluation", "choice"])
 def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, limits, tmp_path):
     """Their moments would be larger; of rows that do not fit in memory, there is no other way."""
-    read = watched(monkeypatch, score_stage, "read_all")
+    read = watched(monkeypatch, evaluation_scores, "read_all")
     limits.pooled_bytes = 8 * 3 * 3 * 6 * 6 - 1  # less than classes x folds x columns^2 doubles
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     if who == "evaluation":

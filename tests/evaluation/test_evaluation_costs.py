@@ -9,9 +9,9 @@ from mmpca_dist.evaluation import cost_meter as metering
 from mmpca_dist.evaluation import merged_folds, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.runs import evaluation_stages as stages
-from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_of
+from mmpca_dist.runs import evaluate as stages
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import evaluate, evaluation_of
 
 FOLDS = {"splits": "folds", "folds": 3, "count": 2}
 
@@ -95,7 +95,7 @@ def costs(tmp_path, methods, merged, monkeypatch, **changes):
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
         evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
     )  # fmt: skip
-    monkeypatch.setattr(score_stage, "merges", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
     records, _, results = scored(config)
     return records, results["score"]
 
@@ -164,7 +164,7 @@ def test_bytes_of_methods_that_need_more_than_moments(tmp_path, limits, monkeypa
 
 
 def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: True)
     uri = write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)

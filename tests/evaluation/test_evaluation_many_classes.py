@@ -12,11 +12,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.evaluation import heads, merged_folds
+from mmpca_dist.evaluation import merged_folds, scorers
 from mmpca_dist.evaluation.margins import signed_distances
 from mmpca_dist.predictors.linear import rule_of_scores
-from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import preview_evaluation
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import preview_evaluation
 
 CLASSIFIERS = {"lda": LinearDiscriminantAnalysis(), "qda": QuadraticDiscriminantAnalysis(), "naive-bayes": GaussianNB()}
 
@@ -162,7 +162,7 @@ def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, mon
 @pytest.mark.e2e
 def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, monkeypatch, tmp_path):
     """Classifiers from moments and from rows, and from products of the reduced rows where classes are many."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
     X, y, _ = rows_of_many_classes()
     settings = {"splits": "shares", "count": 2, "classifiers": [*LINEAR, "svm"], "margins": margins}
     uri = write_npz(tmp_path / "rows.npz", X, y)
@@ -172,7 +172,7 @@ def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, 
 
     expected = records("one")
     limits.score_bytes = 24 * 40 * 7  # seven rows
-    monkeypatch.setattr(heads, "MOST_DECISIONS", 0)
+    monkeypatch.setattr(scorers, "MAX_DECISIONS", 0)
     blocks = records("blocks")
     assert by_cell(blocks) == by_cell(expected)
     for one, other in zip(expected, blocks, strict=True):

@@ -9,7 +9,7 @@ from helpers.runs import Recorder
 from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.errors import AccessError
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.stores import storage
 
 METHODS = ["pca", "m-pca1b", "m-pca2"]
@@ -23,7 +23,7 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def make(request, monkeypatch, limits, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
-    monkeypatch.setattr(score_stage, "merges", lambda *_: request.param.startswith("merged"))
+    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: request.param.startswith("merged"))
     if "kept" in request.param:
         limits.resumable_bytes = 0
     uri = write_npz(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
@@ -36,14 +36,14 @@ def make(request, monkeypatch, limits, tmp_path):
 @pytest.fixture
 def evaluated(monkeypatch):
     """Return a list of the numbers of the splits that are evaluated, or of their first parts where they are merged."""
-    numbers, direct, merged = [], score_stage.evaluate_split, score_stage.evaluate_parts
+    numbers, direct, merged = [], evaluation_scores.evaluate_split, evaluation_scores.evaluate_parts
     for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
 
         def told(rows, splits, number, *others, function=function):
             numbers.append(number)
             return function(rows, splits, number, *others)
 
-        monkeypatch.setattr(score_stage, name, told)
+        monkeypatch.setattr(evaluation_scores, name, told)
     return numbers
 
 
@@ -64,7 +64,7 @@ def assert_goes_on(config, expected, evaluated):
     Parts of one deal that are merged share passes over the rows, and are evaluated together.
     """
     missing = set(range(len(expected))) - done(config)
-    if score_stage.merges():
+    if evaluation_scores.merges():
         missing = {2 * (number // 2) for number in missing}
     evaluated.clear()
     assert timeless(scored(config)[0]) == expected
@@ -95,12 +95,12 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     with pytest.raises(Killed):
         scored(config)
     writes.from_now(None)
-    if score_stage.merges():
+    if evaluation_scores.merges():
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
     (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
-    assert read(config)[1] == total * (1 if score_stage.merges() else 2)
+    assert read(config)[1] == total * (1 if evaluation_scores.merges() else 2)
 
 
 @pytest.mark.e2e

@@ -15,7 +15,7 @@ from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.directory import Identity, RunDirectory
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.runs.evaluation_stages import evaluate, preview_evaluation
+from mmpca_dist.runs.evaluate import evaluate, preview_evaluation
 from mmpca_dist.stores.storage import from_json, to_json
 
 X, Y = labelled(60, 4, 2, seed=5, separation=0.5)

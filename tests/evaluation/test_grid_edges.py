@@ -12,8 +12,8 @@ from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.choice_by_folds import Choice, beyond, edge_remark
 from mmpca_dist.models.projection_penalty.base import ProjectionPenalty
 from mmpca_dist.predictors.fits import GRID
-from mmpca_dist.runs.evaluation_stages import _largest_penalties, evaluate
-from mmpca_dist.runs.stages import _choice
+from mmpca_dist.runs.evaluate import _largest_penalties, evaluate
+from mmpca_dist.runs.fit import _choice
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

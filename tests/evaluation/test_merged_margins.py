@@ -21,7 +21,7 @@ from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.linear import fisher_linear
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
@@ -31,10 +31,10 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
     """Return the records, evaluated with all rows in memory or by merging moments."""
     with monkeypatch.context() as patched:
         if direct:
-            patched.setattr(score_stage, "merges", lambda *_: False)
+            patched.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
         else:
             patched.setattr(LIMITS, "direct_bytes", 0)
-            patched.setattr(score_stage, "read_all", pytest.fail)
+            patched.setattr(evaluation_scores, "read_all", pytest.fail)
         records, splits, _ = scored(config_of(tmp_path / name, tmp_path / "rows.npz", **changes))
         return records, splits
 

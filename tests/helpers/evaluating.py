@@ -5,8 +5,8 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.neighbors import nearest, pair_folds
-from mmpca_dist.runs.evaluation_stages import evaluation_stages
-from mmpca_dist.runs.score_stage import SplitRecords, forgetting
+from mmpca_dist.runs.evaluate import evaluation_stages
+from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
 TIMES = ("seconds", "passes", "bytes", "read")
@@ -22,7 +22,7 @@ def searched(monkeypatch):
 
 def scored(config, callback=None):
     """Evaluate up to the tables, and return (records of the splits, splits, what the stages left)."""
-    with open_job(config, callback or Callback(), "evaluation") as job, forgetting(job):
+    with open_job(config, callback or Callback(), "evaluation") as job, rows_released(job):
         for stage in evaluation_stages(config)[:-1]:
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])

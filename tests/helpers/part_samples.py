@@ -12,7 +12,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-import mmpca_dist.runs.stages as stages_module
+import mmpca_dist.runs.fit as stages_module
 from mmpca_dist.jobs.job import Stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage

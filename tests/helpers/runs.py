@@ -9,7 +9,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job
 from mmpca_dist.runs.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.runs.transform import TransformConfig, transform
 
 
 def refreshed(base, new, output, *callbacks, **options):

@@ -17,7 +17,7 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import widened_rows
-from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables import dataset as dataset_module
 from mmpca_dist.tables.batch import Batch, dense
 from mmpca_dist.tables.readers.memory import rows_in_memory

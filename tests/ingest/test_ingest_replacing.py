@@ -15,7 +15,7 @@ from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.refresh import RefreshConfig, check_refresh
-from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
+from mmpca_dist.runs.transform import TransformConfig, check_transform
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.overlaps import canonical, lies_within

@@ -10,7 +10,7 @@ from helpers.tables import config_of
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import DamageError
-from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluate import evaluate
 
 METHODS = {"methods": ["pca", "m-pca0"]}
 SHARES = {"evaluation": {"splits": "shares", "count": 4, "margins": False, "classifiers": ["naive-bayes"]}}

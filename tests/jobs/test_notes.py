@@ -9,9 +9,9 @@ from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.runs import outcomes
-from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.tables.column_scatter import heavy_columns, heavy_note
+from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns
 from mmpca_pipelines.cli import cli
 
 
@@ -35,10 +35,10 @@ def shown(output):
     ([np.inf, 1, 1, 1], []),
 ])  # fmt: skip
 def test_few_columns_that_hold_nearly_all(squares, expected):
-    found = heavy_columns(np.asarray(squares, float))
+    found = dominant_columns(np.asarray(squares, float))
     assert sorted(column for column, _ in found) == expected
     assert all(share == pytest.approx(squares[column] / sum(squares)) for column, share in found)
-    assert (heavy_note(found, None, len(squares)) is None) == (not expected)
+    assert (dominance_note(found, None, len(squares)) is None) == (not expected)
 
 
 def rows_with_a_heavy_column(folder, n, d):
@@ -90,9 +90,11 @@ def test_an_evaluation_names_the_column_that_reductions_follow(changes, named, t
 
 
 def test_names_of_columns():
-    note = heavy_note([(12, 0.97), (4, 0.02)], [f"f{i}" for i in range(13)], 13)
+    note = dominance_note([(12, 0.97), (4, 0.02)], [f"f{i}" for i in range(13)], 13)
     assert note.startswith("'f12' (97%) and 'f4' (2%) hold 99% of the scatter of the 13 columns, so that components")
-    assert heavy_note([(12, 0.998)], ["p"] * 13, 13).startswith("'p' holds over 99% of the scatter of the 13 columns")
+    assert dominance_note([(12, 0.998)], ["p"] * 13, 13).startswith(
+        "'p' holds over 99% of the scatter of the 13 columns"
+    )
 
 
 def test_notes_of_components_are_told_once_and_shown_again(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units
 from helpers.tables import content_of, labelled, make_config, write_zarr
 
-import mmpca_dist.runs.stages as stages_module
+import mmpca_dist.runs.fit as stages_module
 from mmpca_dist import run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback

@@ -27,7 +27,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.notes import method_notes
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import VARIANTS
-from mmpca_dist.statistics import gather
+from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.medians import PAIRINGS
 
 
@@ -119,7 +119,7 @@ def test_the_largest_loading_is_positive(name):
 
 OF_SCATTERS = [name for name in ALL if name not in ("lasso", "fisher-score", "random-projection")]
 """The methods whose components span no more than the rows do."""
-MOST_COMPONENTS = {
+MAX_COMPONENTS = {
     "pca": (11, "n_samples - 1"), "m-pca0": (11, "n_samples - 1"), "m-pca1a": (11, "n_samples - 1"),
     "m-pca1b": (12, "n_samples"), "m-pca2": (11, "pairs"), "fisher": (2, "classes less one"),
     "hsic": (2, "classes less one"), "lol": (11, "n_samples - 1"), "pls": (11, "n_samples - 1"),
@@ -128,10 +128,10 @@ MOST_COMPONENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MOST_COMPONENTS)
+@pytest.mark.parametrize("name", MAX_COMPONENTS)
 def test_more_components_than_the_rank_are_refused_by_the_name_of_the_limit(name):
     X, y = labelled(12, 20, 3, seed=7)
-    rank, limit = MOST_COMPONENTS[name]
+    rank, limit = MAX_COMPONENTS[name]
     assert make(name, n_components=rank).fit(X, y).components_.shape == (rank, 20)
     with pytest.raises(InputError, match=f"n_components={rank + 1} is more than the {rank} .*{limit}"):
         make(name, n_components=rank + 1).fit(X, y)
@@ -227,7 +227,7 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, limits, monkey
     """One scatter, or for m-pca0 two, in place of one a class, and still the components of the difference rows."""
     X, y = labelled(150, 6, 7, seed=19)
     limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
-    taken = watched(monkeypatch, gather, "take_moments", lambda found, *_, **__: found[0].scatters.shape)
+    taken = watched(monkeypatch, from_rows, "take_moments", lambda found, *_, **__: found[0].scatters.shape)
     reducer = make(name, n_components=3, precision="double", pairing=pairing).fit(X, y)
     assert taken == [(1 + (name == "m-pca0"), 6, 6)]
     assert_leading(reducer, MANY[name](X, y, reducer), len(X), "double")
@@ -240,7 +240,7 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, li
     X, y = labelled(30, 50, 7, seed=20)
     expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     limits.pooled_bytes = 7 * 30 * 30 * 8 - 1
-    taken = watched(monkeypatch, gather, "wide_statistics")
+    taken = watched(monkeypatch, from_rows, "wide_statistics")
     reducer = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     assert [len(one.moments.scatters) for one in taken] == [1 + (name == "m-pca0")]
     np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)

@@ -14,7 +14,7 @@ from helpers.tables import config_of, read_back
 
 from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.neighbors import pair_statistics as pair_module
-from mmpca_dist.runs import stages
+from mmpca_dist.runs import fit as stages
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -136,7 +136,7 @@ def test_equal_rows_of_different_classes_are_no_vanishing_differences():
 
 def test_a_row_that_is_left_without_a_neighbour_is_an_error(monkeypatch):
     """Never dropped: here a bound that is wrong leaves out all cells."""
-    monkeypatch.setattr(bounds, "near_cells", lambda asking, targets, *_: np.zeros(targets.between.shape, bool))
+    monkeypatch.setattr(bounds, "near_cells", lambda queried, targets, *_: np.zeros(targets.between.shape, bool))
     X, y = labelled(40, 3, 2, seed=2)
     with pytest.raises(MmpcaError, match=r"found no row of another class for row \d+ \(40 such rows\)"):
         find(X, y)

@@ -12,7 +12,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.tables.spans import make_spans
 from mmpca_dist.jobs.job import watched_memory
 from mmpca_dist.passes.census import take_census
-from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks

@@ -19,7 +19,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads, run_span
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.medians import median_sets
-from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables.compose import open_dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import Span, make_spans, spans_of, unit_edges

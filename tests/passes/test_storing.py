@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mmpca_dist.neighbors.search import Work
+from mmpca_dist.neighbors.search import SearchCounts
 from mmpca_dist.passes.serialization import decode, encode, is_contiguous, size_of
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments_pass import PassResult
 from mmpca_dist.statistics.scatter_operator import Sums
-from mmpca_dist.statistics.summary import PassResult
 
 
 def same(a, b):
@@ -49,7 +49,7 @@ def test_dataclasses_of_passes():
     moments = ClassMoments(
         np.array(["a", "bc"]), np.array([3.0, 4.0]), np.array([3, 4]), np.eye(2), np.ones((2, 2, 2)), np.eye(2)
     )
-    for value in (PassResult(moments, None), Work(1, 2, 3), (moments, [Sums((np.eye(2),), None, np.eye(2))])):
+    for value in (PassResult(moments, None), SearchCounts(1, 2, 3), (moments, [Sums((np.eye(2),), None, np.eye(2))])):
         assert same(decode(encode(value)), value)
 
 
@@ -82,7 +82,7 @@ def test_damaged_bytes_are_found():
 
 
 def test_classes_of_other_packages_are_not_looked_for():
-    data = bytes(encode(Work()))
-    assert b"mmpca_dist.neighbors.search:Work" in data
+    data = bytes(encode(SearchCounts()))
+    assert b"mmpca_dist.neighbors.search:SearchCounts" in data
     with pytest.raises(ValueError, match="damaged"):
-        decode(data.replace(b"mmpca_dist.neighbors.search:Work", b"subprocess.dist.search.X:xxPopen"))
+        decode(data.replace(b"mmpca_dist.neighbors.search:SearchCounts", b"subprocess.dist.search.X:xxPopen"))

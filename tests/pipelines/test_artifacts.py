@@ -12,7 +12,7 @@ from helpers.operations import artifacts_of, wait_for
 from helpers.tables import make_config
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.transform_rows import TransformConfig
+from mmpca_dist.runs.transform import TransformConfig
 from mmpca_pipelines import artifacts
 from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 

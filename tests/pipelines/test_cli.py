@@ -20,8 +20,8 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.fit import stages_of
 from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.runs.stages import stages_of
 from mmpca_pipelines.cli import cli
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

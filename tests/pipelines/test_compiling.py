@@ -18,7 +18,7 @@ import mmpca_dist
 from mmpca_dist import compile_notice, jit
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.neighbors import pair_statistics
-from mmpca_dist.runs.stages import run
+from mmpca_dist.runs.fit import run
 
 RUN = """
 import json, sys

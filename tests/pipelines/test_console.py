@@ -49,7 +49,7 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
 SCRIPT = """
 import sys
 from rich.console import Console
-from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.limits import LIMITS
 from mmpca_pipelines.console import ConsoleCallback
 

@@ -13,7 +13,7 @@ import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs.fit import stages_of
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest_table import IngestConfig
 

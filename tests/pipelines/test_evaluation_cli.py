@@ -13,9 +13,9 @@ from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.predictors.specification import CLASSIFIERS
-from mmpca_dist.runs import evaluation_stages as stages
-from mmpca_dist.runs import score_stage
-from mmpca_dist.runs.evaluation_stages import evaluate, evaluation_stages
+from mmpca_dist.runs import evaluate as stages
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import evaluate, evaluation_stages
 from mmpca_pipelines import console as shown
 
 TABLES = set((ROOT / "conf" / "paper").glob("zhang-schneider-*.yaml"))
@@ -124,7 +124,11 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     listed = mmpca("runs", tmp_path)[1].splitlines()
     assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
 
-    for module, name in ((score_stage, "evaluate_split"), (score_stage, "evaluate_parts"), (stages, "choose_C")):
+    for module, name in (
+        (evaluation_scores, "evaluate_split"),
+        (evaluation_scores, "evaluate_parts"),
+        (stages, "choose_C"),
+    ):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("evaluated again"))
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(STAGES) - 1  # all but the plan

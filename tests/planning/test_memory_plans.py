@@ -23,19 +23,19 @@ MEASURE = """
 import gc, json, sys
 import psutil
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.runs.score_stage import forgetting
-from mmpca_dist.runs.evaluation_stages import evaluation_stages
+from mmpca_dist.runs.evaluation_scores import rows_released
+from mmpca_dist.runs.evaluate import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.job import measured, run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PROCESS_BASE
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs.fit import stages_of
 
 def peaks_of(content, purpose):
     config, peaks = parse_config(content, "the test"), {}
     stages = evaluation_stages(config) if purpose == "evaluation" else stages_of(config)
-    with open_job(config, Callback(), purpose) as job, forgetting(job):
+    with open_job(config, Callback(), purpose) as job, rows_released(job):
         for stage in stages[:-1]:  # without the report
             with measured(job, 0.002) as peak:
                 run_stage(job, stage)

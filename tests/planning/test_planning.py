@@ -15,7 +15,7 @@ from mmpca_dist.neighbors.layout_size import row_bytes
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.spans import make_spans

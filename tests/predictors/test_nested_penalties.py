@@ -9,7 +9,7 @@ from helpers.tables import config_of, labelled, write_npz
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import choose_C
-from mmpca_dist.runs.evaluation_stages import preview_evaluation
+from mmpca_dist.runs.evaluate import preview_evaluation
 
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 

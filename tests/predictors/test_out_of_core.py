@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
@@ -58,11 +58,11 @@ def among(record, classifiers):
 def test_errors_are_those_of_rows_in_memory(every, rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
-        patched.setattr(score_stage, "merges", lambda *_: False)
+        patched.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
         patched.setattr(LIMITS, "direct_bytes", 1 << 20)
         # Logistic regression takes as long as all else.
         expected, _, _ = evaluated(rows, "direct", CLASSIFIERS if every else CLASSIFIERS[:2])
-    monkeypatch.setattr(score_stage, "read_all", pytest.fail)
+    monkeypatch.setattr(evaluation_scores, "read_all", pytest.fail)
     for limit in (1 << 30, 8 * ROWS * 2, 1) if every else (8 * ROWS * 2,):  # the second has rows from both places
         monkeypatch.setattr(LIMITS, "gathered_bytes", limit)
         classifiers = CLASSIFIERS if every and limit == 8 * ROWS * 2 else CLASSIFIERS[:2]

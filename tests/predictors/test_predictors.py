@@ -20,7 +20,7 @@ from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])

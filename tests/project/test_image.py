@@ -11,7 +11,7 @@ from helpers import ROOT
 from helpers.docker import LOCKS
 
 CHROOT = ("--isolation=chroot", "--network=host")
-MOST_BYTES = 10**9
+MAX_BYTES = 10**9
 """What the layers above the base image may take."""
 
 pytestmark = [
@@ -68,4 +68,4 @@ def test_the_image_runs_the_quickstart(image):
         assert refused.returncode != 0, "the user may write to the folders of results only"
     finally:
         buildah("rm", container)
-    assert size_of(name) - size_of(base) < MOST_BYTES
+    assert size_of(name) - size_of(base) < MAX_BYTES

@@ -11,7 +11,7 @@ from helpers.operations import wait_for
 from helpers.reports import NASTY, check_page, method_result, report_contents
 
 from mmpca_dist.report.evaluation_page import parts, render_evaluation
-from mmpca_dist.report.explorer import MOST_KEYS
+from mmpca_dist.report.explorer import MAX_KEYS
 from mmpca_dist.report.run_page import figures, render
 
 HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
@@ -175,7 +175,7 @@ def test_pages_of_many_rows_and_classes_are_bounded():
     html = render(contents, [])
     assert len(html) < 4_000_000
     explorer = check_page(html.replace("<main>", '<main><img src="data:image/png;base64,">')).data["points"]["explorer"]
-    assert len(explorer["classes"]) == MOST_KEYS + 1 and explorer["classes"][-2:] == ["c19999", "19,980 others"]
-    assert explorer["ranks"] == [*[MOST_KEYS] * 1990, *[MOST_KEYS - 1] * 10]
+    assert len(explorer["classes"]) == MAX_KEYS + 1 and explorer["classes"][-2:] == ["c19999", "19,980 others"]
+    assert explorer["ranks"] == [*[MAX_KEYS] * 1990, *[MAX_KEYS - 1] * 10]
     first = np.frombuffer(base64.b64decode(explorer["methods"][3]["coordinates"][0]), "<f4")
     np.testing.assert_allclose(first, contents.data["projection"].rows["method-3"][:, 0], rtol=1e-6)

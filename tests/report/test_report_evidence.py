@@ -9,7 +9,7 @@ from helpers.sheets import drawn_sheet
 from helpers.tables import make_config
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
-from mmpca_dist.models.bayesian_margin.pictures import MOST_PANELS, Evidence, evidence
+from mmpca_dist.models.bayesian_margin.pictures import MAX_PANELS, Evidence, evidence
 from mmpca_dist.report.method_results import eigenvalue_table, methods_part
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
@@ -67,7 +67,7 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes, sweeps):
     drawn = evidence([], fits, {})
     assert [figure.name for figure in drawn] == ["evidence", "relevance"]
     n_models = 2 * max(len(classes), 1)
-    assert (f" The first {MOST_PANELS} of {n_models} models" in drawn[1].caption) == (n_models > MOST_PANELS)
+    assert (f" The first {MAX_PANELS} of {n_models} models" in drawn[1].caption) == (n_models > MAX_PANELS)
     for figure in drawn:
         check_picture(figure)
 

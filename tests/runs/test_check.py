@@ -16,8 +16,8 @@ from sklearn.datasets import dump_svmlight_file, load_wine
 
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest import column_looks
-from mmpca_dist.ingest.column_looks import ColumnLook
+from mmpca_dist.ingest import column_profiles
+from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check, suggested_yaml
@@ -88,7 +88,7 @@ def test_every_column_is_seen_for_what_it_is(folder, name, monkeypatch):
     assert checked.n_gaps == table[[name for name in uses if uses[name].n_features]].isna().sum().sum()
     refused = {use.column.name for use in checked.uses if use.refused}
     assert refused == {"visit", "limit"}
-    assert len(checked.mended) == len(refused) + 2  # gaps, and rows without a label
+    assert len(checked.remedies) == len(refused) + 2  # gaps, and rows without a label
 
 
 @pytest.mark.parametrize("name", ["messy.csv", "messy.parquet"])
@@ -148,7 +148,7 @@ def test_the_same_configuration_evaluates_by_patient_and_a_table_alone_runs(fold
 )
 @settings(max_examples=25, deadline=None)
 def test_pieces_do_not_matter(values, cuts):
-    column, looks = pa.array(values), [ColumnLook("x"), ColumnLook("x")]
+    column, looks = pa.array(values), [ColumnProfile("x"), ColumnProfile("x")]
     looks[0].add(column)
     for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(values)], strict=True):
         looks[1].add(column.slice(start, max(stop - start, 0)))
@@ -160,9 +160,9 @@ def test_pieces_do_not_matter(values, cuts):
 
 def test_the_sample_of_values_is_fair_and_counts_are_exact(monkeypatch):
     """Against pandas: of 20,000 names, 300 are kept, each with its number of rows."""
-    monkeypatch.setattr(column_looks, "VALUES", 300)
+    monkeypatch.setattr(column_profiles, "VALUES", 300)
     names = pd.Series(np.random.default_rng(0).integers(0, 20_000, 100_000)).map("n{}".format)
-    look = ColumnLook("name")
+    look = ColumnProfile("name")
     for start in range(0, len(names), 7_000):
         look.add(pa.array(names[start : start + 7_000]))
     counts = names.value_counts()
@@ -171,14 +171,14 @@ def test_the_sample_of_values_is_fair_and_counts_are_exact(monkeypatch):
     # The relative standard error of the estimate is 1/sqrt(300); five of them.
     assert look.n_distinct == pytest.approx(len(counts), rel=5 / np.sqrt(300))
     assert not look.all_differ and not look.keeps_all
-    exact = ColumnLook("few")
+    exact = ColumnProfile("few")
     exact.add(pa.array(["a", "b"] * 700 + [str(i) for i in range(100)]))
     assert exact.distinct == "102"
     assert look.distinct == f"about {float(f'{look.n_distinct:.1e}'):,.0f}" != f"about {look.n_distinct:,}"
 
 
 def test_a_sample_of_values_does_not_tell_that_all_differ(folder, monkeypatch):
-    monkeypatch.setattr(column_looks, "VALUES", 0)
+    monkeypatch.setattr(column_profiles, "VALUES", 0)
     (use,) = (use for use in check(str(folder / "messy.csv")).uses if use.column.name == "record_id")
     assert use.reason == "an identifier: nearly all rows differ"
 

@@ -15,8 +15,8 @@ from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.report import evaluation_page
 from mmpca_dist.runs.compare_runs import compare_runs
-from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs.evaluate import evaluate
+from mmpca_dist.runs.fit import stages_of
 
 
 @pytest.fixture

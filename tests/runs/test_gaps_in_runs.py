@@ -16,8 +16,8 @@ from mmpca_dist import AllColumns, MarginPCA, load_model, load_moments, open_dat
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.runs.evaluation_stages import preview_evaluation
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.evaluate import preview_evaluation
+from mmpca_dist.runs.fit import preview
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]

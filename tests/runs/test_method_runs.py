@@ -16,8 +16,8 @@ from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.runs.stages import preview
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 

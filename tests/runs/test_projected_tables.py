@@ -20,7 +20,7 @@ from helpers.tables import content_of, write_zarr
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.runs.transform import TransformConfig, transform
 from mmpca_dist.stores import storage
 
 N = 400
@@ -175,7 +175,8 @@ def test_a_destination_with_a_suffix_is_one_file_with_all_methods(form, finished
 KILL = """
 import os, signal, sys
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs import projection, transform_rows
+from mmpca_dist.runs import projection
+from mmpca_dist.runs import transform as transforming
 from mmpca_dist.stores import storage
 
 LIMITS.unit_bytes, when = 50_000, sys.argv[4]
@@ -190,7 +191,7 @@ def encoded(tables, format, encode=projection.encoded):
         yield piece
 storage.write_bytes, projection.encoded = write_bytes, encoded
 options = dict(zip(("output", "dataset", "destination"), sys.argv[1:4]))
-transform_rows.transform(transform_rows.TransformConfig(**options))
+transforming.transform(transforming.TransformConfig(**options))
 """
 
 

@@ -13,7 +13,7 @@ from helpers.tables import write_npz, write_zarr
 from mmpca_dist import load_moments
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.runs.extend import arrivals
+from mmpca_dist.runs.refresh_inputs import arrivals
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

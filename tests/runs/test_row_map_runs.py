@@ -25,9 +25,9 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.row_map_fits import spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.runs import stages
-from mmpca_dist.runs.evaluation_stages import preview_evaluation
-from mmpca_dist.runs.stages import preview, stages_of
+from mmpca_dist.runs import fit as stages
+from mmpca_dist.runs.evaluate import preview_evaluation
+from mmpca_dist.runs.fit import preview, stages_of
 
 FOURIER = {"name": "fourier", "n_components": 24}
 NYSTROEM = {"name": "nystroem", "n_components": 20}

@@ -20,8 +20,8 @@ from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report.method_results import eigenvalue_table
 from mmpca_dist.report.run_page import report_contents
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.runs.stages import preview
 from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")

@@ -16,7 +16,7 @@ from helpers.transforming import X, Y, fit, projected
 from mmpca_dist import load_model, open_dataset
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.runs.transform import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import held
 
@@ -38,7 +38,7 @@ def config(fitted, tmp_path):
 KILL = """
 import os, signal, sys
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs import transform_rows
+from mmpca_dist.runs import transform as transforming
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.stores import storage
 
@@ -55,8 +55,8 @@ def create_bytes(uri, data, create=storage.create_bytes):
     return create(uri, data)
 
 storage.create_bytes = create_bytes
-config = transform_rows.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
-transform_rows.transform(config, [Kill()])
+config = transforming.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
+transforming.transform(config, [Kill()])
 """
 
 

@@ -16,7 +16,7 @@ from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
-from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
+from mmpca_dist.runs.transform import TransformConfig, transform, transformed
 
 
 def write_npy(path, X, y=None):

@@ -13,7 +13,7 @@ from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
 from mmpca_dist.report import run_page
-from mmpca_dist.runs.stages import run, stages_of
+from mmpca_dist.runs.fit import run, stages_of
 from mmpca_dist.stores import storage
 from mmpca_pipelines import flows
 from mmpca_pipelines.__main__ import main
@@ -74,7 +74,7 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
 @pytest.mark.parametrize(("words", "target"), [
     (("transform", "out", "bundled:iris", "projected", "--prefect"), "mmpca_pipelines.transform.transform"),
     (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest_table.ingest"),
-    (("plan", "my.yaml"), "mmpca_dist.runs.stages.preview"),
+    (("plan", "my.yaml"), "mmpca_dist.runs.fit.preview"),
 ], ids=["transform", "ingest", "plan"])  # fmt: skip
 @pytest.mark.e2e
 def test_commands_without_a_run_leave_it_among_the_temporary_files(

@@ -16,9 +16,9 @@ from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics.coordinates import tall_statistics
-from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.widened_rows import widened
+from mmpca_dist.statistics.working_statistics import tall_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.readers.memory import with_targets as as_targets
 

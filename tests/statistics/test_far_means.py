@@ -5,9 +5,9 @@ import pytest
 
 from mmpca_dist import FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.coordinates import tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.statistics.working_statistics import tall_statistics
 
 N, D = 4000, 6
 FAR = [2.0**0, 2.0**10, 2.0**20, 2.0**27]

@@ -8,7 +8,7 @@ from naive import exact_class_moments
 
 from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics import gather
+from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import join_spans, moments_spans
 from mmpca_dist.statistics.moments import pooled_weights
@@ -149,7 +149,7 @@ def test_methods_hold_nothing_for_each_pair_of_classes(variant):
 def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
     limits.pooled_bytes = 0
     X, y = many(40, 400, d=6, seed=5)
-    shapes = watched(monkeypatch, gather, "take_moments", lambda *_, weights, **__: weights.shape)
+    shapes = watched(monkeypatch, from_rows, "take_moments", lambda *_, weights, **__: weights.shape)
     for reducer in (MarginPCA(2, "pca"), FisherDiscriminant(2), MarginPCA(2, "m-pca0")):
         reducer.fit(X, y)
     assert shapes == [(1, 40), (1, 40), (2, 40)]

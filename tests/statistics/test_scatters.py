@@ -10,9 +10,9 @@ from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import margin_scatter
-from mmpca_dist.statistics.coordinates import tall_statistics, wide_statistics
 from mmpca_dist.statistics.medians import PAIRINGS, by_pairing, median_sets
 from mmpca_dist.statistics.moments import pooled_weights
+from mmpca_dist.statistics.working_statistics import tall_statistics, wide_statistics
 
 EPS = np.finfo(np.float64).eps
 

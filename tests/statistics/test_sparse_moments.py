@@ -13,10 +13,10 @@ from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics import summary
+from mmpca_dist.statistics import moments_pass
 from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 
@@ -96,7 +96,7 @@ def test_more_stored_values_than_a_twentieth_are_made_dense(monkeypatch):
     X, y = sparse_rows(600, 100, 3, density=0.03)
     assert X.nnz < 0.05 * 600 * 100
     summed = []
-    monkeypatch.setattr(summary, "sparse_moments", lambda *given: summed.append(1))
+    monkeypatch.setattr(moments_pass, "sparse_moments", lambda *given: summed.append(1))
     class_moments(X, y)
     assert summed
     summed.clear()

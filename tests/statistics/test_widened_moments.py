@@ -8,7 +8,7 @@ from naive import exact_class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import moments as class_moments_module
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, join_moments
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.statistics.widening import Widening
@@ -85,7 +85,7 @@ def test_moments_of_data_sets(form):
     counted = weighted(dataset, w) if form == "weighted" else dataset
     gaps = () if form == "sparse" else (np.isnan(X).sum(axis=0), np.nanmean(X, axis=0))
     dataset = widened(with_covariates(counted, given_covariates(Z, 600)), *gaps)
-    assert dataset.narrow is not dataset
+    assert dataset.unwidened is not dataset
     u = before(np.nan_to_num(X) if form == "sparse" else X, dataset.read_rows(0, 600)[:, -2:], dataset.widening)
     np.testing.assert_array_equal(dataset.read_rows(0, 600), u)
     for precision in ("single", "double"):

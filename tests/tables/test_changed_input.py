@@ -11,12 +11,12 @@ from helpers.refreshing import PARTS, X, Y, fill, first_run, write
 from helpers.resuming import results_hash
 from helpers.runs import Recorder, refreshed, through
 
-import mmpca_dist.runs.stages as stages_module
+import mmpca_dist.runs.fit as stages_module
 from mmpca_dist import open_dataset, run
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs import extend, projection
-from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.transform_rows import TransformConfig, transform
+from mmpca_dist.runs import projection, refresh_inputs
+from mmpca_dist.runs.evaluate import evaluate
+from mmpca_dist.runs.transform import TransformConfig, transform
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.storage import from_json, to_json
 from mmpca_dist.tables.changes import Watch
@@ -85,11 +85,11 @@ def test_what_fails_for_a_change_is_told_by_the_change(tmp_path, monkeypatch):
 
 
 def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, monkeypatch):
-    from mmpca_dist.runs import score_stage
+    from mmpca_dist.runs import evaluation_scores
 
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
-    changing(monkeypatch, score_stage, "score_splits", rewritten, Path(uri))
+    changing(monkeypatch, evaluation_scores, "score_splits", rewritten, Path(uri))
     with pytest.raises(InputError, match="it has another size, time or version"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))
@@ -107,7 +107,7 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.e2e
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
-    changing(monkeypatch, extend, "take_moments", rewritten, tmp_path / "inbox" / "a.npz")
+    changing(monkeypatch, refresh_inputs, "take_moments", rewritten, tmp_path / "inbox" / "a.npz")
     with pytest.raises(InputError, match=r"a.npz changed while it was read: it has another"):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live" / "records").exists()

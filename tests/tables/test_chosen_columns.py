@@ -13,7 +13,7 @@ from helpers.tables import config_of, labelled, write_npz, write_parquet, write_
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.compose import open_rows
 
 X, Y = labelled(240, 6, 3, seed=5)

@@ -18,7 +18,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from mmpca_dist import FisherScore, MarginPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.tables.readers.memory import rows_in_memory
 

@@ -15,7 +15,7 @@ from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.passes.census import notes_on_missing_labels
-from mmpca_dist.runs.evaluation_stages import evaluate
+from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.outcomes import comparison
 from mmpca_dist.stores import storage
 

@@ -24,17 +24,17 @@ from mmpca_dist.passes.schedulers import OnRows, Threads
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import sweep_spans
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
-from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.widened_rows import widened_by_targets
 from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.memory import rows_in_memory, with_targets
 from mmpca_dist.tables.spans import Span
 
-MOST_FOLDS = 5
+MAX_FOLDS = 5
 """Fewer where a class has fewer rows."""
 STEP = 10.0
 """Factor between values that are tried."""
@@ -141,7 +141,7 @@ def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
     single group, which cannot be held out.
     """
     most = most_folds(rows)
-    n_folds = min(MOST_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))
+    n_folds = min(MAX_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))
     if n_folds < 2:
         single = "a single row" if rows.groups is None else "rows of a single group"
         raise InputError(
@@ -173,7 +173,7 @@ def training_statistics(rows: Rows, n_folds: int, needs: Needs, whole: Statistic
     """
     if _moments_suffice(rows, n_folds, needs, whole):
         return _from_moments(rows, n_folds, whole)
-    if isinstance(whole, SpanStatistics) or rows.dataset.n_bytes <= LIMITS.direct_bytes:
+    if isinstance(whole, RowSpaceStatistics) or rows.dataset.n_bytes <= LIMITS.direct_bytes:
         return _from_rows(rows, n_folds, needs, whole)
     return None
 

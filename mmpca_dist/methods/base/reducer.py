@@ -27,9 +27,9 @@ from mmpca_dist.methods.base.transform import ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
-from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import asked_by
 
@@ -262,9 +262,9 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
         self.adjustment_ = statistics.adjustment
         self._adopt(solution, statistics.mean, statistics.scale)
-        self._kept = self.unmergeable_reason or statistics.fixed
+        self._kept = self.unmergeable_reason or statistics.unmergeable_reason
         if self._kept is None and isinstance(statistics, ColumnStatistics):
-            self._kept = statistics.kept
+            self._kept = statistics.unadjusted
         return self
 
     def for_numbers(self) -> MomentReducer:

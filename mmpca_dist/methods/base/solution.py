@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, fix_signs
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 
 IMPRECISE = 1e-2
 """Components whose relative rounding error exceeds this are marked."""

@@ -18,10 +18,10 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
-from mmpca_dist.statistics.widening import implied
+from mmpca_dist.statistics.widening import effective_precision
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 
 
@@ -86,7 +86,7 @@ def class_statistics(
         rows, options, adjustment = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind), None
         if rows.dataset.widening is not None:
             adjustment = adjustment_from_pass(rows)
-            precision = implied(precision, rows.dataset.widening)
+            precision = effective_precision(precision, rows.dataset.widening)
         statistics = statistics_in_passes(
             # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
             rows if rows.dataset.sparse else adjusted_rows(rows, adjustment), needs, options, precision=precision,

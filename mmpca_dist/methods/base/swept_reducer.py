@@ -20,7 +20,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.sweeps import SweptNeed
 from mmpca_dist.statistics.column_units import target_units
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 
 

@@ -14,9 +14,9 @@ from mmpca_dist.methods.base.traits import Traits
 from mmpca_dist.methods.base.transform import gaps_allowed
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatters import least_shared
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import check_rows
 from mmpca_dist.tables.readers.memory import check_target_shape, rows_in_memory, with_targets

@@ -19,7 +19,7 @@ from mmpca_dist.models.bayesian_margin.fit import MarginModels
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import Prior
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 
 PRIOR_NAMES = tuple(field.name for field in fields(Prior))
 DEFAULT_COMPONENTS = 10

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
+from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
 from mmpca_dist.models.bayesian_margin.posterior import Array, Constants, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
 from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, MarginSweep, SweptVariants
@@ -21,15 +21,15 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
 from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.statistics.working_statistics import Statistics
 
 EXPECTED = 15
 """Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
 LARGEST_C = 1e9
 """The squares of a larger C leave no digits of the other terms."""
-MOST_STEPS = 6
+MAX_STEPS = 6
 """Values of C, at most, that are tried beyond the first ones."""
 ARRAYS = 12
 """Arrays of latent coordinates that coexist while a block of rows is updated."""
@@ -123,11 +123,11 @@ class MarginFit(SweptNeed):
         final = self._round(variants, n_components)
         if self.C != "auto":
             return [final]
-        first = self._round(variants * len(self.candidates or self._first(n_features)) * MOST_FOLDS, n_components)
+        first = self._round(variants * len(self.candidates or self._first(n_features)) * MAX_FOLDS, n_components)
         if self.candidates:
             return [first, final]
-        further = self._round(variants * MOST_FOLDS, n_components)
-        return [first, replace(further, most=MOST_STEPS * further.most), final]
+        further = self._round(variants * MAX_FOLDS, n_components)
+        return [first, replace(further, most=MAX_STEPS * further.most), final]
 
     def _round(self, variants: int, k: int) -> SweepRound:
         columns, square = variants * k, variants * (k + 1) ** 2
@@ -205,7 +205,7 @@ class MarginFit(SweptNeed):
         terms = replace(terms, folds=folds_of(working.sweeper.rows, n_folds))
         errors: dict[float, float] = {}
         candidates: Sequence[float] = self.candidates or self._first(working.n_features)
-        for number in range(1 + MOST_STEPS):
+        for number in range(1 + MAX_STEPS):
             grid = FoldGrid.of(terms, candidates, n_folds, per_row=8)
             sweep = self._sweep(f"choose-{number}" if number else "choose", working, grid.terms, grid.values)
             fitted = working.sweeper.run(sweep, start(len(grid.values)))

@@ -16,11 +16,11 @@ from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
 
-MOST_PANELS = 12
+MAX_PANELS = 12
 """Models that have a panel each, the first ones."""
 LEAST = 1e-3
 """Squared lengths below this share of the noise variance are drawn at it."""
-MOST_NAMED = len(FEW_COLOURS) - 1
+MAX_NAMED = len(FEW_COLOURS) - 1
 """Models whose lines have names: black is the mean."""
 BEHIND = "#9ecae1"
 """Colour of lines behind their mean."""
@@ -95,7 +95,7 @@ def _bounds(fitted: Sequence[Evidence]) -> Figure:
 
 def _lines(panel: Axes, method: Evidence) -> None:
     """Draw the bounds of each model, and their mean where there are several; of many, thin lines without names."""
-    sweeps, names, many = np.arange(1, len(method.bounds) + 1), method.names or [""], len(method.classes) > MOST_NAMED
+    sweeps, names, many = np.arange(1, len(method.bounds) + 1), method.names or [""], len(method.classes) > MAX_NAMED
     for i, name in enumerate(names):
         colour, label = FEW_COLOURS[i % len(FEW_COLOURS)], name
         if many:
@@ -116,7 +116,7 @@ def _plain_numbers(axis: Axis) -> None:
 
 def _relevance(fitted: Sequence[Evidence]) -> Figure:
     models = [(method, i) for method in fitted for i in range(len(method.squares))]
-    sheet, panels = drawing.panel_grid(min(len(models), MOST_PANELS), 2.4)
+    sheet, panels = drawing.panel_grid(min(len(models), MAX_PANELS), 2.4)
     for position, (panel, (method, i)) in enumerate(zip(panels, models, strict=False)):
         _squares(panel, method, i)
         title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
@@ -128,8 +128,8 @@ def _relevance(fitted: Sequence[Evidence]) -> Figure:
         "along its direction, against the variance of the noise along any direction (dashed). Hollow: switched off; "
         f"those below {LEAST:g} of the noise are drawn there."
     )
-    if len(models) > MOST_PANELS:
-        caption += f" The first {MOST_PANELS} of {len(models)} models are shown."
+    if len(models) > MAX_PANELS:
+        caption += f" The first {MAX_PANELS} of {len(models)} models are shown."
     for method in fitted:
         off = np.count_nonzero(method.switched_off)
         caption += f" {method.title} has switched off {off} of {method.switched_off.size} components."

@@ -16,7 +16,7 @@ from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.models.logistic_discriminant.fit import LogisticFit, NewtonFit, contrasts
-from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 
 class LogisticDiscriminant(ClassifiesByScores, SweptReducer):

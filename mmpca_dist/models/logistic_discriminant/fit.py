@@ -14,12 +14,12 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.batch import Batch
 
 BLOCK_ROWS = 2048
-MOST_PARAMETERS = 8192
+MAX_PARAMETERS = 8192
 """Their second derivatives take 512 MiB."""
 EXPECTED = 10
 
@@ -135,10 +135,10 @@ class LogisticFit(SweptNeed):
         working = WorkingRows.of(statistics, sweeper, targets=False)
         classes = sweeper.rows.census.classes
         start = np.zeros((len(classes) - 1, working.width + 1))
-        if start.size > MOST_PARAMETERS:
+        if start.size > MAX_PARAMETERS:
             raise InputError(
                 f"Logistic discriminants of {len(classes)} classes and {working.width:,} columns have {start.size:,} "
-                f"parameters; {MOST_PARAMETERS:,} are the most. Choose columns first, or use fisher."
+                f"parameters; {MAX_PARAMETERS:,} are the most. Choose columns first, or use fisher."
             )
         sweep = LogisticSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
         fitted = working.sweeper.run(sweep, NewtonFit(start, np.zeros_like(start)))

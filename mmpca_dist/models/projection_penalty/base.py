@@ -22,7 +22,7 @@ from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""

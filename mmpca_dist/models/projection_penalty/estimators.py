@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS
-from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS
+from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS
 from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.base.parameters import Option, check_choice
 from mmpca_dist.methods.base.registry import Method
@@ -19,9 +19,9 @@ from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 
 LOSSES = ("logistic", "hinge", "squared hinge", "squared")
@@ -188,7 +188,7 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         if not (self._from_moments and self._chooses):
             return super()._statistics(dataset, scheduler)
         rows = Rows.of(dataset, scheduler)
-        parts = class_fold_moments(rows, folds_of(rows, min(MOST_FOLDS, dataset.n_rows)), precision="double")
+        parts = class_fold_moments(rows, folds_of(rows, min(MAX_FOLDS, dataset.n_rows)), precision="double")
         whole = functools.reduce(ClassMoments.merge, parts)
         statistics = tall_statistics(whole, precision="double", standardize=self.standardize)
         most = self._reduction_size(dataset.n_rows, statistics.n_features)

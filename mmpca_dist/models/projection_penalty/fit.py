@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, Choice, FoldGrid, folds_of_classes
+from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, Choice, FoldGrid, folds_of_classes
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
-from mmpca_dist.optimise.minimise import MOST_HINGES, MOST_SMOOTH, Models, Problem, minimise, most_together
+from mmpca_dist.optimise.minimise import MAX_HINGES, MAX_SMOOTH, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.optimise.squares import Squares
 from mmpca_dist.passes.centred_rows import Array
@@ -21,11 +21,11 @@ from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatters import regression_of
 from mmpca_dist.statistics.working_rows import WorkingRows, coordinates_of
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 
 ARRAYS = 20
 """Arrays of outputs that coexist while a block of rows is worked on."""
@@ -182,7 +182,7 @@ class PenaltyFit(SweptNeed):
 
     def _n_folds(self, rows: Rows) -> int:
         if self.targets:
-            return min(MOST_FOLDS, rows.dataset.n_rows)
+            return min(MAX_FOLDS, rows.dataset.n_rows)
         return folds_of_classes("alpha" if self.alpha is None else "n_components", rows)
 
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
@@ -191,7 +191,7 @@ class PenaltyFit(SweptNeed):
         if self.alpha is not None and not self.sizes:
             return [last]
         candidates = len(self._alphas) * max(len(self.sizes), 1)
-        first = self._round(models, n_features, MOST_FOLDS, candidates)
+        first = self._round(models, n_features, MAX_FOLDS, candidates)
         return [*self.reduction.rounds(n_classes, n_features), first, last]
 
     @property
@@ -205,8 +205,8 @@ class PenaltyFit(SweptNeed):
 
     def _round(self, models: int, d: int, n_folds: int = 1, n_candidates: int = 1) -> SweepRound:
         hinge, fits = self.loss in INTERIORS, models * n_folds * n_candidates
-        inside = min(fits, most_together(d + 1, MOST_HINGES)) if hinge else 0
-        together = inside if self.loss == "hinge" else min(fits, most_together(d + 1, MOST_SMOOTH))
+        inside = min(fits, most_together(d + 1, MAX_HINGES)) if hinge else 0
+        together = inside if self.loss == "hinge" else min(fits, most_together(d + 1, MAX_SMOOTH))
         turns, squares = -(-fits // together), together
         if self._is_least_squares:  # a scatter of each fold serves all
             turns, together, squares = 1, models * n_folds, n_folds

@@ -15,7 +15,7 @@ from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
 from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
 
-MOST_MODELS = 10
+MAX_MODELS = 10
 """Models that are shown, the first ones."""
 LARGEST = 8
 """Coefficients that have a bar, where columns are many."""
@@ -55,7 +55,7 @@ def penalty_parts(_: Sequence[Any], models: Sequence[PenaltyParts], dataset: Map
 def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Figure:
     shape, n_models = dataset["image_shape"], len(parts.classes)
     if shape:
-        lines = [("inside", parts.inside[:MOST_MODELS]), ("outside", parts.outside[:MOST_MODELS])]
+        lines = [("inside", parts.inside[:MAX_MODELS]), ("outside", parts.outside[:MAX_MODELS])]
         sheet = coefficient_images(lines, shape, [plain(name, limit=12) for name in parts.classes], one_scale=True)
         caption = (
             "Coefficients of the model of each class: inside of the subspace of the reduction above, outside below. "
@@ -68,15 +68,15 @@ def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Fig
             f"The {min(LARGEST, parts.inside.shape[1])} largest coefficients of each model, inside and outside "
             f"of the subspace of the reduction; their sum is what the model uses. {ABOUT_OUTSIDE}"
         )
-    if n_models > MOST_MODELS:
-        caption += f" The first {MOST_MODELS} of {n_models} classes are shown."
+    if n_models > MAX_MODELS:
+        caption += f" The first {MAX_MODELS} of {n_models} classes are shown."
     caption += f" Alpha is {parts.alpha:g}."
     title = f"{plain(parts.title)}: inside and outside of the subspace"
     return drawing.figure(f"penalty-{number}", title, caption, sheet, palette=not shape)
 
 
 def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
-    count = min(MOST_MODELS, len(parts.classes))
+    count = min(MAX_MODELS, len(parts.classes))
     columns = min(count, 3)
     lines = -(-count // columns)
     height = 0.24 * min(LARGEST, parts.inside.shape[1]) + 0.6

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base.choice_by_folds import MOST_FOLDS, training_statistics
+from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, training_statistics
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.sweeps import SweepRound
 from mmpca_dist.statistics.column_units import column_units
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.statistics.working_statistics import Statistics
 
 ByFold = tuple[dict[int, list[NDArray[np.float64]]], bool]
 
@@ -137,7 +137,7 @@ class MethodReduction(ReductionOf):
         return distinct({size: [fold[size] for fold in folds] for size in sizes}), training is not None
 
     def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
-        cells = n_classes * MOST_FOLDS
+        cells = n_classes * MAX_FOLDS
         sums = 0 if self.takes_rows or use_pooled(cells, n_features) else 8 * cells * n_features**2
         return [SweepRound(1, 1, n_features // 2, 0, sums, 0, 0.0)]
 

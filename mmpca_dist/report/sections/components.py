@@ -10,7 +10,7 @@ from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
 from mmpca_dist.report.method_results import MethodResult, note_of_first
 
-MOST_IMAGES = 8
+MAX_IMAGES = 8
 """How many components have images."""
 
 
@@ -18,7 +18,7 @@ def _components(methods: Sequence[MethodResult], _: None, dataset: Mapping[str, 
     """Return a picture of the first components of every method; none of rows that are no images."""
     if not dataset["image_shape"]:
         return []
-    lines = [(method.label, method.directions(MOST_IMAGES)) for method in methods]
+    lines = [(method.label, method.directions(MAX_IMAGES)) for method in methods]
     longest = max(len(images) for _, images in lines)
     sheet = coefficient_images(lines, dataset["image_shape"], [str(k + 1) for k in range(longest)])
     caption = (

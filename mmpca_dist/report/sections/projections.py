@@ -21,7 +21,7 @@ from mmpca_dist.jobs.finished_runs import open_projected
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import MOST_COLOURS, plain
+from mmpca_dist.pictures.drawing import MAX_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
@@ -33,7 +33,7 @@ SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
 SHADES = 40
 """Colours of numbers to predict."""
-MOST_COLUMNS, MOST_LETTERS, COLUMN_CHUNKS = 8, 60, 64
+MAX_COLUMNS, MAX_LETTERS, COLUMN_CHUNKS = 8, 60, 64
 """Columns beside the features that pages show of a row, the letters of each value, and chunks that are read for it."""
 TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
@@ -97,7 +97,7 @@ def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]
     found, config = {}, finished.config
     table: Any = finished.table
     names = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
-    for name in list(names)[: MOST_COLUMNS * isinstance(table, Dataset)]:
+    for name in list(names)[: MAX_COLUMNS * isinstance(table, Dataset)]:
         try:
             column = column_of(table.stored, name, Setting("drop"))
             chunks = sorted({table.chunk_of(number)[1:] for number in numbers})
@@ -108,7 +108,7 @@ def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]
             continue
         starts = [start for start, _ in chunks]
         places = [(number, bisect(starts, number) - 1) for number in numbers]
-        found[name] = [str(values[chunk][number - starts[chunk]])[:MOST_LETTERS] for number, chunk in places]
+        found[name] = [str(values[chunk][number - starts[chunk]])[:MAX_LETTERS] for number, chunk in places]
     return found
 
 
@@ -136,14 +136,14 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
         if rows.shape[1] == 1:
             outside = _strips(panel, rows[finite, 0], codes[finite], narrow)
             of_many = f"{plain(targets[0])}, from low to high" if targets else "classes, in sorted order"
-            vertical = "" if len(names) <= MOST_COLOURS else of_many
+            vertical = "" if len(names) <= MAX_COLOURS else of_many
         else:
             outside, vertical = _scatter(panel, rows[finite, :2], codes[finite], names), "component 2"
         hidden = f" ({outside} {'row' if outside == 1 else 'rows'} outside)" if outside else ""
         drawing.dress(panel, plain(method.label), "component 1" + hidden, vertical)
         for axis in (panel.xaxis, panel.yaxis):
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
-    if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names next to them
+    if not only_strips and len(names) <= MAX_COLOURS:  # strips have their names next to them
         _legend(sheet, names)
     if targets:
         caption = f"Each point is a row ({sample.note}), from dark where {plain(targets[0])} is low to light."
@@ -190,14 +190,14 @@ def _caption(note: str, names: list[str], strips: list[bool]) -> str:
         )
         if any(strips):
             caption += " A method with one component has a line of points for each class instead."
-    if len(names) > MOST_COLOURS:
+    if len(names) > MAX_COLOURS:
         caption += f" There are {len(names)} classes: colours run from dark to light in their sorted order."
     return caption
 
 
 def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
     """Draw rows along two components and return how many lie outside the picture."""
-    colours = np.asarray(drawing.class_colours(len(names)), dtype=object if len(names) <= MOST_COLOURS else None)
+    colours = np.asarray(drawing.class_colours(len(names)), dtype=object if len(names) <= MAX_COLOURS else None)
     markers = np.array([drawing.class_marker(i, len(names)) for i in range(len(names))])
     # In a shuffled order, or the last class would hide the others.
     order = np.random.default_rng(0).permutation(len(rows))
@@ -239,7 +239,7 @@ def reach(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
     """Draw a line of points for each class, moved apart vertically, and return how many lie outside the picture."""
-    colours, few = drawing.class_colours(len(names)), len(names) <= MOST_COLOURS
+    colours, few = drawing.class_colours(len(names)), len(names) <= MAX_COLOURS
     heights = np.random.default_rng(0).uniform(-0.4, 0.4, len(values)) - codes
     for position in range(len(names)):
         of_class = codes == position

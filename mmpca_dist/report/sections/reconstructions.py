@@ -26,7 +26,7 @@ EXAMPLES = 4
 """Rows that are rebuilt; classes beyond so many are represented by some, evenly spaced."""
 WINDOWS, WINDOW_ROWS = 8, 256
 """Rows are taken from the beginnings of a few chunks, as far as labels have to be read for it."""
-MOST_SIZES = 3
+MAX_SIZES = 3
 GAP, TALLEST = 0.25, 1.1
 """Between two rows of the data, in widths of an image; inches of an image at most."""
 LETTERS = 12
@@ -62,7 +62,7 @@ class Reconstructions:
         rows, noiseless = _read(dataset, numbers), dataset.stored.before_noise
         before = None if noiseless is None else replace(dataset, source=noiseless)
         last = len(sizes) - 1
-        shown = list(sizes) if last < MOST_SIZES else [sizes[i] for i in (0, last // 2, last)]
+        shown = list(sizes) if last < MAX_SIZES else [sizes[i] for i in (0, last // 2, last)]
         return cls(
             rows=rows,
             before_noise=None if before is None else _read(before, numbers),

@@ -23,7 +23,7 @@ from mmpca_dist.tables.stacked_rows import Stack
 
 NPY, METADATA = ".npy", "metadata"
 LAST_NUMBER = re.compile(r"(\d+)\D*$")
-MOST_FOLDERS = 32
+MAX_FOLDERS = 32
 """Folders that are looked into for such files."""
 
 
@@ -68,7 +68,7 @@ def holds_npy(uri: str, names: Sequence[str]) -> bool:
     """
     if ZARR.intersection(names) or any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
         return False
-    folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MOST_FOLDERS]
+    folders = [name for name in names if not re.search(r"[.=]|^_", name)][:MAX_FOLDERS]
     return any(name.endswith(NPY) for name in names) or any(
         name.endswith(NPY) for folder in folders for name in storage.names_in(storage.join(uri, folder))
     )

@@ -25,8 +25,8 @@ from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
-from mmpca_dist.tables.column import MOST_STRETCHES, Column, Known, MissingChunks, has_value
-from mmpca_dist.tables.column_scatter import stored_heavy_columns
+from mmpca_dist.tables.column import MAX_STRETCHES, Column, Known, MissingChunks, has_value
+from mmpca_dist.tables.column_scatter import stored_dominant_columns
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
@@ -92,7 +92,7 @@ class ZarrGroupRows(Source):
         names, shape = _feature_names(group, uri, facts.n_features), _image_shape(group, facts.n_features)
         kind = "local" if storage.is_local(uri) else "remote"
         self.facts = replace(facts, feature_names=names, image_shape=shape, kind=kind)
-        self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
+        self.dominant_columns = stored_dominant_columns(group.attrs.get("dominant_columns", ()), self.n_features)
         self._refuse_other_rows(group)
 
     @property
@@ -157,7 +157,7 @@ class ZarrGroupRows(Source):
         chunks = StoredChunks.of(self.table, stored.path, stored.array)
         if not chunks.n_missing or stored.fill is None:
             return None
-        return MissingChunks(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MOST_STRETCHES]), stored.fill)
+        return MissingChunks(chunks.n_missing_entries, tuple(chunks.missing_stretches[:MAX_STRETCHES]), stored.fill)
 
     @property
     def beside_names(self) -> Sequence[str]:  # type: ignore[override]

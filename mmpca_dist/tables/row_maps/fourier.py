@@ -16,7 +16,7 @@ from mmpca_dist.settings import setting
 from mmpca_dist.tables.row_maps.kernel_width import Gamma, gamma_of, gamma_option, width_remarks, width_rows
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
 
-MOST_COLUMNS = 100_000
+MAX_COLUMNS = 100_000
 
 
 class Fourier(RowMap):
@@ -26,7 +26,7 @@ class Fourier(RowMap):
     n_components: int = setting(
         300,
         ge=1,
-        le=MOST_COLUMNS,
+        le=MAX_COLUMNS,
         example=1000,
         description="Columns of the mapped rows; four times as many halve the error of the kernel",
     )

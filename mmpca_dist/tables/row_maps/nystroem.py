@@ -20,7 +20,7 @@ from mmpca_dist.tables.row_maps.kernel_width import Gamma, gamma_of, gamma_optio
 from mmpca_dist.tables.row_maps.sampling import evenly_drawn
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
 
-MOST_LANDMARKS = 20_000
+MAX_LANDMARKS = 20_000
 """Their kernel matrix takes 3.2 GB in double precision, and its eigenvectors minutes."""
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "rbf": ("gamma",),
@@ -39,7 +39,7 @@ class Nystroem(RowMap):
 
     own_columns: ClassVar[bool] = True
     n_components: int = setting(
-        300, ge=1, le=MOST_LANDMARKS, example=1000, description="Landmarks, and columns of the mapped rows"
+        300, ge=1, le=MAX_LANDMARKS, example=1000, description="Landmarks, and columns of the mapped rows"
     )
     kernel: Literal["rbf", "laplacian", "poly", "cosine", "linear"] = setting(
         "rbf",

@@ -214,7 +214,7 @@ def test_a_fit_goes_on_from_the_last_whole_sweep(tmp_path, monkeypatch, resumed_
     from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
     from mmpca_dist.passes.rows import Rows
     from mmpca_dist.passes.schedulers import Threads
-    from mmpca_dist.statistics.gather import rows_in_memory
+    from mmpca_dist.statistics.from_rows import rows_in_memory
 
     monkeypatch.setattr(LIMITS, "unit_bytes", 25 * 8 * 5)
     monkeypatch.setattr(LIMITS, "smallest_unit_bytes", 1)

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.models.bayesian_margin.sweep import MarginSweep
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.unit_length import UnitLength
 

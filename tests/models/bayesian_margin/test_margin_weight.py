@@ -13,10 +13,10 @@ from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, load_model, r
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
-from mmpca_dist.models.bayesian_margin.fit import MOST_STEPS
+from mmpca_dist.models.bayesian_margin.fit import MAX_STEPS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics.gather import rows_in_memory
+from mmpca_dist.statistics.from_rows import rows_in_memory
 
 EXACT = {"precision": "double", "tol": 0.0, "max_iter": 4}
 PRIOR = {
@@ -89,7 +89,7 @@ def test_the_search_goes_on_beyond_an_edge_while_it_errs_least(shape):
         known[C] = expected[C]
     best = min(known, key=known.get)
     assert best == model.C_
-    assert min(known) < best < max(known) or len(tried) == 3 + MOST_STEPS
+    assert min(known) < best < max(known) or len(tried) == 3 + MAX_STEPS
     assert quiet_fit(X, y, C=best).components_.tobytes() == model.components_.tobytes()
 
 

@@ -16,8 +16,8 @@ from mmpca_dist.models.projection_penalty.pictures import PenaltyParts, penalty_
 from mmpca_dist.optimise.interior_point import HingeSweep
 from mmpca_dist.optimise.newton import NewtonSweep
 from mmpca_dist.passes.scratch import ZarrScratch
-from mmpca_dist.runs.evaluation_stages import evaluate
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.evaluate import evaluate
+from mmpca_dist.runs.fit import preview
 
 PENALTY = {"name": "projection-penalty", "alpha": 5.0}
 

@@ -16,7 +16,7 @@ from zarr.codecs import BloscCodec, ZstdCodec
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 
 
 def chunk_files(folder):

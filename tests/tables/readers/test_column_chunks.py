@@ -12,7 +12,7 @@ from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.dask_rows import dask_rows
-from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.spans import make_spans
 
 N, D = 120, 10

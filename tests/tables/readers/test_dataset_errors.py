@@ -17,7 +17,7 @@ from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables.labels import encode, normalize_labels
 from mmpca_dist.tables.spans import make_spans
 

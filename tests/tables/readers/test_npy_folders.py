@@ -11,7 +11,7 @@ from helpers.tables import config_of, labelled, write_config, write_zarr
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.extend import arrivals
+from mmpca_dist.runs.refresh_inputs import arrivals
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.compose import column_of, open_rows
 

@@ -15,7 +15,7 @@ from helpers.tables import labelled, write_zarr
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.extend import arrivals
+from mmpca_dist.runs.refresh_inputs import arrivals
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.compose import column_of, open_rows
 

@@ -18,7 +18,7 @@ from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts,
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
-from mmpca_dist.statistics.widening import Widening, implied
+from mmpca_dist.statistics.widening import Widening, effective_precision
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -58,7 +58,7 @@ def read_moments(
                 return PassResult(moments, None)
         # Blocks of rows are widened once they are near the processor, not rows of a unit.
         if isinstance(dataset.form, Widening):
-            rows, widening = dataset.narrow, dataset.form
+            rows, widening = dataset.unwidened, dataset.form
         adder = ChunkAdder(n_classes, dataset.n_features, rows.dtype, precision, weights, widening)
     if brackets is not None:
         counter = MedianCounter(brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / n_rows))
@@ -83,7 +83,7 @@ def take_moments(
     With ``weights`` (k, C) moments keep k weighted sums of the class scatters in place of every one.
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
-    precision = implied(precision, rows.dataset.widening)
+    precision = effective_precision(precision, rows.dataset.widening)
     task = partial(
         read_moments, classes=rows.census.classes, precision=precision, weights=weights, brackets=brackets,
         n_rows=rows.census.n_rows,

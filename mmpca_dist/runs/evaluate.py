@@ -35,11 +35,11 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import with_row_maps
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
 from mmpca_dist.runs.outcomes import FinishedEvaluation
-from mmpca_dist.runs.score_stage import SplitRecords, forgetting
 from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.tables.column_scatter import ColumnSpread, heavy_columns, heavy_note
+from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
 from mmpca_dist.tables.dataset import Dataset
 
 SAMPLE_ROWS, SAMPLE_BYTES = 4096, 64 << 20
@@ -84,8 +84,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
 
 def _plan(job: Job) -> Plan:
     splits, dataset = job.drawn_splits(), job.dataset
-    merged = score_stage.merges(dataset, splits, job.config)
-    evaluation = score_stage.evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
+    merged = evaluation_scores.scores_from_moments(dataset, splits, job.config)
+    evaluation = evaluation_scores.evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
     return plan_evaluation(dataset, job.spans, request_of(job), evaluation)
 
 
@@ -147,7 +147,7 @@ def _tune(job: Job) -> TuneRecord:
 
 
 def _score(job: Job) -> ScoreRecord:
-    return score_stage.score_splits(job, records.SCORE, job.results.of(records.TUNE)["penalties"])
+    return evaluation_scores.score_splits(job, records.SCORE, job.results.of(records.TUNE)["penalties"])
 
 
 def _report(job: Job) -> CompareRecord:
@@ -167,12 +167,12 @@ def _report(job: Job) -> CompareRecord:
 def _heavy_note(job: Job) -> str:
     """Return the note of runs on columns that hold nearly all of the scatter, from a sample of the rows; or nothing."""
     config, dataset, count = job.config, job.dataset, job.results.of(records.COUNT)
-    if dataset.stored.heavy_columns or not goes_by_scatter(config):
+    if dataset.stored.dominant_columns or not goes_by_scatter(config):
         return note_ahead(config, dataset)
     sample = spread_sample(job.tasks(), dataset, max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // dataset.row_bytes)), 0)
     spread = ColumnSpread(count["n_features"])
     spread.add(sample[:, : count["n_features"]])  # without indicators and covariates
-    return heavy_note(heavy_columns(spread.squares), count["feature_names"], count["n_features"]) or ""
+    return dominance_note(dominant_columns(spread.squares), count["feature_names"], count["n_features"]) or ""
 
 
 def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
@@ -302,7 +302,7 @@ def evaluate(
     client: Any = None,
 ) -> FinishedEvaluation:
     """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names."""
-    with open_job(as_config(config), told(callbacks), "evaluation", client) as job, forgetting(job):
+    with open_job(as_config(config), told(callbacks), "evaluation", client) as job, rows_released(job):
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)
         return FinishedEvaluation(job.results, job.run.uri)

@@ -25,8 +25,9 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.faults import Asker, asking
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.passes.dask_rows import whole_rows
-from mmpca_dist.runs import evaluation_stages, transform_rows
+from mmpca_dist.runs import evaluate as evaluating
 from mmpca_dist.runs import refresh as refreshing
+from mmpca_dist.runs import transform as transforming
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
 from mmpca_dist.runs.projection import CHECKED
 from mmpca_dist.stores import storage, zarr_stores
@@ -91,7 +92,7 @@ def evaluate(
             raise InputError(f"{min(settings, default='y')} is for rows: set it in the configuration itself.")
         config = as_config(dict(data) if isinstance(data, Mapping) else data)
         config = config if folder is None else config.model_copy(update={"output": storage.normalize(str(folder))})
-        return evaluation_stages.evaluate(config, callbacks, client)
+        return evaluating.evaluate(config, callbacks, client)
     with ExitStack() as stack:
         here = stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")) if folder is None else folder
         output = storage.normalize(str(here))
@@ -104,7 +105,7 @@ def evaluate(
         if y is None and not content["dataset"].keys() & {"label", "target"}:
             raise InputError("evaluate(X, y) needs the labels of the rows, or the name of their column.")
         with asking(Asker("keywords", addresses={content["dataset"]["uri"]: "X"})):
-            outcome = evaluation_stages.evaluate(parse_config(content, "evaluate"), callbacks, client)
+            outcome = evaluating.evaluate(parse_config(content, "evaluate"), callbacks, client)
         weakref.finalize(outcome, stack.pop_all().close)  # a temporary folder lasts as long as the result
     return outcome
 
@@ -121,8 +122,8 @@ def transform(
     ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
     content = {"output": _folder(run), "dataset": _path(dataset), "destination": str(destination), **options}
-    config = parse_model(transform_rows.TransformConfig, content, "transform")
-    return TransformedRows(transform_rows.transform(config, callbacks, client), config.destination)
+    config = parse_model(transforming.TransformConfig, content, "transform")
+    return TransformedRows(transforming.transform(config, callbacks, client), config.destination)
 
 
 def refresh(

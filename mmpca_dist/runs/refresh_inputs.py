@@ -21,18 +21,18 @@ from mmpca_dist.jobs.finished_runs import STATISTICS, finished, statistics_of
 from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, measured
-from mmpca_dist.jobs.notes import counted
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
 from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.widened_rows import look_at_gaps, widened_as
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.dataset import Dataset
@@ -110,9 +110,9 @@ def new_arrivals(candidates: Sequence[Arrival], data_sets: Sequence[dict[str, An
     by_name = {entry["name"]: entry for entry in data_sets}
     known = {(entry["name"], entry["fingerprint"]) for entry in data_sets}
     new = [arrival for arrival in candidates if (arrival.name, arrival.fingerprint) not in known]
-    places = [_Place.of(entry["uri"]) for entry in data_sets] if new else []
+    places = [_Location.of(entry["uri"]) for entry in data_sets] if new else []
     for arrival in new:
-        place = _Place.of(arrival.uri)
+        place = _Location.of(arrival.uri)
         for other in places:
             place.refuse_shared_rows(other)
         places.append(place)
@@ -126,7 +126,7 @@ def new_arrivals(candidates: Sequence[Arrival], data_sets: Sequence[dict[str, An
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """Where a data set is: its address, one spelling of it without links, and the local files that hold it."""
 
     uri: str
@@ -134,7 +134,7 @@ class _Place:
     inodes: set[tuple[int, int]]
 
     @classmethod
-    def of(cls, uri: str) -> _Place:
+    def of(cls, uri: str) -> _Location:
         if uri.startswith(storage.NAMED):
             return cls(uri, uri, set())
         root = Path(uri)
@@ -142,7 +142,7 @@ class _Place:
         stats = [path.stat() for path in files if path.is_file()]
         return cls(uri, canonical(uri), {(stat.st_dev, stat.st_ino) for stat in stats})
 
-    def refuse_shared_rows(self, counted: _Place) -> None:
+    def refuse_shared_rows(self, counted: _Location) -> None:
         """Refuse rows that lie within a data set that counts, or around it, or that links lead to."""
         if self.uri == counted.uri:
             return
@@ -168,18 +168,18 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
         stored = statistics_of(before)
         assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
         rows = job.rows("reduce")
-        rows = replace(rows, dataset=widened_as(rows.dataset, stored.kept.widening))
+        rows = replace(rows, dataset=widened_as(rows.dataset, stored.unadjusted.widening))
         weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
         new, _ = take_moments(rows, precision=precision, weights=weights)
     *others, added = data_sets
     if "moments" not in others[0]:  # of the run itself
-        others[0] = {**others[0], "moments": _identifying(stored.kept)}
+        others[0] = {**others[0], "moments": _identifying(stored.unadjusted)}
     added = {**added, "moments": _identifying(new)}
     if note := _note_on_copy(added, others):
         added["note"] = note
         job.callback.on_note(note)
     with single_blas_thread():
-        moments = merge_classes(stored.kept, new, arrival.uri)
+        moments = merge_classes(stored.unadjusted, new, arrival.uri)
     save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
     return {
         "taken": [*others, added],
@@ -227,8 +227,8 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
         )
     if "basis" in open_arrays(run.path(STATISTICS), _objects(run)):
         raise InputError(
-            f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "
-            "all rows."
+            f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).unmergeable_reason}. Run "
+            "it anew over all rows."
         )
     pooled = is_pooled(run)
     weighted = config.class_weight is not None
@@ -299,5 +299,5 @@ def count_record(count: Counted, rows: Rows, data_sets: list[dict[str, Any]]) ->
     missing = None
     if "missing" in count.record:
         missing, _ = look_at_gaps(rows.dataset, rows.spans, Tasks(scheduler=rows.scheduler))
-    uri = f"{data_sets[0]['uri']} and {counted(len(data_sets) - 1, 'more data set')}"
+    uri = f"{data_sets[0]['uri']} and {plural(len(data_sets) - 1, 'more data set')}"
     return count.merged(rows.census, missing, uri, notes_on(rows.dataset))

@@ -19,12 +19,12 @@ from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.adjustment import Adjustment, CrossSums, adjustment_of
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors, weighted_by_class
-from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
+from mmpca_dist.statistics.moments_pass import take_medians, take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.summary import take_medians, take_moments
 from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import encode, label_array, normalize_labels
@@ -195,7 +195,7 @@ def _rows_in_memory(
     return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels, weights
 
 
-def rows_in_span(statistics: SpanStatistics, rows: Rows, *, targets: bool = False) -> Rows:
+def in_row_space(statistics: RowSpaceStatistics, rows: Rows, *, targets: bool = False) -> Rows:
     """Return few rows, in memory, in the working coordinates of their statistics and one more, which is zero.
 
     They have their labels, or their ``targets``.

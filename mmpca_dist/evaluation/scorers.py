@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
-from mmpca_dist.evaluation.scores import counted, error_counts, error_line
+from mmpca_dist.evaluation.scores import count_wrong, error_counts, error_line
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.base.transform import centred
 from mmpca_dist.passes.rows import Rows
@@ -25,13 +25,13 @@ from mmpca_dist.passes.units import read_batches
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.specification import Rule
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
 BLOCK_ROWS = 4096
 """Rows that are scored at once."""
-MOST_DECISIONS = 4096
+MAX_DECISIONS = 4096
 """Decisions on a row that one product of all columns makes. With more classes, products of the reduced rows are far
 smaller."""
 
@@ -57,7 +57,7 @@ class _Product:
 
 
 @dataclass(frozen=True)
-class OfReduced:
+class ReducedClassifier:
     """A classifier of reduced rows: its number among all, the columns of reduced rows that it takes, and itself."""
 
     number: int
@@ -66,13 +66,13 @@ class OfReduced:
 
 
 @dataclass(frozen=True)
-class Head:
+class Scorer:
     """Classifiers that are scored on the rows of a part held out."""
 
     part: int
     scored: Sequence[tuple[Reduction, ClassifierSection]]
     """R of them."""
-    of_reduced: Sequence[OfReduced]
+    reduced_classifiers: Sequence[ReducedClassifier]
     """The classifiers that take reduced rows."""
     reductions: Reductions
     classes: NDArray
@@ -94,12 +94,12 @@ class Head:
             own = None if weights is None else weights[block]
             if self.product is not None:
                 wrong = self.product.wrong(rows, true, n_classes)
-                errors[self.product.numbers] += counted(wrong, own, true, n_classes)
-            if self.of_reduced:
+                errors[self.product.numbers] += count_wrong(wrong, own, true, n_classes)
+            if self.reduced_classifiers:
                 Z = self.reductions.products(rows)
-                for each in self.of_reduced:
+                for each in self.reduced_classifiers:
                     named = each.rule.predict(Z[:, each.columns])
-                    errors[each.number] += counted(named != self.classes[true], own, true, n_classes)
+                    errors[each.number] += count_wrong(named != self.classes[true], own, true, n_classes)
         return errors
 
     def lines(self, errors: NDArray) -> list[dict[str, Any]]:
@@ -111,18 +111,18 @@ Rules = Mapping[tuple[int, str], Rule]
 """Classifiers from moments by position of the method and size, and label."""
 
 
-def make_head(
+def make_scorer(
     part: int, statistics: Statistics, reductions: Reductions, classifiers: Classifiers, rules: Rules, dtype: Any
-) -> Head:
+) -> Scorer:
     """Combine all classifiers from moments, of every method and size."""
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
     n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
-    numbers, weights, offsets, of_reduced = [], [], [], []
+    numbers, weights, offsets, reduced_classifiers = [], [], [], []
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
-        if parts is None or item.sizes or n_decisions > MOST_DECISIONS:
-            of_reduced.append(OfReduced(number, item.columns, rule))
+        if parts is None or item.sizes or n_decisions > MAX_DECISIONS:
+            reduced_classifiers.append(ReducedClassifier(number, item.columns, rule))
             continue
         coef, intercept = parts
         A = reductions.matrix[:, item.columns]
@@ -133,20 +133,20 @@ def make_head(
     product = None
     if numbers:
         product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
-    return Head(part, scored, of_reduced, reductions.without_moments(), classes, product)
+    return Scorer(part, scored, reduced_classifiers, reductions.without_moments(), classes, product)
 
 
 Totals = tuple[NDArray, Sample | None]
 """Errors, shape (H, R, 1 + C) or (H, R, 1), and rows to measure margins on."""
 
 
-def score_heads(
-    rows: Rows, splits: Splits, heads: Sequence[Head], name: str, sampling: Sampling | None = None
+def score_all(
+    rows: Rows, splits: Splits, scorers: Sequence[Scorer], name: str, sampling: Sampling | None = None
 ) -> Totals:
-    """Count the errors of H heads, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
-    if sampling is None and not heads[0].scored:
-        return np.zeros((len(heads), 0)), None
-    return rows.pass_over(partial(_score_span, splits=splits, heads=heads, sampling=sampling), _add, name)
+    """Count the errors of H scorers, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
+    if sampling is None and not scorers[0].scored:
+        return np.zeros((len(scorers), 0)), None
+    return rows.pass_over(partial(_score_span, splits=splits, scorers=scorers, sampling=sampling), _add, name)
 
 
 def _add(left: Totals, right: Totals) -> Totals:
@@ -155,16 +155,16 @@ def _add(left: Totals, right: Totals) -> Totals:
 
 
 def _score_span(
-    dataset: Dataset, span: Span, *, splits: Splits, heads: Sequence[Head], sampling: Sampling | None
+    dataset: Dataset, span: Span, *, splits: Splits, scorers: Sequence[Scorer], sampling: Sampling | None
 ) -> Totals:
     """Return the errors of all classifiers on the rows of every part held out, and a sample of rows."""
-    most = max(len(head.scored) for head in heads)
-    errors, samples = error_counts((len(heads), most), len(splits.classes), splits.weights is not None), []
+    most = max(len(scorer.scored) for scorer in scorers)
+    errors, samples = error_counts((len(scorers), most), len(splits.classes), splits.weights is not None), []
     for batch in read_batches(dataset, span):
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
-        for h, head in enumerate(heads):
-            held_out = np.flatnonzero(parts == head.part)
-            errors[h, : len(head.scored)] += head.count_errors(batch.X, codes, held_out, batch.weight)
+        for h, scorer in enumerate(scorers):
+            held_out = np.flatnonzero(parts == scorer.part)
+            errors[h, : len(scorer.scored)] += scorer.count_errors(batch.X, codes, held_out, batch.weight)
         if sampling is not None:
             samples.append(sampling.take(batch.start, batch.X, parts, codes, batch.weight))
     return errors, concatenated(*samples) if samples else None

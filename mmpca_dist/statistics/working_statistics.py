@@ -29,7 +29,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished, work_type
 from mmpca_dist.statistics.target_sums import TargetSums
-from mmpca_dist.statistics.widening import implied
+from mmpca_dist.statistics.widening import effective_precision
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -123,8 +123,8 @@ class _WorkingStatistics(ABC):
 class ColumnStatistics(_WorkingStatistics):
     """Statistics whose working coordinates are the (scaled) columns: of no fewer rows than columns."""
 
-    raw: ClassMoments  # moments of the rows in their own units
-    kept: ClassMoments  # the same without weights of classes, of rows as they are widened
+    in_columns: ClassMoments  # moments of the rows in their own units
+    unadjusted: ClassMoments  # the same without weights of classes, of rows as they are widened
     class_weight: ClassWeight = None
     basis: ClassVar[None] = None
     approximation: ClassVar[None] = None
@@ -134,29 +134,29 @@ class ColumnStatistics(_WorkingStatistics):
     def unweighted(self) -> Self:
         if self.class_weight is None:
             return self
-        raw = self.adjusted(self.kept)
+        in_columns = self.adjusted(self.unadjusted)
         if self.adjustment is not None:
             # A column may vary in classes without weight alone. The total of pooled scatters is not known.
-            squares = raw.counts @ raw.deviations**2 if raw.pooled else raw.column_squares()
-            lost = lost_columns(squares / raw.total, raw.mean, self.adjustment, self.unit)
-            make_constant(raw, lost & ~self.raw.varies)
-        moments = raw if self.scale is None else raw.scaled(1 / self.scale)
-        return replace(self, moments=moments, raw=raw, class_weight=None)
+            squares = in_columns.counts @ in_columns.deviations**2 if in_columns.pooled else in_columns.column_squares()
+            lost = lost_columns(squares / in_columns.total, in_columns.mean, self.adjustment, self.unit)
+            make_constant(in_columns, lost & ~self.in_columns.varies)
+        moments = in_columns if self.scale is None else in_columns.scaled(1 / self.scale)
+        return replace(self, moments=moments, in_columns=in_columns, class_weight=None)
 
     def adjusted(self, others: ClassMoments) -> ClassMoments:
         """Return the moments of other rows that are widened alike, as these are adjusted."""
         return others if self.adjustment is None else self.adjustment.moments(others)
 
     @property
-    def fixed(self) -> str | None:
+    def unmergeable_reason(self) -> str | None:
         """The reason why no more rows can be merged in; None if they can."""
-        weights = self.kept.weights
+        weights = self.unadjusted.weights
         if weights is None or np.all(weights == 1):
             return None
         return "the scatters of many classes were pooled for the class counts or weights of just these rows"
 
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
-        return np.diagonal(self.raw.scatter(class_weights))
+        return np.diagonal(self.in_columns.scatter(class_weights))
 
     def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.ascontiguousarray(vectors.T)
@@ -165,7 +165,7 @@ class ColumnStatistics(_WorkingStatistics):
         return columns
 
     def _column_means(self) -> NDArray[np.float64]:
-        return self.raw.means
+        return self.in_columns.means
 
 
 @dataclass(frozen=True)
@@ -209,11 +209,13 @@ class _BasisStatistics(_WorkingStatistics):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanStatistics(_BasisStatistics):
+class RowSpaceStatistics(_BasisStatistics):
     """Statistics of rows fewer than their columns. The basis spans all rows and medians, so nothing is lost."""
 
     approximation: ClassVar[None] = None
-    fixed: ClassVar[str] = "there were fewer rows than columns, and what is kept of them lives in the space they span"
+    unmergeable_reason: ClassVar[str] = (
+        "there were fewer rows than columns, and what is kept of them lives in the space they span"
+    )
 
     @property
     def means_error(self) -> float:
@@ -228,7 +230,7 @@ class SubspaceStatistics(_BasisStatistics):
     approximation: Approximation  # what is known of the scatter beyond the basis
     # the statistics for M-PCA0, whose class weights, and so its basis, differ from those of other methods
     weighted: SubspaceStatistics | None = None
-    fixed: ClassVar[str] = "its scatters were applied to vectors, pass by pass, and never formed"
+    unmergeable_reason: ClassVar[str] = "its scatters were applied to vectors, pass by pass, and never formed"
 
     def within_trace(self) -> float:
         moments, trace = self.moments, self.approximation.trace
@@ -241,7 +243,7 @@ class SubspaceStatistics(_BasisStatistics):
         return self.moments.weights
 
 
-Statistics = ColumnStatistics | SpanStatistics | SubspaceStatistics
+Statistics = ColumnStatistics | RowSpaceStatistics | SubspaceStatistics
 """What every method is solved from."""
 
 
@@ -254,7 +256,7 @@ def tall_statistics(
     class_weight: ClassWeight = None,
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
-    kept, precision = moments, implied(precision, moments.widening)
+    unadjusted, precision = moments, effective_precision(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment, subtracted = adjustment_of(moments), np.zeros(1)
@@ -263,14 +265,16 @@ def tall_statistics(
         lost = lost_columns(moments.column_squares() / moments.total, moments.mean, adjustment, unit)
         make_constant(moments, lost)
         subtracted = np.where(lost, 0, adjustment.taken * moments.total)
-    raw, mean, medians, scale = moments, moments.mean, medians or {}, None
-    refuse_vanished(raw.deviations, raw.trace(np.ones(len(raw.counts))) / raw.total, precision)
+    in_columns, mean, medians, scale = moments, moments.mean, medians or {}, None
+    refuse_vanished(
+        in_columns.deviations, in_columns.trace(np.ones(len(in_columns.counts))) / in_columns.total, precision
+    )
     if standardize:
-        scale = standard_deviations(raw.column_squares() / raw.total, mean)
-        moments, medians = raw.scaled(1 / scale), {pairing: rows / scale for pairing, rows in medians.items()}
+        scale = standard_deviations(in_columns.column_squares() / in_columns.total, mean)
+        moments, medians = in_columns.scaled(1 / scale), {pairing: rows / scale for pairing, rows in medians.items()}
     return ColumnStatistics(
-        moments=moments, medians=medians, mean=mean, scale=scale, precision=precision, raw=raw, kept=kept,
-        class_weight=class_weight, adjustment=adjustment,
+        moments=moments, medians=medians, mean=mean, scale=scale, precision=precision, in_columns=in_columns,
+        unadjusted=unadjusted, class_weight=class_weight, adjustment=adjustment,
         subtracted=float(np.sum(subtracted if scale is None else subtracted / scale**2)),
     )  # fmt: skip
 
@@ -286,7 +290,7 @@ def wide_statistics(
     weights: NDArray[np.float64] | None = None,
     row_weights: NDArray[np.float64] | None = None,
     targets: tuple[tuple[str, ...], NDArray[np.float64]] | None = None,
-) -> SpanStatistics:
+) -> RowSpaceStatistics:
     """Return statistics of few rows of many columns, in double precision.
 
     Parameters
@@ -327,7 +331,7 @@ def wide_statistics(
         if targets is not None and targets[0]:
             names, Y = targets
             moments = replace(moments, targets=TargetSums.of(names, coordinates[: len(X)], Y, row_weights))
-    return SpanStatistics(
+    return RowSpaceStatistics(
         moments=replace(moments, classes=classes),
         medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),
         mean=mean,

@@ -21,7 +21,7 @@ from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured, open_job, run_stage
-from mmpca_dist.jobs.notes import counted, heaviest, method_notes, note_ahead, shared_notes, telling_note
+from mmpca_dist.jobs.notes import dominant_columns_of, leakage_note, method_notes, note_ahead, plural, shared_notes
 from mmpca_dist.jobs.records import (
     ChoiceRecord,
     MethodChoice,
@@ -32,7 +32,7 @@ from mmpca_dist.jobs.records import (
     Results,
     SolveRecord,
 )
-from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, RunNeed, run_needs
+from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
@@ -41,21 +41,21 @@ from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import search_in_memory, sweep_in_memory, with_row_maps
-from mmpca_dist.runs import score_stage
+from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluation_scores import SplitRecords, evaluation_request, moments_suffice, rows_released
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT
-from mmpca_dist.runs.score_stage import SplitRecords, evaluation_request, forgetting, merging
 from mmpca_dist.statistics.class_weights import weighted_by_class
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.gather import is_wide
+from mmpca_dist.statistics.from_rows import is_wide
+from mmpca_dist.statistics.working_statistics import Statistics
 
 NUMBERS = "give n_components as numbers"
 
 
 def _choose(job: Job) -> ChoiceRecord:
     label = REGRESSION if job.dataset.targets else job.config.evaluation.judge.label
-    with forgetting(job), measured(job) as peak:
-        record = score_stage.score_splits(_in_folds(job), "choose")
+    with rows_released(job), measured(job) as peak:
+        record = evaluation_scores.score_splits(_in_folds(job), "choose")
     n_folds = record["n_splits"]
     splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
@@ -77,7 +77,7 @@ def _choose(job: Job) -> ChoiceRecord:
 
 def _in_folds(job: Job) -> Job:
     """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
-    job.counted()
+    job.take_census()
     inputs, section = job.inputs, job.config.evaluation
     changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
     if section.splits != "groups":
@@ -103,7 +103,7 @@ def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
         "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
         "candidate": chosen.n_components,
         "chosen": chosen.used,
-        "words": f"{chosen.method}: {counted(chosen.used, 'component')} ({how}{edge})",
+        "words": f"{chosen.method}: {plural(chosen.used, 'component')} ({how}{edge})",
     }
 
 
@@ -120,7 +120,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
         )
     parts = _in_folds(job).drawn_splits() if splits == "groups" else _stratified(job)
     dataset = job.dataset
-    merged = merging(dataset, parts, job.config)
+    merged = moments_suffice(dataset, parts, job.config)
     if merged is None:
         raise InputError(
             f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
@@ -133,7 +133,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
 
 def _stratified(job: Job) -> PartSizes:
     """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
-    census, folds = job.counted(), job.config.evaluation.folds
+    census, folds = job.take_census(), job.config.evaluation.folds
     few = census.sizes < folds
     if few.any():
         names = [str(label) for label in census.classes[few]]
@@ -169,7 +169,7 @@ def _reduce(job: Job) -> ReduceRecord:
     return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}
 
 
-def _serve(need: RunNeed, job: Job) -> PassesRecord:
+def _search_or_sweep(need: SharedPass, job: Job) -> PassesRecord:
     """Find the nearest rows of other classes, or fit by sweeps over the rows, and keep the result."""
     stage, passes, resources = need.stage, PassCounter(job, need.stage), resources_of(job.config, job.run.uri)
     size = job.sizes(need.method.label)[-1]
@@ -177,7 +177,7 @@ def _serve(need: RunNeed, job: Job) -> PassesRecord:
         fits = search_in_memory(job.dataset, resources)
     else:
         n, d = job.dataset.n_rows, job.dataset.n_features
-        fits = sweep_in_memory(n, need.need.state_bytes(len(job.counted().classes), size, min(n, d)), resources)
+        fits = sweep_in_memory(n, need.need.state_bytes(len(job.take_census().classes), size, min(n, d)), resources)
     in_memory = job.scheduler.in_process and fits
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     proved: dict[str, Any] = {}
@@ -227,11 +227,11 @@ def _solve(job: Job) -> SolveRecord:
     record: SolveRecord = {
         "models": models,
         "precision": statistics.precision,
-        "heavy_columns": heaviest(config, statistics),
+        "dominant_columns": dominant_columns_of(config, statistics),
         "notes": notes,
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
-    notes += telling_note(statistics, job.results.of(records.COUNT)["feature_names"])
+    notes += leakage_note(statistics, job.results.of(records.COUNT)["feature_names"])
     notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
@@ -254,9 +254,9 @@ def stages_of(config: RunConfig) -> list[Stage]:
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [
-        *(Stage(one.stage, found + f" for {one.method.title}" * (not one.alone), partial(_serve, one))
+        *(Stage(one.stage, found + f" for {one.method.title}" * (not one.alone), partial(_search_or_sweep, one))
           for one in run_needs(config, SEARCH)),
-        *(Stage(one.stage, f"Fit {one.method.title} by sweeps", partial(_serve, one))
+        *(Stage(one.stage, f"Fit {one.method.title} by sweeps", partial(_search_or_sweep, one))
           for one in run_needs(config, SWEEP)),
     ]  # fmt: skip
     return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *needs, SOLVE, PROJECT, REPORT]

@@ -42,7 +42,7 @@ ROWS = "rows"
 """What the pass is called that takes rows into memory."""
 
 
-def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
+def moments_suffice(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
     """Tell whether moments are merged: of shares where rows are too many, and of folds wherever moments serve all
     methods, but for few rows of so many classes and columns that the moments of the folds are large.
 
@@ -59,13 +59,13 @@ def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | Non
     return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)
 
 
-def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by `merging` moments."""
+def scores_from_moments(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether an evaluation goes by merged moments."""
     if dataset.targets:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
             raise no_scatter(dataset)
         return True
-    merged = merging(dataset, splits, config)
+    merged = moments_suffice(dataset, splits, config)
     if merged is None:
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
@@ -116,7 +116,7 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
     The record has the passes and bytes of all splits, those of earlier sessions included.
     """
     splits, dataset = job.drawn_splits(), job.dataset
-    merged = merges(dataset, splits, job.config)
+    merged = scores_from_moments(dataset, splits, job.config)
     request = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features, penalties=penalties)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
@@ -251,7 +251,7 @@ class _EvaluateSplit:
 
 
 @contextmanager
-def forgetting(job: Job) -> Iterator[None]:
+def rows_released(job: Job) -> Iterator[None]:
     """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
     try:
         yield

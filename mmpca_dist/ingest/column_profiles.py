@@ -20,7 +20,7 @@ VALUES, FEWEST_VALUES = 1 << 20, 16
 ALL = 1 << 64
 
 
-class ColumnLook:
+class ColumnProfile:
     """What is known of a column of a table, from pieces of it in turn.
 
     The values with the smallest hashes are kept, and how many rows have each: all values of a column that has few, else
