@@ -1,4 +1,4 @@
-"""What weights, gaps and covariates cost: class moments of the same rows with and without them, in turn.
+"""Costs of weights, gaps and covariates: class moments of the same rows with and without them, in turn.
 
 Gaps in a tenth of the columns add indicators of these: rows with as many more columns, and no gaps, are their peer.
 That of ten covariates are rows with ten more columns.

@@ -25,7 +25,7 @@ from mmpca_dist.runs.evaluate import evaluate
 FOLDER = Path(__file__).parent
 NAMES = ["ionosphere", "ionosphere_libsvm", "ionosphere_varying", "sonar", "colon", "prostate", "leukemia"]
 COLUMNS = ("_libsvm", "_varying")
-"""What the names of configurations of some columns end with."""
+"""The ending of the names of configurations of some columns."""
 
 Key = tuple[str, int, str]
 """Method, number of components, classifier."""

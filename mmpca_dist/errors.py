@@ -27,7 +27,7 @@ class MmpcaError(Exception):
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What is wrong."""
+        """The faults of the error."""
         return tuple(fault if isinstance(fault, Fault) else Fault(str(fault)) for fault in self.args)
 
 
@@ -62,7 +62,7 @@ class AccessError(InputError):
 
 
 class DamageError(AccessError):
-    """What this library wrote is damaged: a part of it is missing, or does not match its checksum."""
+    """A file of this library is damaged: a part of it is missing, or does not match its checksum."""
 
 
 class OutageError(AccessError):

@@ -1,4 +1,4 @@
-"""What is wrong, as values, and the one place where sentences are made of them in the words of who asks."""
+"""Faults as values, and the one place where sentences are made of them in the words of who asks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Asker:
     estimator: str = ""
     """The class of an estimator, which begins its sentences."""
     columns: Sequence[str] = ()
-    """What an estimator's columns are called: indicators by the column of text that they are of."""
+    """Names of an estimator's columns: indicators by the column of text that they are of."""
     called: Mapping[str, str] = field(default_factory=dict)
     """Settings that another one stands for, and what that is called."""
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Fault:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Plain values, such as the number of a row; and what askers call otherwise: ``Setting``, ``Col``, other faults."""
     kind: str = ""
-    """What code branches on, if any does."""
+    """A word that code branches on, if any does."""
 
     def said(self, asker: Asker) -> str:
         def filled(hole: re.Match) -> str:

@@ -27,7 +27,7 @@ class Limits:
     kept_bytes: int = 48 << 20
     """Budget of the values that one pass keeps for medians, all spans together."""
     kept_floor: int = 64 << 10
-    """What a span may keep for medians, however small its share of the rows is."""
+    """Bytes that a span may keep for medians, however small its share of the rows is."""
     sample_rows: int = 65_536
     """Medians are bracketed from up to this many rows (of at most 64 MiB): brackets then hold 2 to 3% of the values."""
     dense_columns: int = 3072
@@ -65,7 +65,7 @@ class Limits:
     layout_block_rows: int = 8192
     """Rows that the search brings to coordinates at a time, at most."""
     layout_block_bytes: int = 64 << 20
-    """What these take in double precision, at most."""
+    """Bytes that these take in double precision, at most."""
     few_classes: int = 3
     """With so few classes the queries of each face the other classes in matrix products of their own, which leave out
     pairs within the class. With more, small products would cost more than leaving out saves."""
@@ -78,11 +78,11 @@ class Limits:
     pair_block_rows: int = 2048
     """Differences of pairs that are multiplied at a time, at most."""
     pair_block_bytes: int = 16 << 20
-    """What these take in double precision, at most."""
+    """Bytes that these take in double precision, at most."""
     sampled_pairs: int = 20_000
     """Differences that are kept for pictures and standard errors, at most."""
     sampled_pair_bytes: int = 64 << 20
-    """What these take, unless they are fewer than ``fewest_sampled_pairs``."""
+    """Bytes that these take, unless they are fewer than ``fewest_sampled_pairs``."""
     fewest_sampled_pairs: int = 256
     """Differences that are kept however wide they are."""
     training_block_rows: int = 65_536
@@ -106,7 +106,7 @@ class Limits:
     margin_rows: int = 4096
     """Rows of each held-out part that margins are measured on, about."""
     margin_sample_bytes: int = 64 << 20
-    """What the rows that margins are measured on take in double precision; and again those that are fitted to."""
+    """Bytes in double precision of rows that margins are measured on, and as many of those that are fitted to."""
     progress_line_seconds: float = 10.0
     """Between two lines of progress in a log file: some hundred lines for a run of half an hour."""
     silent_seconds: float = 60.0

@@ -1,4 +1,4 @@
-"""What Prefect and Prometheus hear of runs: artifacts with plan, progress and stages; log lines; counters."""
+"""Messages on runs to Prefect and Prometheus: artifacts with plan, progress and stages; log lines; counters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mmpca_dist.jobs.events import Callback, StageLines
 
 RETRY_SECONDS = 5.0
 BUSY = "status 503"
-"""What a server on SQLite answers while it writes for others."""
+"""The answer of a server on SQLite while it writes for others."""
 LAST_SECONDS, TURNS = 20.0, 6
 """How long the end of a flow waits for the server to receive another request, and how often it does."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WHOLE_NAMES, WIDE = 16, 100
 """Letters of a name in the first column of a table that are not broken over lines; columns of a wide terminal."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal obeys, and what turns the direction of writing."""
+"""Characters that a terminal obeys, or that turn the direction of writing."""
 
 
 def visible(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What all flows share: stages as tasks, options, parameters, the states in which runs end, and what cleans up."""
+"""The base of all flows: stages as tasks, options, parameters, the states in which runs end, and cleaning up."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def folder_of_flow(flow: str, config: Any) -> str | None:
 
 WHERE = "The parameters of this run"
 STILL_RUNNING = "Finished in state Running()"
-"""What the engine logs of a run that its worker is about to put into the state Cancelled."""
+"""The log line of the engine of a run that its worker is about to put into the state Cancelled."""
 
 COMMON: dict[str, Any] = {
     "version": mmpca_dist.__version__,
@@ -172,17 +172,17 @@ Args:
     credentials: Name of a Secret block with variables of an object store, such as AWS_ACCESS_KEY_ID, as JSON; without
         it, those of the environment.
 """
-"""What forms say of the parameters; Prefect reads it from the flow's docstring."""
+"""Descriptions of the parameters in forms; Prefect reads them from the flow's docstring."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
-"""What a block may set in the environment: nothing that says which code runs."""
+"""Variables that a block may set in the environment: none that says which code runs."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a flow has done, in words, and the small value that it returns to other flows."""
+    """The work of a flow, in words, and the small value that it returns to other flows."""
 
     message: str
     result: dict[str, Any]

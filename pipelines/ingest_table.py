@@ -74,14 +74,14 @@ class IngestConfig(Section):
 
     @property
     def selection(self) -> Selection:
-        """What is read; a label that is a number is that of a column."""
+        """The table that is read; a label that is a number is that of a column."""
         label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
         options = (self.unlabelled, self.dtype, self.missing_chunks)
         return Selection(self.features, label, self.drop, self.keep, *options)
 
     @property
     def replaces(self) -> Overwrite:
-        """What may be replaced at the destination."""
+        """The content that may be replaced at the destination."""
         return "any" if self.overwrite_any else self.overwrite
 
 

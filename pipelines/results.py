@@ -1,4 +1,4 @@
-"""What Prefect's pages call things, and what they show of finished work, with what to open and type next."""
+"""Names and finished work on Prefect's pages, with what to open and type next."""
 
 from __future__ import annotations
 

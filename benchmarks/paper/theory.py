@@ -23,7 +23,7 @@ import math
 from mmpca_dist.errors import InputError, did_you_mean
 
 _WITHIN = {"pca": 1.0, "m-pca0": 2.0, "m-pca1a": 1.0, "m-pca1b": 1.0}
-"""What the covariance within classes counts for."""
+"""The weight of the covariance within classes."""
 PREDICTED = tuple(_WITHIN)
 """The methods whose mean outer product is known."""
 

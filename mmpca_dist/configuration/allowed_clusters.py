@@ -39,7 +39,7 @@ PLAIN_OPTIONS = frozenset(
      "spot_policy", "threads_per_worker", "use_best_zone", "vm_size", "walltime", "worker_cpu", "worker_gpu",
      "worker_instance_type", "worker_mem", "worker_memory", "worker_vm_types", "workspace", "zone"]
 )  # fmt: skip
-"""What says how much and where. Others start code (preload, prologues, images, commands, arguments, environments)."""
+"""Options of how much and where. Others start code (preload, prologues, images, commands, arguments, environments)."""
 PLAIN_TEXT = re.compile(r"[\d.]+ [A-Za-z]+|[\w./][\w./:@,+=-]*|")
 """Job scripts and command lines hold these texts, where a space or a line's end would begin something else."""
 NEAR_NAME = re.compile(r"[A-Za-z][\w-]*|.*\.(local|localhost|internal|lan|svc)", re.I | re.ASCII)

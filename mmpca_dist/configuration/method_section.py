@@ -65,7 +65,7 @@ class MethodSection(BaseModel):
 
     @property
     def needs(self) -> Needs:
-        """What it needs to know of the rows."""
+        """Its needs of the rows."""
         return self.reducer(None).needs()
 
     def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:

@@ -18,7 +18,7 @@ from mmpca_dist.stores.addresses import refuse_secrets
 
 MAX_BYTES = 1 << 20
 PLAIN_TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
-"""What settings are made of. Other tags make bytes, sets and dates, which checks of texts would pass over."""
+"""Tags that settings are made of. Others make bytes, sets and dates, which checks of texts would pass over."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -124,7 +124,7 @@ def named_content(value: Any, registry: Mapping[str, Any], kind: str, example: s
 
 @dataclass(frozen=True, eq=False)
 class NameOrMapping:
-    """What forms offer for such a setting: the names of a registry, or a mapping."""
+    """The choices that forms offer for such a setting: the names of a registry, or a mapping."""
 
     registry: Mapping[str, Any]
 

@@ -21,7 +21,7 @@ from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 
 Purpose = Literal["run", "evaluation", "transform"]
-"""What a configuration is used for; that of a transform is the one of its run, with other rows."""
+"""The use of a configuration; that of a transform is the one of its run, with other rows."""
 
 
 def _refuse_bool(value: Any) -> Any:

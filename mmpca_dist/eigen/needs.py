@@ -1,4 +1,4 @@
-"""What methods need to know of the rows."""
+"""Needs: the facts of the rows that methods are solved from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 
 @dataclass(frozen=True)
 class Needs:
-    """What methods need to know of the rows in addition to the counts and means of the classes."""
+    """The facts of the rows that methods need in addition to the counts and means of the classes."""
 
     # weighted sums of class scatters whose leading eigenvectors, at least, are needed
     scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})

@@ -13,7 +13,7 @@ from mmpca_dist.passes.tree_reduction import OnPass
 Item = TypeVar("Item")
 
 MOMENTS, ERRORS, MARGINS = "moments", "errors", "margins"
-"""What serves all methods: the statistics of rows that train, and what is measured on those held out."""
+"""Work that serves all methods: the statistics of rows that train, and measures of those held out."""
 
 MEDIANS = "medians"
 _PASSES_FOR_MEDIANS = ("sample", "medians")

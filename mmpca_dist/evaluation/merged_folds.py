@@ -69,7 +69,7 @@ def scatters_of_parts(
 
 @dataclass(frozen=True)
 class SplitMoments:
-    """What one pass over the rows leaves of a split."""
+    """The moments that one pass over the rows leaves of a split."""
 
     splits: Splits  # one, of P parts, H of which are held out in turn
     parts: list[ClassMoments]
@@ -245,7 +245,7 @@ def _merged_statistics(
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is fitted while a part is held out: reductions, classifiers, and those of them that tell margins."""
+    """The fits while a part is held out: reductions, classifiers, and those of them that tell margins."""
 
     reductions: Reductions
     scorer: Scorer

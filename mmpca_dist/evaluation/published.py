@@ -85,7 +85,7 @@ class Compared:
     own: Cell
     published: PublishedCell
     reason: str = ""
-    """What is known of why they differ, if they do by more than two combined standard errors; else empty."""
+    """The known reason why they differ, if they do by more than two combined standard errors; else empty."""
     explained: bool = False
     """Whether a reason was measured on this data set, or published figures are rounded by as much."""
 

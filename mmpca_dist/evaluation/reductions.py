@@ -45,7 +45,7 @@ class Reduction:
     at_edge: bool = False
     """Whether a choice among values ended on an edge of what was tried."""
     cautions: Sequence[str] = ()
-    """What makes its components poor."""
+    """The reasons why its components are poor."""
     sizes: tuple[int, ...] = ()
     """All numbers asked for, of a method that reduces nothing: it is scored once for all of them."""
 
@@ -67,7 +67,7 @@ class Reductions:
     adjustment: Adjustment | None = None
     """How widened rows come to the columns."""
     unreduced: Reductions | None = None
-    """What reduces nothing, whose columns come behind the M. Its products are apart: BLAS rounds those of other shapes
+    """The reductions that reduce nothing, whose columns come behind the M. Products are apart: BLAS rounds other shapes
     differently, and the bits of other methods must not depend on it."""
 
     def directions(self, item: Reduction) -> NDArray[np.float64]:

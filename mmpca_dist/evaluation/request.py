@@ -1,4 +1,4 @@
-"""What an evaluation asks for: methods, classifiers, and the sizes of its parts."""
+"""The request of an evaluation: methods, classifiers, and the sizes of its parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EvaluatedMethod(Protocol):
 
     @property
     def label(self) -> str:
-        """What results call it."""
+        """Its name in results."""
 
     @property
     def method(self) -> Method:
@@ -31,7 +31,7 @@ class EvaluatedMethod(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs to know of the rows."""
+        """Its needs of the rows."""
 
     def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
         """Return its estimator, with parameters that all methods share."""
@@ -65,7 +65,7 @@ class Classifiers:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of penalties that were chosen, in one sentence."""
+        """A note on penalties that were chosen, in one sentence."""
         if not self.penalties:
             return []
         return [
@@ -90,7 +90,7 @@ class Classifiers:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
-    """What is evaluated, on which parts, and how."""
+    """The methods and classifiers that are evaluated, on which parts, and how."""
 
     methods: Sequence[EvaluatedMethod]
     sizes: Sequence[int]

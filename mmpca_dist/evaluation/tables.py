@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.comparisons import (
 from mmpca_dist.finite import or_none
 
 REGRESSION = "linear regression"
-"""What stands in the place of a classifier where there are numbers to predict."""
+"""The name in the place of a classifier where there are numbers to predict."""
 Key = tuple[str, int, str]
 """Method, number of components as asked for, classifier."""
 Comparison = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -79,7 +79,7 @@ class Cell:
 
     @property
     def models(self) -> tuple[str, str, tuple[int, ...]]:
-        """What tells the fitted models: cells that agree in it repeat one another."""
+        """The key of the fitted models: cells with equal keys repeat one another."""
         return self.method, self.classifier, self.used_by_split
 
     @property

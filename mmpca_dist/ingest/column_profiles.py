@@ -21,7 +21,7 @@ ALL = 1 << 64
 
 
 class ColumnProfile:
-    """What is known of a column of a table, from pieces of it in turn.
+    """The profile of a column of a table, from pieces of it in turn.
 
     The values with the smallest hashes are kept, and how many rows have each: all values of a column that has few, else
     a fair sample.

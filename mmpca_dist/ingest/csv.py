@@ -46,7 +46,7 @@ MAX_BLOCK_BYTES = 32 << 20
 CELL_BYTES = 1 << 20
 """A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
 COLUMN_BYTES = 9 << 10
-"""What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
+"""Bytes that pyarrow takes for each column of a block of any length: measured with 20,000 and 100,000 columns."""
 WORDS = {"true_values": ["true", "True", "TRUE"], "false_values": ["false", "False", "FALSE"]}
 """Booleans; pyarrow takes 0 and 1 too."""
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")

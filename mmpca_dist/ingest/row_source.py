@@ -1,4 +1,4 @@
-"""What ingest reads: blocks of rows and labels, from a table of any format."""
+"""Sources of an ingest: blocks of rows and labels, from a table of any format."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RowSource(ABC):
     labels: str | None = None
     """The column of the labels, where there are others that could be meant."""
     notes: Sequence[str] = ()
-    """What the user should know."""
+    """A note for the user."""
 
     @abstractmethod
     def blocks(self) -> Iterator[RowBlock]:

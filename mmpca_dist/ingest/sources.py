@@ -95,7 +95,7 @@ class Selection:
 
 
 class DatasetRows(RowSource):
-    """What ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense.
+    """A table that ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense.
 
     ``keep`` are other columns of names, as the labels of data sets.
     """

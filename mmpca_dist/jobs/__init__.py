@@ -1,1 +1,1 @@
-"""What runs and evaluations share: folder, stages, records, lease, cluster."""
+"""Jobs, which are runs and evaluations: their folder, stages, records, lease and cluster."""

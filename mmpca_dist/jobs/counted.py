@@ -73,7 +73,7 @@ class Counted:
 
     @property
     def levels(self) -> list[Levels]:
-        """What became of the columns of text."""
+        """The levels of the columns of text."""
         return [Levels(name, tuple(kept), tuple(rare)) for name, kept, rare in self.record.get("levels", [])]
 
     @property

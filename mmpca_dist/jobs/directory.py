@@ -29,7 +29,7 @@ CONTENTS = (
     "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
 CONTENT_OF = {"run": "a run", "evaluation": "an evaluation", "transform": "projected rows"}
-"""What a folder holds, by the purpose of the job that wrote it."""
+"""The content of a folder, by the purpose of the job that wrote it."""
 PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
 
 
@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a run the same as another: settings, data set, purpose, parts of the rows."""
+    """The facts that make a run the same as another: settings, data set, purpose, parts of the rows."""
 
     config: RunConfig
     fingerprint: str
@@ -72,7 +72,7 @@ class RunDirectory:
 
     @property
     def label(self) -> str:
-        """What Dask's pages call the tasks of the run before their own names: the last part of the output."""
+        """The prefix of the names of tasks on Dask's pages: the last part of the output."""
         name = (self.within or self.uri).rstrip("/").rpartition("/")[2]
         return f"{re.sub(r'[^A-Za-z0-9_]+', '_', name)}:"
 

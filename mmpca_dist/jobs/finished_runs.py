@@ -1,4 +1,4 @@
-"""What finished runs keep: records, statistics, and models as arrays in Zarr and the rest in JSON, no pickle."""
+"""Finished runs: their records, statistics, and models, as arrays in Zarr and the rest in JSON, no pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job reads, with text converted once; how its rows are held out; and where it writes."""
+"""The inputs of a job, with text converted once; how its rows are held out; and where it writes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class HeldOut:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """What is read to know the parts."""
+        """Addresses that are read to know the parts."""
         return [] if self.column is None else self.column.addresses
 
     def fingerprint(self) -> str | None:
@@ -224,7 +224,7 @@ class Inputs:
 
     @property
     def addresses(self) -> list[str]:
-        """What is read, and must not change meanwhile."""
+        """Addresses that are read, and must not change meanwhile."""
         return [*self.dataset.addresses, *self.held_out.addresses]
 
     def identity(self) -> Identity:

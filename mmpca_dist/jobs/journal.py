@@ -1,4 +1,4 @@
-"""What a run logs: its journal ``events.jsonl``, one JSON object a line, and tracebacks of unforeseen errors."""
+"""The log of a run: its journal ``events.jsonl``, one JSON object a line, and tracebacks of unforeseen errors."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def search_rows(config: RunConfig, results: Results) -> list[Row]:
 
 
 class SearchSummary:
-    """What is reported of a search that is done; of its effect on components where its method is solved."""
+    """The report on a search that is done; on its effect on components where its method is solved."""
 
     def __init__(self, search: SharedPass, results: Results, class_weight: ClassWeight) -> None:
         record, count = results.of(StageName[SearchRecord](search.stage)), results.of(COUNT)

@@ -1,4 +1,4 @@
-"""What each stage leaves: a small JSON record, typed by the name of its stage."""
+"""Records of stages: small JSON objects, typed by the name of their stage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Objects = Mapping[str, Any]
 
 
 class StageRecord(TypedDict, total=False):
-    """What all stages leave: the run's key, the time that the stage took, and its outputs."""
+    """The record of any stage: the run's key, the time that the stage took, and its outputs."""
 
     key: str
     seconds: float
@@ -46,7 +46,7 @@ class CountRecord(StageRecord):
     standardize: bool
     """Whether columns are standardised: as asked for, or as indicators stand beside numbers."""
     targets: NotRequired[list[str]]
-    """What the numbers to predict are called, where there are any in the place of classes."""
+    """Names of the numbers to predict, where there are any in the place of classes."""
     played: list[list[Any]]
     """Of each column in a role: the role, its name, the column, None for that of the labels, and what a look has left.
     """
@@ -70,7 +70,7 @@ class PlanRecord(StageRecord):
 
 
 class PassesRecord(StageRecord):
-    """What passes over the rows took; ``memory`` is the peak of a worker in bytes."""
+    """The costs of passes over the rows; ``memory`` is the peak of a worker in bytes."""
 
     passes: list[str]
     bytes: int
@@ -230,7 +230,7 @@ PUBLISH = StageName[GenerationRecord]("refresh")
 
 
 class Results(dict[str, StageRecord]):
-    """What the stages of a run left, by name."""
+    """The records of the stages of a run, by name."""
 
     def of(self, stage: StageName[R]) -> R:
         return cast(R, self[stage])

@@ -1,4 +1,4 @@
-"""What some methods of a run need beyond the statistics of the classes: searches, and fits by sweeps over the rows."""
+"""Passes that some methods of a run need beyond the statistics of the classes: searches, and fits by sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What discards a row, compiled: lower bounds on distances to cells and candidates; and the distance that decides.
+"""Bounds that discard rows, compiled: of distances to cells and candidates; and the distance that decides.
 
 ``docs/proofs.md`` derives the bounds; `kernels` lists the rounding that they allow for.
 """
@@ -23,7 +23,7 @@ tried on clusters that overlap and on MNIST, this one compares fewest pairs for 
 
 
 class Rules(NamedTuple):
-    """What decides whether a cell is visited."""
+    """Rules that decide whether a cell is visited."""
 
     width: int  # coordinates of the products
     frame_error: float  # what double precision may add to distances of coordinates

@@ -107,7 +107,7 @@ class Frame:
 
     @property
     def rounding(self) -> float:
-        """What double precision can add to the coordinates' distance of two rows."""
+        """The rounding error of double precision in the coordinates' distance of two rows."""
         return 64 * len(self.centre) * np.sqrt(self.axes.shape[1] + 1) * np.finfo(np.float64).eps * BALL
 
 

@@ -35,7 +35,7 @@ UNEVEN = 2
 
 @dataclass(frozen=True)
 class SearchCosts:
-    """What a search may cost; sizes in bytes."""
+    """The most that a search may cost; sizes in bytes."""
 
     queries: int
     pairs: float  # upper bound on the pairs that are compared; of an approximate search, what is expected

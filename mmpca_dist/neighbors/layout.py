@@ -114,7 +114,7 @@ class Membership:
 @storable
 @dataclass(frozen=True)
 class _SortedUnits:
-    """What sorted units hold: for every (unit, cell and class) the rows there, in one table each.
+    """Sorted units: for every (unit, cell and class) the rows there, in one table each.
 
     ``key`` is cell * C + class; ``start`` counts within the unit's table, called ``run-FIRSTROW``.
     """

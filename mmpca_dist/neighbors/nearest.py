@@ -57,7 +57,7 @@ class Recall:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """What a search has found, in ``tables`` that are read piece by piece."""
+    """The result of a search, in ``tables`` that are read piece by piece."""
 
     tables: Tables
     classes: NDArray  # (C,)

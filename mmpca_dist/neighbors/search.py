@@ -104,7 +104,7 @@ def queries_from(cells: Cells, X: NDArray, codes: NDArray[np.int64]) -> Queries:
 @storable
 @dataclass(frozen=True)
 class SearchCounts(ArraySums):
-    """What a search has cost, and how much of it is proved; adds up."""
+    """The cost of a search, and how much of it is proved; adds up."""
 
     queries: int = 0
     proved: int = 0
@@ -281,7 +281,7 @@ class SearchSegments:
 
     @property
     def tables(self) -> Tables:
-        """What the tasks write."""
+        """Arrays that the tasks write."""
         return Tables(self.layout, self.name, self.chosen)
 
 
@@ -310,7 +310,7 @@ def most_queries(row_bytes: int) -> int:
 
 
 NO_NEIGHBOR = {"squared": np.inf, "rows": NO_ROW, "positions": -1}
-"""What the tables hold for a query that has no neighbour."""
+"""Values in the tables for a query that has no neighbour."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Checkpoint:
 
     @functools.cached_property
     def paths(self) -> list[str]:
-        """What an earlier attempt has left."""
+        """Results that an earlier attempt has left."""
         return [path for path, *_ in storage.list_objects(self.uri)]
 
     def within(self, name: str) -> Checkpoint:

@@ -29,9 +29,9 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span, reading_edges, spans_of
 
 F = TypeVar("F")
-"""What is fitted: storable."""
+"""The fit: storable."""
 S = TypeVar("S", bound=Any)
-"""What rows leave for its update; `added` adds it up."""
+"""Sums over rows for its update; `added` adds them up."""
 Together = tuple[Any, ...]
 """One for each of several sweeps."""
 Step = Callable[[Batch, "NDArray | None"], "tuple[S, NDArray | None]"]

@@ -1,1 +1,1 @@
-"""What pages of results are made of: parts with words, pictures and tables; and how pictures are drawn."""
+"""Parts of pages of results: words, pictures and tables; and how pictures are drawn."""

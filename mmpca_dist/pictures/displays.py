@@ -125,7 +125,7 @@ class SpectrumDisplay(_Display):
 
 @dataclass(repr=False)
 class LoadingsDisplay(_Display):
-    """What a component is made of: loadings (m,) as bars, the first at the top, and the names of their columns."""
+    """The columns that make a component: loadings (m,) as bars, the first at the top, and their names."""
 
     loadings: NDArray
     names: Sequence[str]

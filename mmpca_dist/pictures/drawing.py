@@ -1,4 +1,4 @@
-"""What all pictures share: sheets, panels, colours, safe text, PNG bytes.
+"""The elements of all pictures: sheets, panels, colours, safe text, PNG bytes.
 
 No pyplot and no rcParams are touched, and no mathtext is used (its parser is one object for all threads).
 """

@@ -20,7 +20,7 @@ class Figure:
     png: bytes
     """At twice the size it is shown at."""
     alt: str = ""
-    """What is seen, for readers who do not see it; by default the title."""
+    """The picture in words, for readers who do not see it; by default the title."""
     photo: bool = False
     """Whether it shows images of the data, whose shades must stay as they are on a dark page."""
 
@@ -118,9 +118,9 @@ class Plot:
     legend: Sequence[Key] = ()
     legend_title: str = "Classes"
     explorer: Mapping[str, Any] = field(default_factory=dict)
-    """What the script of the page chooses from, as JSON: ``kind`` is that of a function in ``page.js``."""
+    """The data that the script of the page chooses from, as JSON: ``kind`` is that of a function in ``page.js``."""
     still: Figure | None = None
-    """What is shown in its place in print, and where scripts do not run."""
+    """The picture that is shown in its place in print, and where scripts do not run."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class PassPlan:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use, and where it writes; ``memory_limit`` is bytes a worker."""
+    """The resources that a run may use, and where it writes; ``memory_limit`` is bytes a worker."""
 
     precision: str
     output: str

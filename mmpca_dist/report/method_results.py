@@ -82,7 +82,7 @@ class MethodResult:
     total: float
     """Sum of all eigenvalues of the method's scatter, also of those that were not computed."""
     limit: str
-    """What bounds the number of components, in words."""
+    """The bound of the number of components, in words."""
     requested: list[int]
     """Numbers of components."""
     n_components: int

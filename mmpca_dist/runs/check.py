@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ColumnRole:
-    """What a column is for, and why; ``refused`` tells whether a run refuses it unless it is left out."""
+    """The use of a column, and why; ``refused`` tells whether a run refuses it unless it is left out."""
 
     column: ColumnProfile
     what: str
@@ -78,7 +78,7 @@ class ColumnRole:
 
 @dataclass
 class TableCheck:
-    """What a table holds, and what a run makes of it.
+    """The content of a table, and the use that a run makes of it.
 
     ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``;
     ``features`` is the list column that holds the rows; ``squares`` are squared deviations of the columns of an array;
@@ -110,7 +110,7 @@ class TableCheck:
 
     @property
     def remedies(self) -> list[str]:
-        """What a run refuses that is given no more than the label, and what becomes of it."""
+        """Columns that a run refuses which is given no more than the label, and what becomes of them."""
         gaps = some_names([use.column.name for use in self.uses if use.n_features and use.column.n_missing])
         return [
             *(f"{use.column.name!r}: left out ({use.reason})" for use in self.uses if use.refused),

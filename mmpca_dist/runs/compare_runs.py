@@ -1,4 +1,4 @@
-"""What differs between runs, or between evaluations: settings and results."""
+"""Differences between runs, or between evaluations: settings and results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IMPLIED = "Double precision is implied by dataset.covariates or dataset.target."
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between runs; others are compared with the first, A."""
+    """Differences between runs; others are compared with the first, A."""
 
     content: str
     """``"run"`` or ``"evaluation"``."""

@@ -226,7 +226,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
 
 
 FACTS = ("n_rows", "n_features", "counts", "targets", "weights", "missing", "feature_names", "stored")
-"""What an evaluation tells of its data set, of the record of the count."""
+"""The parts of the record of the count that an evaluation tells of its data set."""
 WEIGHTED = (
     "Rows have weights: errors are the weights of the rows that are misclassified, in percent of those held out. "
     "Margins are of rows, whatever their weights."

@@ -39,7 +39,7 @@ from mmpca_dist.tables.spans import Span
 log = logging.getLogger(__name__)
 
 ROWS = "rows"
-"""What the pass is called that takes rows into memory."""
+"""The name of the pass that takes rows into memory."""
 
 
 def moments_suffice(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:

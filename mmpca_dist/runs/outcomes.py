@@ -1,4 +1,4 @@
-"""What is told of finished runs and evaluations: lines, tables, and what Python calls return."""
+"""Reports of finished runs and evaluations: lines, tables, and what Python calls return."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Outcome(Results):
 
 
 class Reported(Outcome):
-    """What has a report."""
+    """A result that has a report."""
 
     @property
     def report(self) -> str:

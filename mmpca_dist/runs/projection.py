@@ -45,7 +45,7 @@ TEXT = CHECKED | {"compressors": [zarr.codecs.ZstdCodec(checksum=True)]}
 """Strings of any length are bytes only after they are encoded, and may be compressed then."""
 ROW, LABEL = "row", "label"
 NO_NAME = re.compile(r"^[._/\\\x00-\x1f]+|[/\\\x00-\x1f]")
-"""What names of arrays may not hold."""
+"""Characters that names of arrays may not hold."""
 WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
     "parquet": functools.partial(
         pq.ParquetWriter, compression="none", use_dictionary=False, write_page_checksum=True
@@ -59,7 +59,7 @@ FORMATS = ("zarr", *WRITERS)
 @storable
 @dataclass(frozen=True)
 class Written:
-    """What tasks have written: bytes of rows, and address, size and checksum of every file of a part."""
+    """The output of tasks: bytes of rows, and address, size and checksum of every file of a part."""
 
     n_bytes: int
     files: tuple[tuple[str, tuple[int, str]], ...] = ()
@@ -227,10 +227,10 @@ class Projector:
     offset: NDArray | None = None
     """Shape (K,)."""
     fills: NDArray | None = None
-    """What stands for missing values, shape (d,), the same for all methods; None where rows are projected as they are.
+    """Values in the place of missing ones, shape (d,), of all methods; None where rows are projected as they are.
     """
     adjustment: Adjustment | None = None
-    """What removes covariates."""
+    """The adjustment that removes covariates."""
 
     @property
     def columns(self) -> list[str]:

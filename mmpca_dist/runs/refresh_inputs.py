@@ -1,4 +1,4 @@
-"""What a refresh takes up: which data sets are new, which methods follow exactly, the merged moments and records."""
+"""Inputs of a refresh: new data sets, the methods that follow exactly, the merged moments and records."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a pass over the rows leaves behind: moments, medians, products of scatters and vectors."""
+"""Statistics from passes over the rows: moments, medians, products of scatters and vectors."""

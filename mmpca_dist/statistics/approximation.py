@@ -1,4 +1,4 @@
-"""What passes that apply a scatter to vectors tell of it beyond its part in a basis."""
+"""Approximation of a scatter beyond its part in a basis, from passes that apply it to vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmpca_dist.tables.dataset import Dataset
 @storable
 @dataclass(frozen=True)
 class Approximation:
-    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q."""
+    """The part of a weighted class scatter G beyond the basis Q, as a solver in passes knows it."""
 
     solver: str
     passes: int  # over the rows that it took

@@ -27,7 +27,7 @@ COUNT_ROWS = 252
 """Rows counted at once: their counts fit in a byte, which adds up 20 times faster than wider integers."""
 
 ARRAY_BYTES = 128
-"""What an array takes in addition to its values."""
+"""Bytes that an array takes in addition to its values."""
 
 PIECE_VALUES = 1 << 20
 """Values that are thinned at a time, about: it takes some 40 bytes for each."""

@@ -26,7 +26,7 @@ from mmpca_dist.tables.spans import Span
 @storable
 @dataclass(frozen=True)
 class PassResult:
-    """What a span leaves: moments of the classes that it has seen, and counts for medians where asked for."""
+    """The result of a span: moments of the classes that it has seen, and counts for medians where asked for."""
 
     moments: ClassMoments | None
     medians: MedianCounts | None

@@ -1,4 +1,4 @@
-"""What keeps digits in products of rows: the type of products, provisional centres, and powers of two."""
+"""Precision of products of rows: their type, provisional centres, and powers of two."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ and 10,000 columns products take a thirteenth of the time at 3%, an eleventh at 
 as long at 15%."""
 
 LEFT = {"single": 2.0**-24, "double": 2.0**-10}
-"""What is left of the sum of squares of a column once the mean is subtracted, at least: rounding of that sum, in double
+"""The least share of the sum of squares of a column that the mean may leave: rounding of that sum, in double
 precision, is then still below that of products of centred rows, or a thousand times as large in double precision."""
 
 EXACT = 2.0**32

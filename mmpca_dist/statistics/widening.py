@@ -15,13 +15,13 @@ from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.facts import Facts
 
 INDICATOR = "{} is missing"
-"""What an indicator is called."""
+"""The name of an indicator."""
 
 
 @storable
 @dataclass(frozen=True)
 class Widening:
-    """What stands beside d columns of widened rows."""
+    """The columns beside the d columns of widened rows."""
 
     n_columns: int  # d
     gaps: NDArray[np.intp]  # (g,): the columns that have an indicator of missing values, ascending
@@ -59,7 +59,7 @@ class Widening:
 
     @property
     def widens(self) -> Widening:
-        """What stands beside the columns of rows in this form."""
+        """The columns beside those of rows in this form."""
         return self
 
     def facts(self, facts: Facts) -> Facts:

@@ -244,7 +244,7 @@ class SubspaceStatistics(_BasisStatistics):
 
 
 Statistics = ColumnStatistics | RowSpaceStatistics | SubspaceStatistics
-"""What every method is solved from."""
+"""The statistics that every method is solved from."""
 
 
 def tall_statistics(

@@ -31,7 +31,7 @@ WRITER = "mmpcawriter"
 SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "MMPCA_STORAGE_")
 """Environment variables that a client depends on begin with these."""
 GCS_KEYS = ("client_email", "private_key", "private_key_id")
-"""What the key of a service account must have, even one that signs nothing."""
+"""Members that the key of a service account must have, even one that signs nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What identifies data: digests of arrays, fingerprints, and the states of stored objects, which show changes."""
+"""Identity of data: digests of arrays, fingerprints, and the states of stored objects, which show changes."""
 
 from __future__ import annotations
 

@@ -162,12 +162,12 @@ class Dataset(Table):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What the numbers to predict are called, of rows that have these in the place of classes."""
+        """Names of the numbers to predict, of rows that have these in the place of classes."""
         return tuple(name for each in self.columns_into("targets") for name in each.names)
 
     @property
     def widening(self) -> Any:
-        """What stands beside the columns of widened rows; None of others."""
+        """The widening of widened rows; None of others."""
         inner = self.source.widening if isinstance(self.source, Dataset) else None
         return inner if self.form is None else self.form.widens
 

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Facts:
-    """What a table is, and what reading it costs. A table made of another one replaces some of these."""
+    """The facts of a table, and the costs of reading it. A table made of another one replaces some of these."""
 
     uri: str
     n_rows: int

@@ -21,7 +21,7 @@ RARE = 0.001
 MOSTLY, FEWEST_ROWS = 0.5, 20
 """Columns are of no use that lack a larger share of their values, or whose text is new in more rows."""
 JOINED = "(rare)"
-"""What joined levels are called."""
+"""The name of joined levels."""
 
 
 def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from mmpca_dist.tables.times import order_keys, times
 from mmpca_dist.tables.values import SKIP, Place, SeenRows, names, numbers
 
 Asked = tuple[str, str | None, Any]
-"""What a configuration asks for: the name of a column, the column (None for that of the labels), and an option."""
+"""A column that a configuration asks for: its name, the column (None for that of the labels), and an option."""
 SAMPLE = 1 << 20
 """Values of a column, about, that its quantiles are taken of; more are sampled evenly."""
 
@@ -37,7 +37,7 @@ def _last(before: NDArray | None, now: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class Role:
-    """What a column means for the rows.
+    """The meaning of a column for the rows.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Played:
 
     @property
     def names(self) -> Sequence[str]:
-        """What the numbers that it makes are called."""
+        """Names of the numbers that it makes."""
         return self.look if isinstance(self.look, tuple) else (self.name,)
 
     def over(self, source: Any) -> Played:

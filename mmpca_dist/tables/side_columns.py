@@ -26,7 +26,7 @@ KEPT = (
 MAX_KEPT = 50
 """More columns go with projected rows only if they are named: most are features then that a run does not take."""
 VALUE_BYTES = 64
-"""What a plan takes for a value, text included."""
+"""Bytes that a plan takes for a value, text included."""
 
 
 @dataclass(frozen=True)

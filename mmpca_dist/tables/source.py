@@ -29,9 +29,9 @@ class Source(Table, ABC):
     label: str | None = None
     """The array, column or file that the labels are read from; None where there are none."""
     note: str | None = None
-    """What a user must know of the rows."""
+    """A note on the rows for the user."""
     levels: Sequence[Any] = ()
-    """What becomes of columns of text, see ``tables.levels``."""
+    """Levels of columns of text, see ``tables.levels``."""
     columns: Sequence[str] = ()
     """The stored columns that the features are made of, where they have names."""
     named_columns: bool = False

@@ -16,7 +16,7 @@ from mmpca_dist.tables.labels import normalize_labels
 
 
 class SeenRows(Protocol):
-    """What looks at columns, and messages, ask of a data set."""
+    """A data set as looks at columns, and messages, see it."""
 
     @property
     def n_rows(self) -> int: ...

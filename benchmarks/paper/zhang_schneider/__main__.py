@@ -17,7 +17,7 @@ from .table import Table
 from .yale import Yale
 
 TABLES: dict[str, type[Table]] = {"boston": Boston, "newsgroups": Newsgroups, "yale": Yale}
-"""What the key ``table`` of a configuration may be."""
+"""Values of the key ``table`` of a configuration."""
 
 
 def load_table(path: str, runs: str | None = None) -> Table:

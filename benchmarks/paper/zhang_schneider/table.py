@@ -1,4 +1,4 @@
-"""What the tables of Zhang & Schneider 2010 share: their settings, published figures, and the comparison with them.
+"""The tables of Zhang & Schneider 2010: their settings, published figures, and the comparison with them.
 
 ``data/zhang_schneider_2010.csv`` has tables 1 to 7: means and standard errors in percent by the amount of training
 rows, that is rows (table 1), percent of the documents (2 to 4), or images a subject (5 to 7).
@@ -69,7 +69,7 @@ class Table(Section):
     NUMBERS: ClassVar[tuple[int, ...]]
     """Numbers of the tables in the paper."""
     TRAINING: ClassVar[str]
-    """What training rows are counted in: the heading of a column."""
+    """The unit of training rows: the heading of a column."""
     FULL: ClassVar[int]
     """Number of runs in the paper."""
     RIVALS: ClassVar[Mapping[str, Sequence[str]]]

@@ -1,1 +1,1 @@
-"""What methods are made of: the base of their estimators, their registry, their solutions."""
+"""Parts of methods: the base of their estimators, their registry, their solutions."""

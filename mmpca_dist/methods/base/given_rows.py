@@ -23,11 +23,11 @@ from mmpca_dist.tables.spans import make_spans
 
 
 class TakesRows(LazyTransform):
-    """What reducers do with the rows of a fit before statistics are taken."""
+    """Steps of reducers with the rows of a fit before statistics are taken."""
 
     missing: str
     covariates_: tuple[Covariate, ...] = ()
-    """What the covariates of the rows were."""
+    """The covariates of the rows."""
 
     def _rows(
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None

@@ -22,7 +22,7 @@ COMPARISONS = {
 
 
 class Option:
-    """What a configuration, and the check of bounds, must know of a parameter in addition to its signature.
+    """Facts of a parameter in addition to its signature, for configurations and the check of bounds.
 
     A class of estimators declares its own in its ``traits``, by the names of the parameters.
 

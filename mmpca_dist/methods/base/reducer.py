@@ -57,7 +57,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
 
     traits: ClassVar[Traits] = Traits()
     _cautions: Sequence[str] = ()
-    """What makes the components poor and what to do about it, as sentences."""
+    """The reasons why the components are poor, with remedies, as sentences."""
     _declared: Any = None
     """All classes that ``partial_fit`` was told to expect."""
     _continuous: bool = False

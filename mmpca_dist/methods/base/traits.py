@@ -13,7 +13,7 @@ from mmpca_dist.methods.base.parameters import Option
 
 @dataclass(frozen=True)
 class Traits:
-    """What holds for all estimators of a class."""
+    """Facts that hold for all estimators of a class."""
 
     # of parameters that a configuration may set, or that have bounds
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fitted estimator tells of its K components, whatever blocks they come in."""
+    """Facts of a fitted estimator and its K components, whatever blocks they come in."""
 
     directions: NDArray  # (K, d): the components one below the other
     used: int  # how many components there are, as they are asked for

@@ -40,7 +40,7 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     adjustment_: Any = None
     """How widened rows come to the columns, where they had covariates or gaps."""
     gain_: float = 1.0
-    """What projections onto the components are multiplied by."""
+    """The factors of projections onto the components."""
 
     @property
     def _n_features_out(self) -> int:
@@ -107,14 +107,14 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 class LazyTransform:
-    """What comes before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
+    """A step before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
 
     _fitted_name: ClassVar[str] = "components_"
     """An attribute of those that are fitted."""
     encoding_: tuple[list[str] | None, Sequence[Levels] | None] = None, None
     """The columns, and their levels, of a data frame with text that was fitted to, or of the table of a run."""
     _kept: Any = None
-    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+    """Moments that ``partial_fit`` extends, a function that loads them, or why there are none; None before a fit."""
 
     @overload
     def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...

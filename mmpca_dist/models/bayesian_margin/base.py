@@ -1,4 +1,4 @@
-"""What the estimators of BM2PCA have in common: parameters, the posterior as attributes, and what follows from it."""
+"""The base of estimators of BM2PCA: parameters, the posterior as attributes, and results that follow from it."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def transposed(matrices: Array) -> Array:
 @storable
 @dataclass(frozen=True)
 class RowSums(_Contiguous, ArraySums):
-    """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows."""
+    """Sums over all rows for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows."""
 
     cross: Array  # (m, d, k): of (x - centre) E[z]^T
     latent: Array  # (m, k): of E[z]
@@ -150,7 +150,7 @@ class TableSums(_Contiguous, ArraySums):
 @storable
 @dataclass(frozen=True)
 class Constants:
-    """What m variants are fitted with."""
+    """The constants that m variants are fitted with."""
 
     C: Array  # (m,)
     centre: Array  # (d,): of the rows, in the coordinates of the loadings

@@ -1,4 +1,4 @@
-"""What the estimators with a projection penalty have in common: parameters, coefficients, and their two parts."""
+"""The base of estimators with a projection penalty: parameters, coefficients, and their two parts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ProjectionPenalty(TakesReduction):
     loss = "squared"
     _column_spread = 1.0
     _chosen: Choice | None = None
-    """What was chosen before the models are solved for, where moments suffice."""
+    """The choice before the models are solved for, where moments suffice."""
 
     def __init__(
         self, reduction: Any = "pls", *,

@@ -33,7 +33,7 @@ class ReductionOf:
 
     @property
     def needs(self) -> Needs:
-        """What must be known of the rows; by default no more than their mean."""
+        """Needs of the rows; by default no more than their mean."""
         return Needs(scatters=frozenset())
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a fit with a projection penalty leaves."""
+"""Results of a fit with a projection penalty."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class TakesReduction(SweptReducer):
 
     @property
     def _appended_gain(self) -> float:
-        """What appended features are multiplied by in a fit: epsilon may be too large for P = [0 I]."""
+        """The factor of appended features in a fit: epsilon may be too large for P = [0 I]."""
         is_large = self._appended is not None and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
         return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
 

@@ -56,7 +56,7 @@ class ProjectedSample:
     values: Sequence[Any] = ()
     """Number to predict of each row, shape (m,); empty for classes."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What each row has in the columns that are no features, as text."""
+    """The values of each row in the columns that are no features, as text."""
 
     @classmethod
     def of(cls, finished: SolvedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:

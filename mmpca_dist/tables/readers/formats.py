@@ -18,7 +18,7 @@ from mmpca_dist.tables.source import Source
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader is asked to open, as for ``open_dataset``."""
+    """A request to open a table, as for ``open_dataset``."""
 
     uri: str
     typed: str

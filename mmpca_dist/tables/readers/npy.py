@@ -31,7 +31,7 @@ HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""
 HEADER_ERRORS = (ValueError, KeyError, EOFError, TypeError, AttributeError, OverflowError, SyntaxError, RecursionError,
                  MemoryError, tokenize.TokenError)  # fmt: skip
-"""What NumPy, and Python's parser in it, raise for what is no header."""
+"""Errors that NumPy, and Python's parser in it, raise for bytes that are no header."""
 READINGS = 20
 read_again = tenacity.retry(
     retry=tenacity.retry_if_exception_type(SystemError), stop=tenacity.stop_after_attempt(READINGS), reraise=True

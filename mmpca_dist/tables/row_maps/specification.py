@@ -13,7 +13,7 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.settings import Section
 
 Arrays = Mapping[str, NDArray]
-"""What a fit leaves, by name."""
+"""Arrays that a fit leaves, by name."""
 
 
 class RowMap(Section, ABC):

@@ -174,7 +174,7 @@ class KernelEstimator(BaseEstimator):
             )
 
     _instead: ClassVar[str]
-    """What to use for more rows than the memory holds kernel matrices of."""
+    """The method for more rows than the memory holds kernel matrices of."""
 
     def _matrices(self) -> int:
         """Return how many n x n matrices of doubles a fit holds at once; all are measured."""
