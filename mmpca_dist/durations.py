@@ -4,6 +4,7 @@ from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
+    """Return a time in words."""
     if seconds < 1:
         return "under a second"
     if seconds < 120:

@@ -179,6 +179,7 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
 
 
 def print_check(checked: TableCheck) -> None:
+    """Print what a table holds, and a use of each column."""
     for line in checked.lines():
         print_text(console, line)
     if checked.uses:
@@ -192,6 +193,7 @@ def print_check(checked: TableCheck) -> None:
 
 
 def plan_table(rows: list[Any]) -> Table:
+    """Return a plan as a table for a terminal."""
     table = Table(title="Plan: what the work is expected to need", show_header=False, title_justify="left")
     for name, value in rows:
         table.add_row(_cell(name), _cell(value))
@@ -199,6 +201,7 @@ def plan_table(rows: list[Any]) -> Table:
 
 
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Return records as a table for a terminal."""
     table = Table(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         widest = max(len(visible(str(row[name]))) for row in rows)

@@ -86,6 +86,7 @@ class IngestConfig(Section):
 
 
 def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
+    """Ingest a table, and return its manifest."""
     callback.on_stage_start("ingest")
     manifest = ingest(
         config.source,
@@ -102,5 +103,6 @@ def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
 
 
 def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
+    """Return a finished ingest in words."""
     kind = "sparse rows" if manifest["sparse"] else "rows"
     return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"

@@ -64,6 +64,7 @@ json_option = click.option("--json", "as_json", is_flag=True, callback=_note, he
 
 
 def verbosity(command: Callable) -> Callable:
+    """Return a command with the options ``--verbose`` and ``--quiet``."""
     options: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note}
     command = click.option("-v", "--verbose", help="Tell every pass.", **options)(command)
     return click.option("-q", "--quiet", help="Print errors alone.", **options)(command)
@@ -132,6 +133,7 @@ def chosen_yaml(checked: TableCheck) -> str:
 
 
 def image_shape_of(text: str | None) -> tuple[int, int] | None:
+    """Return height and width of a text such as ``28x28``."""
     if text is None:
         return None
     height, cross, width = text.lower().partition("x")

@@ -42,9 +42,7 @@ def alike(first: Cell, second: Cell) -> bool:
 
 
 def near_lowest(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells whose mean is at most one corrected standard error of the lowest above it; of one split, the
-    lowest.
-    """
+    """Return the cells whose mean is within one corrected standard error of the lowest; of one split, the lowest."""
     best = lowest(cells)
     limit = best.summary.mean + best.summary.corrected_standard_error
     return [cell for cell in cells if _at_most(cell.summary.mean, limit)] or [best]

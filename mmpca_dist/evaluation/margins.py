@@ -207,8 +207,7 @@ def records_of_rows(
 def margin_classifiers(
     classifiers: Classifiers, fitted: Fitted, n_items: int, sparse: bool = False
 ) -> Sequence[ClassifierSection]:
-    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else its
-    `linear_rules`.
+    """Return the classifiers to measure margins with: all linear ones that are fitted to rows, else `linear_rules`.
 
     ``fitted`` are the classifiers of ``n_items`` methods and sizes. The scatter of sparse columns is not formed, so
     that there are no rules.

@@ -1,5 +1,6 @@
-"""Where an ingest writes: the new group is built aside, replaces the old one when it is complete, and what a killed
-ingest has left is put right by the next one.
+"""The destination of an ingest: a new group is built aside, and replaces the old one when it is complete.
+
+The next ingest puts right what a killed one has left.
 
 Next to the destination ``D`` lies the folder ``D.partial`` for as long as an ingest works. Its lease says who writes,
 and ``ingest.json`` what is being written.

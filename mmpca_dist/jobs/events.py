@@ -16,34 +16,34 @@ class Callback:
     """Base of progress bars, artifacts and logs: all methods do nothing by default."""
 
     def on_cluster(self, dashboard: str) -> None:
-        """Called with the dashboard's URL of the cluster."""
+        """Take the dashboard's URL of the cluster."""
 
     def on_plan(self, plan: Any) -> None:
-        """Called with the plan, before anything heavy runs."""
+        """Take the plan, before anything heavy runs."""
 
     def on_stage_start(self, stage: str) -> None:
-        """Called as a stage begins."""
+        """Hear that a stage begins."""
 
     def on_pass(self, stage: str, name: str) -> None:
-        """Called as a pass over the rows begins."""
+        """Hear that a pass over the rows begins."""
 
     def on_sweep(self, stage: str, words: str) -> None:
-        """Called after each sweep of a fit, with how far it is in words."""
+        """Hear in words how far a fit is, after each sweep."""
 
     def on_compile(self, stage: str) -> None:
-        """Called as a stage compiles its inner loops, once per machine."""
+        """Hear that a stage compiles its inner loops, once per machine."""
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
-        """Called with the number of finished spans of the current pass."""
+        """Take the number of finished spans of the current pass."""
 
     def on_expected(self, stage: str, seconds: float) -> None:
-        """Called with the expected remaining seconds of a stage, after its first splits."""
+        """Take the expected remaining seconds of a stage, after its first splits."""
 
     def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
-        """Called as a stage ends; ``reused`` says that its results were already there."""
+        """Hear that a stage ends; ``reused`` says that its results were already there."""
 
     def on_note(self, message: str) -> None:
-        """Called with a note for the user."""
+        """Take a note for the user."""
 
 
 EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))

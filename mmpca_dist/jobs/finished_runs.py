@@ -69,6 +69,7 @@ def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
 
 
 def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
+    """Raise InputError for a method that a run does not have."""
     if method not in labels:
         hint = did_you_mean(method, labels)
         raise InputError(f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}.{hint}")

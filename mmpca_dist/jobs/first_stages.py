@@ -117,6 +117,7 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 
 
 def request_of(job: Job) -> RunRequest:
+    """Return what a plan must know of a run."""
     config, census, needs = job.config, job.take_census(), job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {

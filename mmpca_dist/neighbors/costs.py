@@ -170,14 +170,14 @@ class _Sizes:
         return 0 if self.in_memory else self.row + 2 * max(self.d * self.item, 4 * self.tail)
 
     def training(self) -> int:
-        """The sample as it was read, and in double: centred, along the axes, what they miss; or all for k-means."""
+        """Return the bytes of the sample, as read and in double: centred, along the axes and beside them, or all."""
         rows, d = self.sampled, self.d
         axes = 4 * d * d if d <= cells.LARGEST_EIGENPROBLEM else 3 * (rows + d) * MAX_SECOND
         coordinates = 24 * self.first + 16 * self.tail
         return rows * d * 2 * self.read + max(rows * d * 5 * 8 + axes * 8, rows * coordinates)
 
     def frame(self) -> int:
-        """The axes, and once more as they are sent."""
+        """Return the bytes of the axes, and once more as they are sent."""
         return 2 * 8 * self.d * max(self.first, self.tail)
 
     def sorting(self, unit_rows: int) -> int:

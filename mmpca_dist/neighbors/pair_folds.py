@@ -69,7 +69,7 @@ class TrainingRows(Membership):
 
     @classmethod
     def among(cls, rows: Rows, parts: Parts, part: int) -> TrainingRows:
-        """Number the rows, in a pass over the labels alone."""
+        """Return the numbers of the rows that train, after a pass over the labels alone."""
         units = rows.pass_over_columns(partial(_count_training, parts=parts, part=part), np.append, "training")
         starts = [start for span in rows.spans for start, _ in span.units]
         return cls(parts, part, dict(zip(starts, (np.cumsum(units) - units).tolist(), strict=True)))

@@ -29,7 +29,7 @@ class Penalty(ABC):
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """n."""
+        """Number of parameters of a model, n."""
 
     @property
     @abstractmethod

@@ -205,7 +205,7 @@ def _margin_bytes(dataset: Dataset, request: RunRequest, evaluation: EvaluationR
 
 
 def _merging(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest) -> Plan:
-    """Passes over all rows serve all parts of a split, one split after the other."""
+    """Return the plan of passes over all rows that serve all parts of a split, one split after the other."""
     dataset, n_splits, n_parts = rows.dataset, evaluation.parts.n_splits, evaluation.n_held_out
     d, cells = dataset.n_features, evaluation.parts.counts[0].size
     # Training rows in all sets of classes that need medians, together, of all parts.

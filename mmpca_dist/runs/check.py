@@ -324,6 +324,7 @@ UNLIKE = 10
 
 
 def suggested_yaml(checked: TableCheck) -> str:
+    """Return a configuration for a table, with a comment on each line that was chosen."""
     key, what = ("target", "numbers") if checked.predicts else ("label", f"{len(checked.classes):,} classes")
     sizes = [size for size in SIZES if size <= checked.n_features]
     name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]

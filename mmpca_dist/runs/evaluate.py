@@ -293,6 +293,7 @@ COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 
 def evaluation_stages(config: RunConfig) -> list[Stage]:
+    """Return the stages of an evaluation, in order."""
     return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
 
 

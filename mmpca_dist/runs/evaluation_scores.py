@@ -43,10 +43,10 @@ ROWS = "rows"
 
 
 def moments_suffice(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
-    """Tell whether moments are merged: of shares where rows are too many, and of folds wherever moments serve all
-    methods, but for few rows of so many classes and columns that the moments of the folds are large.
+    """Return True to score from merged moments, False to hold rows in memory, None if neither works.
 
-    None where rows are too many and moments do not suffice.
+    Moments of shares are merged where rows are too many. Those of folds are merged wherever moments serve all methods,
+    but for few rows of so many classes and columns that the moments of the folds are large.
     """
     fewest = int(parts.n_train.min())
     suffice = not dataset.sparse and fewest >= dataset.n_features

@@ -251,6 +251,7 @@ REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
 def stages_of(config: RunConfig) -> list[Stage]:
+    """Return the stages of a run, in order."""
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [
@@ -263,6 +264,7 @@ def stages_of(config: RunConfig) -> list[Stage]:
 
 
 def plan_of(job: Job) -> Plan:
+    """Return the plan of a run, with its row maps."""
     request = request_of(job)
     plan = plan_run(job.dataset, job.spans, request, choice_request(job))
     plan = with_row_maps(plan, job.dataset, job.spans, request.resources)

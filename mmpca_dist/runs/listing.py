@@ -85,6 +85,7 @@ def _is_data(name: str) -> bool:
 
 
 def state_of(run: RunDirectory) -> RunState:
+    """Return how far a run is, who works on it, and the bytes that it keeps."""
     owner, scratch = holder(run.uri), _n_bytes(_scratch_folders(run))
     try:
         config, refreshed = run.config, run.record(PUBLISH) is not None or run.record(TAKE) is not None

@@ -159,6 +159,7 @@ def job_folder(destination: str) -> str:
 
 
 def transformed(manifest: dict[str, Any]) -> str:
+    """Return a finished transform in words."""
     column = manifest["labels_in_part"]
     labels = "without labels, as there are none" if column is None else f"with the labels of some as column {column!r}"
     labels = "with their labels" if manifest["labels"] else labels

@@ -89,6 +89,7 @@ def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callab
 
 
 def too_large(work: np.dtype) -> str:
+    """Return the message for squares that a type cannot hold."""
     if work == np.float32:
         return "The rows hold values whose squares are too large for single precision; set precision: double."
     return "The rows hold values whose squares are too large even for double precision; scale them down."

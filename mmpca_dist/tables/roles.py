@@ -89,6 +89,7 @@ class Role:
 
 
 def role_named(name: str) -> Role:
+    """Return the role of a name."""
     return next(role for role in (*ROLES, TIME, ONE_CLASS, FACTOR, ONLY, KEY) if role.name == name)
 
 

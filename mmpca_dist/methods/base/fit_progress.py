@@ -10,6 +10,7 @@ except ImportError:  # before 1.9
     CallbackSupportMixin = object
 
     def with_callbacks(method: Any) -> Any:
+        """Return the method; this scikit-learn has no callbacks."""
         return method
 
 

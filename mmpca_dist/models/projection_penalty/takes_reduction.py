@@ -158,6 +158,7 @@ class TakesReduction(SweptReducer):
 
 
 def is_transformer(reduction: Any) -> bool:
+    """Tell whether a reduction is a transformer; raise InputError for a class of them."""
     if isinstance(reduction, type):
         name = reduction.__name__
         raise InputError(f"The reduction is the class {name}: give an instance, {name}(...).")
@@ -165,6 +166,7 @@ def is_transformer(reduction: Any) -> bool:
 
 
 def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator is fitted."""
     try:
         check_is_fitted(estimator)
     except NotFittedError:
