@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.tables.batch import Batch, dense, refuse_not_finite
 from mmpca_dist.tables.dataset import Dataset, Roles
-from mmpca_dist.tables.spans import Span
+from mmpca_dist.tables.spans import Span, chunk_of
 
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
@@ -100,7 +100,7 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     """Read a unit once more, chunk by chunk, to name the one that fails."""
     row, cause = start, error
     while row < stop:
-        _, first, last = dataset.chunk_of(row)
+        _, first, last = chunk_of(dataset.chunk_edges, row)
         try:
             dataset.read(max(first, start), min(last, stop))
         except Exception as chunk_error:  # the same as before, for one chunk

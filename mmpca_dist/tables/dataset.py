@@ -288,12 +288,6 @@ class Dataset(Table):
         """Say where a row is stored, for messages."""
         return self.stored.describe_chunk(self.source_row(row))
 
-    def chunk_of(self, row: int) -> tuple[int, int, int]:
-        """Return the number of the chunk that holds a row, its first row, and the row after its last."""
-        edges = self.chunk_edges
-        number = int(np.searchsorted(edges, row, side="right")) - 1
-        return number, int(edges[number]), int(edges[number + 1])
-
     def _without_left_out(self, why: str) -> Dataset:
         """Return the same view with the number of rows that are left of each chunk; as it is where all are."""
         edges, units = self.source.chunk_edges, reading_edges(self.source)

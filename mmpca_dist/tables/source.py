@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.errors import AccessError, InputError, instead_of
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.facts import Table
+from mmpca_dist.tables.spans import chunk_of
 
 
 class Source(Table, ABC):
@@ -85,12 +86,6 @@ class Source(Table, ABC):
         """Return the same table with the levels that its text has in some rows of it, rare by their weights."""
         return self
 
-    def chunk_of(self, row: int) -> tuple[int, int, int]:
-        """Return the number of the chunk that holds a row, its first row, and the row after its last."""
-        edges = self.chunk_edges
-        number = int(np.searchsorted(edges, row, side="right")) - 1
-        return number, int(edges[number]), int(edges[number + 1])
-
     @property
     def layout(self) -> str:
         """How rows are stored, in words: chunks, and where it is known their codec."""
@@ -98,7 +93,7 @@ class Source(Table, ABC):
 
     def describe_chunk(self, row: int) -> str:
         """Say where a row is stored, for messages."""
-        _, start, stop = self.chunk_of(row)
+        _, start, stop = chunk_of(self.chunk_edges, row)
         return f"rows {start} to {stop - 1} of {self.uri}"
 
     def refuse_column(self, name: str, setting: Setting | str) -> InputError:
@@ -110,15 +105,7 @@ class Source(Table, ABC):
         )
 
 
-@contextmanager
-def readable(what: str) -> Iterator[None]:
+def readable(what: str) -> AbstractContextManager[None]:
     """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
-    try:
-        yield
-    except (MmpcaError, MemoryError):
-        raise
-    except Exception as error:
-        raise AccessError(
-            f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
-            "reach: restore them from their source."
-        ) from error
+    remedy = "The data are damaged or out of reach: restore them from their source."
+    return instead_of(Exception, AccessError, f"Cannot read {what}: {{reason}}. {remedy}")

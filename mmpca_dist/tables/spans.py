@@ -53,6 +53,12 @@ def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
     return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
 
 
+def chunk_of(edges: NDArray[np.int64], row: int) -> tuple[int, int, int]:
+    """Return the number of the chunk that holds a row, its first row, and the row after its last."""
+    number = int(np.searchsorted(edges, row, side="right")) - 1
+    return number, int(edges[number]), int(edges[number + 1])
+
+
 def cut_edges(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return edges of which no two are more than ``most`` rows apart: chunks that are larger are cut."""
     pieces = (range(first, last, most) for first, last in itertools.pairwise(edges.tolist()))

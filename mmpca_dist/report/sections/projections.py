@@ -28,6 +28,7 @@ from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode, normalize_labels
+from mmpca_dist.tables.spans import chunk_of
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
@@ -100,7 +101,7 @@ def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]
     for name in list(names)[: MAX_COLUMNS * isinstance(table, Dataset)]:
         try:
             column = column_of(table.stored, name, Setting("drop"))
-            chunks = sorted({table.chunk_of(number)[1:] for number in numbers})
+            chunks = sorted({chunk_of(table.chunk_edges, number)[1:] for number in numbers})
             if len(chunks) > COLUMN_CHUNKS:
                 continue
             values = [table.beside(column, *chunk)[0][0] for chunk in chunks]

@@ -16,7 +16,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
-from mmpca_dist.tables.spans import overlaps
+from mmpca_dist.tables.spans import chunk_of, overlaps
 
 MAGIC = b"ARROW1"
 MAX_WIDTH = 1 << 30
@@ -55,7 +55,7 @@ class ArrowRows(ColumnRows):
                 yield pa.table(rows).select(columns).slice(first - edges[number], last - first), first
 
     def describe_chunk(self, row: int) -> str:
-        number, start, stop = self.chunk_of(row)
+        number, start, stop = chunk_of(self.chunk_edges, row)
         return f"record batch {number} (rows {start} to {stop - 1}) of {self.uri}"
 
     @property

@@ -22,7 +22,7 @@ from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
-from mmpca_dist.tables.spans import overlaps
+from mmpca_dist.tables.spans import chunk_of, overlaps
 
 
 class RowGroup(NamedTuple):
@@ -102,7 +102,7 @@ class ParquetRows(ColumnRows):
         return f"{super().layout.replace('chunks', 'row groups')}, {', '.join(codecs) or 'no rows'}"
 
     def describe_chunk(self, row: int) -> str:
-        number, start, stop = self.chunk_of(row)
+        number, start, stop = chunk_of(self.chunk_edges, row)
         group = self._groups[number]
         return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
 

@@ -12,7 +12,7 @@ from mmpca_dist.stores.zarr_stores import pixels_of
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrColumn, ZarrGroupRows, array_of, kept_open
-from mmpca_dist.tables.spans import chunk_edges, cut_edges
+from mmpca_dist.tables.spans import chunk_edges, chunk_of, cut_edges
 
 
 class ZarrCube(ZarrGroupRows):
@@ -56,5 +56,5 @@ class ZarrCube(ZarrGroupRows):
         return out
 
     def describe_chunk(self, row: int) -> str:
-        _, start, stop = self.chunk_of(row)
+        _, start, stop = chunk_of(self.chunk_edges, row)
         return f"lines {start // self._width} to {stop // self._width - 1} of {self.uri}/{self.features}"

@@ -26,7 +26,7 @@ from mmpca_dist.stores.zarr_stores import fill_from
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, array_of, kept_open
-from mmpca_dist.tables.spans import chunk_edges
+from mmpca_dist.tables.spans import chunk_edges, chunk_of
 
 CRC_BYTES = 4
 ABSENT = 2**64 - 1
@@ -62,7 +62,7 @@ class ZarrRows(ZarrGroupRows):
         return kept_open(ZarrReader.opened, self.table, self.features, self._token).read(start, stop, out)
 
     def describe_chunk(self, row: int) -> str:
-        number, start, stop = self.chunk_of(row)
+        number, start, stop = chunk_of(self.chunk_edges, row)
         return f"chunk {number} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
 
 

@@ -21,6 +21,7 @@ from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
 from mmpca_dist.tables.source import Source, readable
+from mmpca_dist.tables.spans import chunk_of
 
 PARTS = ("data", "indices", "indptr")
 
@@ -76,7 +77,7 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         return self._matrix.row_ends
 
     def describe_chunk(self, row: int) -> str:
-        _, start, stop = self.chunk_of(row)
+        _, start, stop = chunk_of(self.chunk_edges, row)
         ends = self._ends
         return (
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
