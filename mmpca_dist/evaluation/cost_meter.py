@@ -20,7 +20,7 @@ _PASSES_FOR_MEDIANS = ("sample", "medians")
 
 
 def owners_of(methods: Iterable[EvaluatedMethod]) -> dict[Hashable, str]:
-    """Return who is charged with medians, searches and sweeps: the method that needs them, or all of several."""
+    """Map each median, search and sweep to the one method that uses it, or to ``MOMENTS`` if several do."""
     users: dict[Hashable, list[str]] = {}
     for method in methods:
         for need in (*([MEDIANS] if method.needs.medians else []), *method.needs.searches, *method.needs.swept):
@@ -63,7 +63,7 @@ class Meter:
         return self._owners.get(need, MOMENTS)
 
     def charged(self, what: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items, whose making is charged to something, and nothing else."""
+        """Yield the items; charge only the time spent producing them."""
         remaining = iter(items)
         while True:
             with self.charging(what):

@@ -220,7 +220,7 @@ class _LazyFits:
 
 
 def _computing_on(scheduler: Scheduler) -> AbstractContextManager:
-    """Let Dask arrays be computed where the other passes are."""
+    """Compute Dask arrays on the scheduler of this job."""
     if isinstance(scheduler, Threads):
         return out_of_core.computing_on("threads", scheduler.n_threads)
     return out_of_core.computing_on(scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()

@@ -110,13 +110,13 @@ class Reductions:
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
 
     def without_moments(self) -> Reductions:
-        """Return the same with nothing of the statistics that it came from, which are large."""
+        """Return a copy without class moments, to free memory."""
         return replace(self, items=[replace(item, moments=None) for item in self.items])
 
 
 @dataclass
 class _Stack:
-    """Columns side by side; reuses columns that are already stored."""
+    """Columns side by side; columns that are stored already are reused."""
 
     blocks: list[NDArray[np.float64]] = field(default_factory=list)
     width: int = 0

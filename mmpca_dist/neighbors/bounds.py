@@ -179,10 +179,10 @@ STEP = 64
 
 
 class Metric(NamedTuple):
-    """From squared distances to reach: ``scale`` brings lengths to the frame's, ``relative`` is their rounding.
+    """How a squared distance becomes an upper bound in units of the frame.
 
-    ``apart`` is zero, or the number of slots that queries have, twice: slot s + apart is then for the nearest row that
-    is in another part than the row of slot s.
+    ``scale`` brings lengths to the frame's, ``relative`` is their rounding. ``apart`` is zero, or the number of slots that
+    queries have, twice: slot s + apart is then for the nearest row that is in another part than the row of slot s.
     """
 
     scale: float

@@ -133,7 +133,7 @@ def find_nearest(layout: Layout, classes: NDArray, search: Search, tasks: Tasks)
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A search that is done."""
+    """The result of a search: tables of neighbours, counts, cost, and the recall of each part."""
 
     tables: Tables
     work: SearchCounts  # of the final search

@@ -84,7 +84,7 @@ class Sweep(ABC, Generic[F, S]):
 
     @abstractmethod
     def update(self, fitted: F, sums: S) -> F:
-        """Return what is fitted after a pass."""
+        """Return the fit after a pass, given the sums over all rows."""
 
     @abstractmethod
     def is_done(self, fitted: F) -> bool:
@@ -119,7 +119,7 @@ class OnePass(Sweep[S | None, S]):
 
 @dataclass(frozen=True)
 class SweepsTogether(Sweep[Together, Together]):
-    """Sweeps with states, if any, of one shape up to the length of the last axis; the rows are read once for all.
+    """Several sweeps that share one reading of the rows; their states, if any, are joined along the last axis.
 
     What is fitted and what rows leave has an item a sweep, the latter None for those that are done. Fits tell which of
     their models are done, and how far these may be from their minima, by ``is_done`` and ``gaps`` (m,).

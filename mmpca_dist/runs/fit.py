@@ -108,7 +108,7 @@ def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
 
 
 def choice_request(job: Job) -> EvaluationRequest | None:
-    """Return what the plan must know of the choice; None where numbers of components are given."""
+    """Return the cross-validation that chooses ``n_components``; None if they are given."""
     if not job.inputs.chooses:
         return None
     splits = job.config.evaluation.splits

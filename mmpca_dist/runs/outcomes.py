@@ -144,7 +144,7 @@ def stored_table(run: RunDirectory, name: str) -> pa.Table:
 
 
 class Outcome(Results):
-    """Records by name, the ``folder`` that they are of, a ``summary`` in words, and a table for notebooks."""
+    """Base of results: records by name, the ``folder`` that they are of, a ``summary`` in words, and a table."""
 
     summary: str
     _table: pd.DataFrame

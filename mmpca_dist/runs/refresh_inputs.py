@@ -191,7 +191,7 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
 
 
 def _identifying(moments: ClassMoments) -> list[float]:
-    """Return numbers that are the same for copies of rows: sums of squares of class sizes, means and deviations."""
+    """Return a fingerprint of moments, to detect data added twice: sums of squares of sizes, means and deviations."""
     counts, mean, between = moments.counts.astype(float), moments.mean, moments.deviations
     squares = [counts @ counts, mean @ mean, counts @ np.einsum("ij,ij->i", between, between)]
     return [*map(float, squares), moments.trace(np.ones(len(counts)))]

@@ -198,7 +198,7 @@ class ChunkAdder:
         return bool(np.isfinite(np.trace(self._product)))
 
     def moments(self) -> ClassMoments:
-        """Return the moments, of pooled scatters over the classes that had rows; nothing can be added afterwards."""
+        """Finish and return the moments, pooled over the classes that had rows. The adder cannot be used afterwards."""
         sums, self._sums = self._sums, None  # type: ignore[assignment]
         seen = np.flatnonzero(sums.counts)
         unit = float(np.finfo(self._panel.dtype).eps)

@@ -87,7 +87,7 @@ def adjusted(rows: Dataset, adjustment: Adjustment) -> Dataset:
 
 
 def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustment | None = None) -> Dataset:
-    """Return rows, of which widened ones lose what stands beside their columns, with values for missing ones, (d,).
+    """Return the feature columns of rows, with gaps filled by ``values``, shape (d,), and covariates removed.
 
     Sparse rows lack none, and keep what covariates explain.
     """

@@ -96,7 +96,7 @@ class Widening:
 
 
 def effective_precision(precision: str, widening: Widening | None) -> str:
-    """Return the precision of products: double with covariates or targets, whatever is asked for."""
+    """Return "double" if rows carry covariates or targets, else the requested precision."""
     return "double" if widening is not None and (widening.covariates or widening.targets) else precision
 
 

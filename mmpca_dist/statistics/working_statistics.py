@@ -77,7 +77,7 @@ class _WorkingStatistics(ABC):
 
     @property
     def unweighted(self) -> Self:
-        """The same without weights of classes; where these are in the moments, as they are."""
+        """The same statistics without ``class_weight``, if it can be undone."""
         return self
 
     @property

@@ -110,7 +110,7 @@ class Dataset(Table):
         return Dataset.of(self).with_look(ONLY, None, keep)
 
     def over(self, source: Source) -> Dataset:
-        """Return the same view of another source, such as the blocks of a task, which has columns in its blocks."""
+        """Return this view over another source, such as the blocks of a Dask array, which has columns in its blocks."""
         if isinstance(self.source, Dataset):
             same = replace(self, source=self.source.over(source))
         else:
@@ -139,7 +139,7 @@ class Dataset(Table):
 
     @property
     def unwidened(self) -> Dataset:
-        """The rows without what stands beside their columns."""
+        """The rows without the extra columns of widening."""
         return replace(self, form=None)
 
     def columns_into(self, array: str) -> list[Played]:
@@ -276,7 +276,7 @@ class Dataset(Table):
             yield self._known(column, batch.at, {}), Place(self.uri, column.place, batch.rows), batch
 
     def beside(self, column: Column, start: int, stop: int) -> tuple[Known, Place]:
-        """Return the values of a column of the source in rows ``start`` to ``stop``, and where they are."""
+        """Return the values of another stored column in rows ``start`` to ``stop`` of this view, and where they are."""
         batch = self.batch(start, stop, X=False, roles=())
         return self._known(column, batch.at, {}), Place(self.uri, column.place, batch.rows)
 
