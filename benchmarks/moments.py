@@ -155,7 +155,7 @@ def products_alone(path: Path) -> None:
     import zarr
     from threadpoolctl import threadpool_limits
 
-    from mmpca_dist.statistics.precision import BLOCK_ROWS
+    from mmpca_dist.passes.units import BLOCK_ROWS
 
     blocks = zarr.open_array(str(path / "X"), mode="r").shape[0] // BLOCK_ROWS // THREADS
 

@@ -29,7 +29,7 @@ from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
-BLOCK_ROWS = 4096
+SCORED_ROWS = 4096
 """Rows that are scored at once."""
 MAX_DECISIONS = 4096
 """Decisions on a row that one product of all columns makes. With more classes, products of the reduced rows are far
@@ -88,8 +88,8 @@ class Scorer:
         """
         n_classes = len(self.classes)
         errors = error_counts((len(self.scored),), n_classes, weights is not None)
-        for start in range(0, len(held_out), BLOCK_ROWS):
-            block = held_out[start : start + BLOCK_ROWS]
+        for start in range(0, len(held_out), SCORED_ROWS):
+            block = held_out[start : start + SCORED_ROWS]
             rows, true = self.reductions.in_columns(X[block]), codes[block]
             own = None if weights is None else weights[block]
             if self.product is not None:

@@ -158,7 +158,7 @@ MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, 
 TELLING, MAX_TELLING = 0.97, 3
 """Share of the variance of a column between classes from which on a note names it, and columns that are named."""
 MAX_LISTED = 6
-BLOCK_ROWS = 4096
+BASIS_ROWS = 4096
 MAX_OPERATIONS = 1e10
 """Shares of columns are not worth more than about a second."""
 
@@ -270,7 +270,7 @@ def dominant_columns_of(config: RunConfig, statistics: Statistics) -> list[tuple
     between = (moments.deviations.T * counts) @ moments.deviations
     scatter = moments.scatter(np.ones(len(counts))) + between
     # A solver in passes has seen a part of the scatter: at least so much of it lies in each column.
-    blocks = np.array_split(basis, -(-len(basis) // BLOCK_ROWS))
+    blocks = np.array_split(basis, -(-len(basis) // BASIS_ROWS))
     squares = np.concatenate([np.einsum("ij,ij->i", block @ scatter, block) for block in blocks])
     return dominant_columns(squares, None if approximation is None else approximation.trace + float(np.trace(between)))
 

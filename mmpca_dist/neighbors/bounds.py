@@ -181,8 +181,8 @@ STEP = 64
 class Metric(NamedTuple):
     """How a squared distance becomes an upper bound in units of the frame.
 
-    ``scale`` brings lengths to the frame's, ``relative`` is their rounding. ``apart`` is zero, or the number of slots that
-    queries have, twice: slot s + apart is then for the nearest row that is in another part than the row of slot s.
+    ``scale`` brings lengths to the frame's, ``relative`` is their rounding. ``apart`` is zero, or the number of slots
+    that queries have, twice: slot s + apart is then for the nearest row that is in another part than the row of slot s.
     """
 
     scale: float

@@ -22,7 +22,8 @@ from mmpca_dist.tables.spans import Span, chunk_of
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
 BLOCK_VALUES, BLOCK_ROWS = 1 << 17, 2048
-"""Outputs of a block of rows, all models together (arrays of 1 MiB stay near the processor), and its most rows."""
+"""Outputs of a block of rows, all models together (arrays of 1 MiB stay near the processor), and its most rows:
+symmetric products of 2,048 and 4,096 rows of 256 columns run equally fast, those of 512 rows 1.5 times slower."""
 
 
 def block_rows(width: int, fewest: int = 64) -> int:

@@ -14,10 +14,11 @@ from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.evaluation.merged_folds import scatters_of_parts
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
-from mmpca_dist.evaluation.scorers import BLOCK_ROWS, MAX_DECISIONS
+from mmpca_dist.evaluation.scorers import MAX_DECISIONS, SCORED_ROWS
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.checkpoint import most_kept
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
@@ -35,7 +36,6 @@ from mmpca_dist.predictors.fits import fits_of
 from mmpca_dist.predictors.specification import liblinear_bytes, linear_bytes, scoring_bytes
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.from_rows import scatter_bytes
-from mmpca_dist.statistics.precision import BLOCK_ROWS as MOMENT_ROWS
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span, grain_edges, make_spans
@@ -200,7 +200,7 @@ def _margin_bytes(dataset: Dataset, request: RunRequest, evaluation: EvaluationR
         return rows + 4 * 8 * n * d + measured
     if not is_from_moments(specs[0]):
         return rows + 8 * n * d + measured
-    moments = 3 * 8 * d * d + MOMENT_ROWS * d * (dataset.dtype.itemsize + 16)
+    moments = 3 * 8 * d * d + BLOCK_ROWS * d * (dataset.dtype.itemsize + 16)
     return rows + 8 * n * d * request.standardize + measured + max(moments, COLUMN_SCATTERS * 8 * d * d)
 
 
@@ -291,8 +291,8 @@ def _scoring(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest
     dataset, resources, d = rows.dataset, request.resources, rows.dataset.n_features
     unit_rows, unit = largest_unit(dataset, rows.spans)
     columns, n_classes = _decisions(evaluation) + evaluation.width, evaluation.n_classes
-    block = BLOCK_ROWS * (d * (dataset.dtype.itemsize + 8 + resources.item) + 3 * 8 * columns)
-    block += scoring_bytes(BLOCK_ROWS, n_classes)
+    block = SCORED_ROWS * (d * (dataset.dtype.itemsize + 8 + resources.item) + 3 * 8 * columns)
+    block += scoring_bytes(SCORED_ROWS, n_classes)
     counting = resources.process_threads * (unit + 32 * unit_rows + block) + _reduction_bytes(dataset, evaluation)
     counting += (4 if evaluation.nested else 3) * _sample_bytes(dataset, evaluation)
     if evaluation.margins:  # scores, and differences of the coefficients of two classes

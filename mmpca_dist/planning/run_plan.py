@@ -18,6 +18,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
@@ -32,8 +33,6 @@ if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
 
 SLACK = 1.15
 """Factor for freed memory that allocators keep."""
-BLOCK_ROWS = 2048
-"""Rows that a task converts at once, at most."""
 POSTERIORS = 6
 """Arrays of the size of the vectors that coexist while a fit is updated."""
 

@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Fault
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import (
-    BLOCK_ROWS,
     CENTRE_ROWS,
     DOUBLE,
     SAFE_EXPONENT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import SAMPLE_BYTES
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.medians import PIECE_VALUES, key_type
-from mmpca_dist.statistics.precision import BLOCK_ROWS
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 

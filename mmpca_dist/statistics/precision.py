@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Fault
-
-BLOCK_ROWS = 2048
-"""Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
+from mmpca_dist.passes.units import BLOCK_ROWS
 
 LARGE, PANEL_ROWS = 128, 64
 """Columns from which scatters are added class by class, so many rows at a time: outer products of 1,000 columns take a

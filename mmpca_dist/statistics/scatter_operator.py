@@ -31,10 +31,10 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import blocks, read_batches
+from mmpca_dist.passes.units import BLOCK_ROWS, blocks, read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.column_units import weighted_mean
-from mmpca_dist.statistics.precision import BLOCK_ROWS, explain_not_finite, too_large
+from mmpca_dist.statistics.precision import explain_not_finite, too_large
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 

@@ -17,7 +17,7 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, Arrays, RowMap
 from mmpca_dist.tables.spans import cut_edges
 
-BLOCK_ROWS = 256
+MAP_ROWS = 256
 """Maps with columns of their own get so many rows at a time, aligned to the table's row numbers and filled up with
 zeros: matrix products of other shapes round otherwise. 8,192 rows of 784 columns took 0.39 s to 1,000 Fourier features,
 and 0.46 s in blocks of 32, 0.44 s in blocks of 4,096; Nystroem features 0.68 s, and 1.09 s and 0.62 s."""
@@ -84,7 +84,7 @@ class RowMaps:
         """Bytes held while a block of rows is mapped."""
         width, held = self.before.n_features, 0
         for row_map in self.maps:
-            held += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
+            held += row_map.block_bytes(MAP_ROWS, width) + 3 * 8 * MAP_ROWS * width
             width = row_map.n_columns(width)
         return held
 
@@ -93,7 +93,7 @@ class RowMaps:
         if not self.own_columns:
             return edges
         row_bytes = self.facts.n_features * self.facts.dtype.itemsize
-        return cut_edges(edges, max(LIMITS.unit_bytes // row_bytes // BLOCK_ROWS, 1) * BLOCK_ROWS)
+        return cut_edges(edges, max(LIMITS.unit_bytes // row_bytes // MAP_ROWS, 1) * MAP_ROWS)
 
     @cached_property
     def _steps(self) -> Sequence[Callable[[Any], Any]]:
@@ -118,8 +118,8 @@ class RowMaps:
     def _in_blocks(self, X: Any, start: int, where: Callable[[int], str]) -> NDArray:
         stop, dtype = start + X.shape[0], self.facts.dtype
         out = np.empty((X.shape[0], self.facts.n_features), dtype)
-        for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
-            begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
+        for first in range(start - start % MAP_ROWS, stop, MAP_ROWS):
+            begin, end = max(first, start), min(first + MAP_ROWS, stop)
             block = filled_up(_row_by_row(X[begin - start : end - start], dtype), begin - first)
             rows = apply_steps(block, self.maps, self._steps)[begin - first : end - first]
             with np.errstate(over="ignore"):
@@ -139,14 +139,14 @@ def _row_by_row(X: Any, dtype: np.dtype) -> Any:
 
 
 def filled_up(X: Any, offset: int) -> Any:
-    """Return a block of ``BLOCK_ROWS`` rows, of which X are those from ``offset`` on and all others are zeros."""
+    """Return a block of ``MAP_ROWS`` rows, of which X are those from ``offset`` on and all others are zeros."""
     n_rows = X.shape[0]
-    if n_rows == BLOCK_ROWS:
+    if n_rows == MAP_ROWS:
         return X
     if issparse(X):
-        ends = np.concatenate([np.zeros(offset), X.indptr, np.full(BLOCK_ROWS - offset - n_rows, X.indptr[-1])])
-        return csr_array((X.data, X.indices, ends.astype(X.indptr.dtype)), shape=(BLOCK_ROWS, X.shape[1]))
-    block = np.zeros((BLOCK_ROWS, X.shape[1]), X.dtype)
+        ends = np.concatenate([np.zeros(offset), X.indptr, np.full(MAP_ROWS - offset - n_rows, X.indptr[-1])])
+        return csr_array((X.data, X.indices, ends.astype(X.indptr.dtype)), shape=(MAP_ROWS, X.shape[1]))
+    block = np.zeros((MAP_ROWS, X.shape[1]), X.dtype)
     block[offset : offset + n_rows] = X
     return block
 

@@ -211,7 +211,7 @@ def test_lines_have_the_errors_of_each_class(kind, weighted, merging, monkeypatc
         np.testing.assert_allclose(record["rows_by_class"], matrix.sum(axis=1))
     assert any(0 in record["rows_by_class"] for record in records) == (kind != "folds")
     small_units(monkeypatch, unit_bytes=1200)
-    monkeypatch.setattr(scorers, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(scorers, "SCORED_ROWS", 7)
     for workers in (1, 3):
         merged, _ = evaluated(tmp_path, f"{workers}merged", kind, rows, weighted, compute={"workers": workers})
         assert [record["errors"] for record in merged] == [record["errors"] for record in records]

@@ -20,12 +20,12 @@ from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Part, score
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.statistics.from_rows import gather_statistics
-from mmpca_dist.statistics.precision import BLOCK_ROWS
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 NAMES = np.array(["a", "b", "c", "d"])

@@ -23,7 +23,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.tables.mapped_rows import BLOCK_ROWS
+from mmpca_dist.tables.mapped_rows import MAP_ROWS
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
 from mmpca_dist.tables.row_maps.log1p import Log1p
@@ -251,7 +251,7 @@ def test_large_chunks_are_cut_where_mapped_rows_are_wider(monkeypatch):
     table = rows.with_maps([Fourier(n_components=512, gamma=1)])
     sizes = np.diff(table.chunk_edges)
     assert len(rows.chunk_edges) == 2 and sizes.max() * table.row_bytes <= 1 << 20
-    assert (sizes[:-1] % BLOCK_ROWS == 0).all() and sizes.sum() == 20_000
+    assert (sizes[:-1] % MAP_ROWS == 0).all() and sizes.sum() == 20_000
     assert max(len(span.units) for span in make_spans(table)) >= 1
     assert np.array_equal(rows.with_maps([UnitLength()]).chunk_edges, rows.chunk_edges)
 

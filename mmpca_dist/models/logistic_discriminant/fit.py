@@ -14,11 +14,11 @@ from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.batch import Batch
 
-BLOCK_ROWS = 2048
 MAX_PARAMETERS = 8192
 """Their second derivatives take 512 MiB."""
 EXPECTED = 10

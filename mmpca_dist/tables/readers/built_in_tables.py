@@ -30,7 +30,7 @@ from mmpca_dist.tables.spans import chunk_edges, default_chunk_rows, overlaps
 TABLES = ("digits", "breast_cancer", "wine", "iris")
 TABLE_OPTIONS = {"classes": "", "noise": 0.0, "seed": 0}
 """Classes to keep, by default all; the standard deviation of Gaussian noise added to every value; its seed."""
-BLOCK_ROWS = 4096
+DRAWN_ROWS = 4096
 LABELS, ROWS, GEOMETRY = range(3)
 """Streams of random numbers, so that labels can be drawn without the rows."""
 
@@ -263,11 +263,11 @@ class GaussianClusters(SyntheticTable):
         centres, axes = centres.astype(self.dtype), axes.astype(self.dtype)
         clusters = self._clusters(chunk, len(out))
         with single_blas_thread():
-            for start in range(0, len(out), BLOCK_ROWS):
-                rows = out[start : start + BLOCK_ROWS]
+            for start in range(0, len(out), DRAWN_ROWS):
+                rows = out[start : start + DRAWN_ROWS]
                 noise = rng.standard_normal(rows.shape, dtype=self.dtype.type)
                 np.matmul(noise, axes, out=rows)
-                rows += centres[clusters[start : start + BLOCK_ROWS]]
+                rows += centres[clusters[start : start + DRAWN_ROWS]]
 
 
 @functools.lru_cache(maxsize=4)
