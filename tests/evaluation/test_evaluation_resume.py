@@ -64,7 +64,7 @@ def assert_goes_on(config, expected, evaluated):
     Parts of one deal that are merged share passes over the rows, and are evaluated together.
     """
     missing = set(range(len(expected))) - done(config)
-    if evaluation_scores.merges():
+    if evaluation_scores.scores_from_moments():
         missing = {2 * (number // 2) for number in missing}
     evaluated.clear()
     assert timeless(scored(config)[0]) == expected
@@ -95,12 +95,12 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     with pytest.raises(Killed):
         scored(config)
     writes.from_now(None)
-    if evaluation_scores.merges():
+    if evaluation_scores.scores_from_moments():
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
     (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
-    assert read(config)[1] == total * (1 if evaluation_scores.merges() else 2)
+    assert read(config)[1] == total * (1 if evaluation_scores.scores_from_moments() else 2)
 
 
 @pytest.mark.e2e
