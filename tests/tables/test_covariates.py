@@ -74,6 +74,17 @@ def test_fits_are_those_of_residuals(n, d, method, tmp_path):
         np.testing.assert_allclose(np.abs(Z), np.abs(expected.transform(V)), atol=1e-5 * np.abs(Z).max())
 
 
+@pytest.mark.parametrize(("shift", "factor"), [(1e8, 1.0), (0.0, 1e-9), (1e8, 1e9), (0.0, 1e9)])
+def test_the_unit_and_the_mean_of_a_covariate_change_nothing(shift, factor):
+    X, y, covariates = rows(200, 6)
+    expected = MarginPCA(2, precision="double").fit(removed(X, y, covariates), y)
+    covariates["age"] = (covariates["age"] + shift) * factor
+    found = MarginPCA(2).fit(X, y, covariates=covariates)
+    # Of ages about 1e8 that differ by 10, 2e-9 is lost to rounding.
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
+    assert largest_angle(found.components_, expected.components_.T) < 1e-5
+
+
 def test_weights_gaps_and_later_rows():
     X, y, covariates = rows(120, 7)
     w = np.random.default_rng(0).integers(0, 4, 120)
