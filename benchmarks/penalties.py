@@ -49,7 +49,7 @@ def scored(name: str, output: Path) -> tuple[list[dict[str, Any]], list[np.ndarr
     with open_job(parse_config(settings, "the benchmark"), Callback(), "evaluation") as job, rows_released(job):
         for stage in evaluation_stages(job.config)[:-1]:
             run_stage(job, stage)
-        splits = job.drawn_splits()
+        splits = job.splits
         labels = job.dataset.read_labels(0, job.dataset.n_rows)
         train = [codes != part for codes in splits.codes(0, len(labels), labels) for part in splits.held_out]
         return SplitRecords(job.run.path("splits"), job.key).read(len(train)), train

@@ -79,11 +79,10 @@ def _failure_of(request: Callable[[], Any]) -> str:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             request()
     except Exception as error:
-        if isinstance(error, PrefectHTTPStatusError) and repeatable(error):
-            return f"status {error.response.status_code}"
+        status = error.response.status_code if isinstance(error, PrefectHTTPStatusError) else None
         if repeatable(error):
-            return str(error).rstrip(".") or type(error).__name__
-        if isinstance(error, PrefectHTTPStatusError):
+            return f"status {status}" if status else str(error).rstrip(".") or type(error).__name__
+        if status:
             get_logger("mmpca").warning("Prefect did not take an artifact: %s", error)
         else:
             get_logger("mmpca").warning("An artifact could not be made.", exc_info=True)

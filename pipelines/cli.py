@@ -193,7 +193,6 @@ def methods(as_json: bool) -> None:
 @json_option
 def show(output: str, opens: bool, as_json: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
-    from mmpca_dist.errors import InputError
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
     from mmpca_dist.runs.listing import state_of
     from mmpca_dist.stores import storage
@@ -202,14 +201,13 @@ def show(output: str, opens: bool, as_json: bool) -> None:
     below = RunDirectory(run.path(EVALUATION))
     if not run.exists and below.exists:
         run = below
-    found = state_of(run) if run.exists else None
+    purpose, found = run.purpose, state_of(run)
     if as_json:
-        state = None if found is None else found.state
-        print_json({"output": run.uri, "state": state, "purpose": run.purpose, "records": run.records()})
+        print_json({"output": run.uri, "state": found.state, "purpose": purpose, "records": run.records()})
         return
-    if found is not None and found.next is not None:
+    if found.next is not None:
         raise InputError(f"The run in {run.uri} is not finished: {found.words}.")
-    if run.purpose == "evaluation":
+    if purpose == "evaluation":
         shown.print_comparison(run.uri)
     else:
         shown.print_summary(run.uri)

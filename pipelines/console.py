@@ -78,6 +78,10 @@ class ProgressBar:
         self._progress.stop()
 
 
+SILENT = StageLines(lambda line: None, "")
+"""Shows nothing, between stages."""
+
+
 class ConsoleCallback(Callback):
     """Progress bars on a terminal; elsewhere a plain line every few seconds."""
 
@@ -86,7 +90,7 @@ class ConsoleCallback(Callback):
         self.notes: list[str] = []
         self.heading: str | None = None
         """Printed before the first stage, of work that has not been refused."""
-        self._progress: ProgressBar | StageLines | None = None
+        self._progress: ProgressBar | StageLines = SILENT
         self._sweep = ""
 
     def on_page(self, address: str) -> None:
@@ -113,8 +117,7 @@ class ConsoleCallback(Callback):
     def on_pass(self, stage: str, name: str) -> None:
         if getattr(self.console, "verbose", False):
             print_text(self.console, f"  {stage}: {name}", style="dim")
-        if self._progress is not None:
-            self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
+        self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
 
     def on_sweep(self, stage: str, words: str) -> None:
         self._sweep = words
@@ -123,8 +126,7 @@ class ConsoleCallback(Callback):
         print_text(self.console, f"  {stage}: compiling its inner loops, once per machine")
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress.update(done, total)
+        self._progress.update(done, total)
 
     def on_expected(self, stage: str, seconds: float) -> None:
         print_text(self.console, f"  {stage}: {time_left(seconds)}, by the time of the first splits")
@@ -143,9 +145,8 @@ class ConsoleCallback(Callback):
 
     def close(self) -> None:
         """Remove the progress bar, and print no more lines."""
-        if self._progress is not None:
-            self._progress.close()
-            self._progress = None
+        self._progress.close()
+        self._progress = SILENT
 
 
 def print_json(value: Any) -> None:

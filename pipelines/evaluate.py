@@ -27,4 +27,4 @@ def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks)
         publish_evaluation(artifacts, job.run.uri, comparison)
         answer = " ".join(comparison["answer"])
         result = {"folder": job.run.uri, "report": comparison["html"], "answer": answer}
-        return Done(f"{answer} Report: {comparison['html']}", result)
+        return f"{answer} Report: {comparison['html']}", result

@@ -38,4 +38,4 @@ def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> D
         report, uri = job.results.of(REPORT), job.run.uri
         plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
         publish_run(artifacts, uri, report, plan, searches)
-        return Done(f"Report: {report['html']}", {"folder": uri, "report": report["html"], "models": config.labels})
+        return f"Report: {report['html']}", {"folder": uri, "report": report["html"], "models": config.labels}

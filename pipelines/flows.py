@@ -103,18 +103,8 @@ def _cancels() -> bool:
     return False
 
 
-def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
-    """Remove what nothing can go on from, and say how to go on or to free the disk."""
-    _after(flow, flow_run, "was cancelled")
-
-
-def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
-    """Remove what nothing can go on from, and say how to go on."""
-    _after(flow, flow_run, "crashed")
-
-
-def _after(flow: Any, flow_run: Any, end: str) -> None:
-    """Clean up once the process of a flow is gone: a worker calls this.
+def on_broken_off(flow: Any, flow_run: Any, state: State) -> None:
+    """Clean up once the process of a cancelled or crashed flow is gone: a worker calls this.
 
     Everything of a run stays, scratch included: Retry, or the next run with the same parameters, goes on from it. Half
     an ingested table goes. Others may work in the same folder by now: what they hold the lease of is left alone.
@@ -131,7 +121,7 @@ def _after(flow: Any, flow_run: Any, end: str) -> None:
         logger.warning(
             "The run %s. Retry it, or start it again with the same parameters: it goes on in %s. To give up its "
             "unfinished stage and free the disk: mmpca clean %s",
-            end, uri, uri,
+            "crashed" if state.is_crashed() else "was cancelled", uri, uri,
         )  # fmt: skip
 
 
@@ -160,8 +150,8 @@ COMMON: dict[str, Any] = {
     "version": mmpca_dist.__version__,
     # Our flows validate parameters themselves: Prefect would log a traceback for a mistake, and end as "Failed".
     "validate_parameters": False,
-    "on_cancellation": [on_cancellation],
-    "on_crashed": [on_crashed],
+    "on_cancellation": [on_broken_off],
+    "on_crashed": [on_broken_off],
 }
 """Options of every flow. Whether results are kept is Prefect's setting, which deployments turn on."""
 
@@ -180,14 +170,8 @@ PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """Variables that a block may set in the environment: none that says which code runs."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """The work of a flow, in words, and the small value that it returns to other flows."""
-
-    message: str
-    result: dict[str, Any]
-
-
+Done = tuple[str, dict[str, Any]]
+"""The work of a flow, in words, and the small value that it returns to other flows."""
 Work = Callable[[Model, Artifacts, Callbacks], Done]
 
 
@@ -262,8 +246,8 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
                 settings = as_model(model, config)
                 with _in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
-                    done = work(settings, artifacts, callbacks)
-                end.state = Completed(message=done.message, data=done.result)
+                    message, result = work(settings, artifacts, callbacks)
+                end.state = Completed(message=message, data=result)
             except MmpcaError as error:
                 end.state = refused(error)
             except KeyboardInterrupt:

@@ -21,4 +21,4 @@ def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks
     artifacts.show("ingested", "What was written", table=[{name: str(manifest[name]) for name in shown}])
     publish_result(artifacts, "Ingested", said, [f"mmpca run my.yaml --set dataset.uri={config.destination}"])
     facts = {name: manifest[name] for name in ("rows", "columns", "classes")}
-    return Done(said, {"folder": config.destination, **facts})
+    return said, {"folder": config.destination, **facts}

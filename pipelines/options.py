@@ -36,21 +36,14 @@ def config_options(command: Callable) -> Callable:
     return click.argument("config", type=click.Path())(command)
 
 
-prefect_option = click.option(
-    "--prefect/--no-prefect",
+_prefect = partial(click.option, "--prefect/--no-prefect", show_default=False, envvar="MMPCA_PREFECT")
+prefect_option = _prefect(
     default=True,
-    show_default=False,
-    envvar="MMPCA_PREFECT",
     help="Do the work in a Prefect flow, which starts a temporary server where there is none, or without Prefect. "
     "MMPCA_PREFECT=off in the environment stands for the latter.",
 )
-
-
-quick_prefect_option = click.option(
-    "--prefect/--no-prefect",
+quick_prefect_option = _prefect(
     default=lambda: bool(os.environ.get("PREFECT_API_URL")),
-    show_default=False,
-    envvar="MMPCA_PREFECT",
     help="Do the work in a Prefect flow, or without; by default in a flow where PREFECT_API_URL names a server.",
 )
 

@@ -28,4 +28,4 @@ def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbac
     kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
     names = [entry["name"] for entry in taken]
     result = {"folder": folder, "report": manifest["report"], "models": kept, "taken": names}
-    return Done(in_words(config, manifest), result)
+    return in_words(config, manifest), result

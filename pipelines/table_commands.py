@@ -88,14 +88,7 @@ def check(table: str, label: str | None, output: str | None, overwrite: bool, as
 @click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
 @quick_prefect_option
 @verbosity
-def ingest(
-    prefect: bool,
-    image_shape: str | None,
-    sparse: bool | None,
-    drop: tuple[str, ...],
-    keep: tuple[str, ...],
-    **options: Any,
-) -> None:
+def ingest(prefect: bool, image_shape: str | None, sparse: bool | None, **options: Any) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
 
     CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
@@ -117,8 +110,6 @@ def ingest(
     config = IngestConfig(
         image_shape=image_shape_of(image_shape),
         layout="auto" if sparse is None else "sparse" if sparse else "dense",
-        drop=list(drop),
-        keep=list(keep),
         **options,
     )
     check_ingest(

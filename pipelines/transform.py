@@ -19,4 +19,4 @@ def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Cal
     manifest = TaskChain().run("project", words, lambda: transform(config, [callbacks]), makes, of)
     said = transformed(manifest)
     publish_result(artifacts, "Projected rows", said, manifest["outputs"])
-    return Done(said, {"folder": manifest["destination"], "projected": manifest["outputs"], "rows": manifest["rows"]})
+    return said, {"folder": manifest["destination"], "projected": manifest["outputs"], "rows": manifest["rows"]}

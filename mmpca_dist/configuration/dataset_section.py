@@ -201,6 +201,11 @@ class DatasetConfig(Section):
         """Whether there are numbers to predict in the place of classes."""
         return self.target is not None and self.target.slices is None
 
+    def splitting(self) -> dict[str, Any]:
+        """Return the settings that splits and errors depend on, next to the content of the table."""
+        names = {"label", "target", "unlabelled", "unlabelled_value", "weight", "balance"}
+        return self.model_dump(mode="json", include=names)
+
 
 def located(section: DatasetConfig) -> str:
     """Return the address of a data set; raise InputError where its folder is not known, or the file is not in it."""

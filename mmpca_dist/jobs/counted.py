@@ -14,7 +14,10 @@ from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.jobs.records import CountRecord, StoredColumns
 from mmpca_dist.passes.census import Census
-from mmpca_dist.tables.compose import FILE, Play, compose, open_rows
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.statistics.widened_rows import look_at_gaps, widened
+from mmpca_dist.tables.compose import FILE, Play, compose, open_rows, reading_of
 from mmpca_dist.tables.covariates import Covariate
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import Levels
@@ -87,6 +90,11 @@ class Counted:
             plays.append(Play(role, label, column, role.from_json(look), knows=True))
         return plays
 
+    def widened(self, rows: Dataset) -> Dataset:
+        """Return the rows that were counted, with what stands beside their columns."""
+        filled = (self.record["missing"], self.record["means"]) if "missing" in self.record else ()
+        return widened(rows, *map(np.asarray, filled))
+
     def open_like(
         self, uri: str, section: DatasetConfig, *, features: str | None, label: str | None, fits: bool, labelled: bool,
         weight: str | None = None,
@@ -98,34 +106,32 @@ class Counted:
         """
         needless = () if fits else ("weight",) if labelled else ("weight", "targets")
         plays = [play for play in self._plays() if play.column is None or play.role.into not in needless]
-        unlabelled = section.unlabelled if fits else "refuse"
-        plays = [_lacking(play, unlabelled, section.unlabelled_value) for play in plays]
-        plays = [play for play in plays if play.role is not KNOWN or play.option != ("refuse", None)]
+        reading = reading_of(section) | ({} if fits else {"unlabelled": "refuse"})
+        known = (reading["unlabelled"], section.unlabelled_value)
+        plays = [play._replace(option=known) if play.role is KNOWN else play for play in plays]
+        plays = [play for play in plays if play.role is not KNOWN or known != ("refuse", None)]
         if weight is not None:
             plays = [play for play in plays if play.role is not WEIGHT]
             plays.insert(sum(play.column is None for play in plays), Play(WEIGHT, weight, weight))
         for play in plays:
             if play.column is not None and play.column.endswith(FILE) and play.column != weight:
                 raise InputError(f"{play.role.setting}: {play.column} is of the run's own rows. Name that of new rows.")
+        columns = self.stored_columns
         source = open_rows(
-            uri, features=features, label=label, labelled=labelled, missing_chunks=section.missing_chunks,
-            missing=section.missing, names=self.record.get("columns", self.stored_columns["feature_names"]),
-            levels=self.levels, unlabelled=unlabelled, columns=section.columns,
+            uri, features=features, label=label, labelled=labelled, levels=self.levels,
+            names=self.record.get("columns", columns["feature_names"]), **reading,
         )  # fmt: skip
-        self._refuse_other_width(source.uri, source.n_features, source.feature_names)
+        if source.n_features != columns["n_features"]:
+            raise InputError(
+                f"{source.uri} has {source.n_features} features, but the run was fitted to {columns['n_features']}."
+                f"{_differences(source.feature_names, columns['feature_names'])}"
+            )
         return compose(source, [play for play in plays if play.column is not None or source.label is not None])
 
-    def _refuse_other_width(self, uri: str, n_features: int, names: list[str] | None) -> None:
-        columns = self.stored_columns
-        if n_features != columns["n_features"]:
-            raise InputError(
-                f"{uri} has {n_features} features, but the run was fitted to {columns['n_features']}."
-                f"{_differences(names, columns['feature_names'])}"
-            )
-
-    def merged(self, census: Census, missing: NDArray[np.int64] | None, uri: str, notes: Sequence[str]) -> CountRecord:
+    def merged(self, rows: Rows, uri: str, notes: Sequence[str]) -> CountRecord:
         """Return the record with the rows of one more data set; ``uri`` names all of them."""
-        count, classes = self.record, np.union1d(self.classes, census.classes)
+        count, census = self.record, rows.census
+        classes = np.union1d(self.classes, census.classes)
         old, new = np.searchsorted(classes, self.classes), np.searchsorted(classes, census.classes)
         counts = np.bincount(old, count["counts"], len(classes)) + np.bincount(new, census.sizes, len(classes))
         merged: CountRecord = {
@@ -140,7 +146,8 @@ class Counted:
         if "weights" in count:
             weights = np.bincount(old, count["weights"], len(classes)) + np.bincount(new, census.counts, len(classes))
             merged["weights"] = weights.tolist()
-        if missing is not None:
+        if "missing" in count:
+            missing, _ = look_at_gaps(rows.dataset, rows.spans, Tasks(scheduler=rows.scheduler))
             merged["missing"] = (np.asarray(count["missing"]) + missing).tolist()
         merged.pop("key", None)
         merged.pop("seconds", None)
@@ -152,10 +159,6 @@ def _plain(each: Played, label: str | None) -> list[Any]:
     assert each.column is not None  # noqa: S101
     column = None if not each.name or each.name == label else each.name
     return [each.role.name, each.name, column, each.role.to_json(each.look)]
-
-
-def _lacking(play: Play, unlabelled: str, value: str | int | None) -> Play:
-    return play._replace(option=(unlabelled, value)) if play.role is KNOWN else play
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:

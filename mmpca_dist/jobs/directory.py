@@ -169,9 +169,7 @@ class RunDirectory:
         path = self.path("run.json")
         with reading_own(path):
             header = storage.read_json(path)
-        lacking = next((name for name in ("key", "purpose", "config", "fingerprint") if name not in header), None)
-        if lacking is not None:
-            raise InputError(f"{path} lacks {lacking!r}: it is not of this version, or another program's.")
+        refuse_other_version(path, header, "key", "purpose", "config", "fingerprint")
         return header
 
     @property
@@ -233,6 +231,13 @@ def _difference(stored: dict[str, Any], identity: Identity) -> str:
         key = next(key for key in new if old[key] != new[key])
         name, old, new = f"{name}.{key}", old[key], new[key]
     return f"its {name} is {old!r}, here it is {new!r}"
+
+
+def refuse_other_version(path: str, content: Mapping[str, Any], *needed: str) -> None:
+    """Raise InputError for JSON that lacks a key that this version writes."""
+    for name in needed:
+        if name not in content:
+            raise InputError(f"{path} lacks {name!r}: it is not of this version, or another program's.")
 
 
 def _refuse_outside(record: dict[str, Any]) -> None:

@@ -13,14 +13,12 @@ from mmpca_dist.errors import DamageError, InputError, did_you_mean
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.counted import Counted
-from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory
+from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory, refuse_other_version
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import ModelRecord, R, StageName
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import RowMapTransformer
 from mmpca_dist.statistics.adjustment import Adjustment
-from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 from mmpca_dist.stores import storage
@@ -39,7 +37,7 @@ def open_run(output: str) -> RunDirectory:
     return run if published is None else RunDirectory(run.path(published["folder"]))
 
 
-def finished(run: RunDirectory, stage: StageName[R]) -> R:
+def finished(run: RunDirectory, stage: records.StageName[records.R]) -> records.R:
     """Return the record of a stage that is done.
 
     Raises InputError where there is no run, or the stage is not done; DamageError where the record is damaged, or was
@@ -55,7 +53,7 @@ def finished(run: RunDirectory, stage: StageName[R]) -> R:
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
-def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
+def is_whole(run: RunDirectory, stages: Iterable[records.StageName[Any]]) -> bool:
     """Tell whether all outputs of some stages are there, as they were written."""
     try:
         for stage in stages:
@@ -77,21 +75,17 @@ def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
 
 def counted(run: RunDirectory) -> Counted:
     """Return the table that a run was fitted to."""
-    return Counted(finished(run, records.COUNT))
+    record = finished(run, records.COUNT)
+    refuse_other_version(run.record_path(records.COUNT), record, "played")
+    return Counted(record)
 
 
-def statistics_of(run: RunDirectory, standardize: bool = False, class_weight: ClassWeight = None) -> Statistics:
-    """Return the statistics that a run keeps of its rows, in their own units unless standardised."""
-    record, config = finished(run, records.REDUCE), run.config
-    return load_statistics(
-        run.path(STATISTICS),
-        counted(run).classes,
-        precision=config.precision,
-        standardize=standardize,
-        class_weight=class_weight,
-        pairings=config.needs().medians,
-        objects=objects_in(record, STATISTICS),
-    )
+def statistics_of(run: RunDirectory, as_asked: bool = False) -> Statistics:
+    """Return the statistics that a run keeps of its rows, in their own units or, ``as_asked``, standardised."""
+    record, table = finished(run, records.REDUCE), counted(run)
+    config = run.config.model_copy(update={"standardize": table.record["standardize"]})
+    objects = objects_in(record, STATISTICS)
+    return load_statistics(run.path(STATISTICS), table.classes, config, as_asked, objects)
 
 
 def open_projected(folder: str, method: str, suffix: str) -> Source:
@@ -159,7 +153,7 @@ LEADING = 3
 """Number of eigenvalues in records."""
 
 
-def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelRecord:
+def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> records.ModelRecord:
     """Store a fitted reducer and return what describes it."""
     fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_", "scale_")}
     scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
@@ -207,14 +201,15 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     stored, limit = record["n_components"], record["limit"]
     if n_components is not None and not 1 <= n_components <= stored:
         raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
+    size = n_components or stored
     group = f"model/{method}.zarr"
     arrays = load_arrays(run.path(group), objects_in(solved, group))
     table = counted(run)
     count = table.record
-    reducer = run.config.reducer(method, n_components or stored).set_params(standardize=count["standardize"])
-    if n_components is not None and n_components < stored and not reducer.traits.nested:
+    reducer = run.config.reducer(method, size).set_params(standardize=count["standardize"])
+    if size < stored and not reducer.traits.nested:
         raise InputError(
-            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and a fit for "
+            f"n_components={size}: {method} in {run.uri} is fitted for {stored} components, and a fit for "
             "fewer has other ones. Run it with fewer."
         )
     total = np.nan if record["total"] is None else record["total"]
@@ -232,8 +227,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         fit["feature_names_in_"] = np.asarray(count["feature_names"], dtype=object)
         fit["encoding_"] = table.columns, table.levels
     reducer.restore(fit, table.classes, count.get("targets"), partial(load_moments, run.uri))
-    if n_components is not None and n_components < stored:
-        reducer.shorten(n_components)
+    if size < stored:
+        reducer.shorten(size)
     return reducer
 
 

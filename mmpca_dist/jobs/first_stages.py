@@ -16,9 +16,8 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
 from mmpca_dist.jobs.notes import plural
-from mmpca_dist.jobs.records import CountRecord, MapsRecord, PlanRecord
 from mmpca_dist.jobs.stored_arrays import save_fits
-from mmpca_dist.passes.census import notes_on_missing_labels, take_census
+from mmpca_dist.passes.census import notes_on_labels, take_census
 from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
@@ -56,17 +55,10 @@ def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
     )
 
 
-def notes_on_rows_left_out(dataset: Dataset, of: str = "") -> list[str]:
-    """Return a note on how many rows are left out, of a data set that is named where there are several; none of 0."""
-    left_out = dataset.stored.n_rows - dataset.n_rows
-    why = "no label or weight zero" if dataset.columns_into("weight") else "no label"
-    return [f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else []
-
-
-def _count(job: Job) -> CountRecord:
+def _count(job: Job) -> records.CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
-    notes = notes_on_missing_labels(dataset) + notes_on_rows_left_out(dataset)
+    notes = notes_on_labels(dataset)
     slices = [each.look.tolist() for each in dataset.columns_into("label") if each.role is SLICES]
     for slice_edges in slices:
         edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(slice_edges, 1))
@@ -77,7 +69,7 @@ def _count(job: Job) -> CountRecord:
     for note in notes:
         job.callback.on_note(note)
     own_columns = dataset.mapped is not None and dataset.mapped.own_columns
-    record: CountRecord = {
+    record: records.CountRecord = {
         **Counted.of(dataset, census),
         "standardize": job.config.standardizes,
         "image_shape": None if own_columns else job.config.dataset.image_shape or dataset.facts.image_shape,
@@ -109,16 +101,16 @@ def look_ahead(config: RunConfig, purpose: Purpose, callback: Callback | None) -
     return job
 
 
-def planned(job: Job, plan: Plan) -> PlanRecord:
+def planned(job: Job, plan: Plan) -> records.PlanRecord:
     """Show the plan of a job, refuse one that is too large, and return its record."""
     job.callback.on_plan(plan)
     plan.refuse_if_too_large()
-    return cast(PlanRecord, {**plan.to_json(), "rows": plan.rows()})
+    return cast(records.PlanRecord, {**plan.to_json(), "rows": plan.rows()})
 
 
 def request_of(job: Job) -> RunRequest:
     """Return what a plan must know of a run."""
-    config, census, needs = job.config, job.take_census(), job.config.needs()
+    config, census, needs = job.config, job.census, job.config.needs()
     n_outcomes = len(job.dataset.targets) or len(census.classes)
     blocks = {
         section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)
@@ -151,7 +143,7 @@ def resources_of(config: RunConfig, output: str) -> Resources:
     )
 
 
-def _fit(job: Job) -> MapsRecord:
+def _fit(job: Job) -> records.MapsRecord:
     rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
     assert rows.mapped is not None  # noqa: S101  (the stage is there for row maps alone)
     tasks = job.tasks(records.MAPS, passes)

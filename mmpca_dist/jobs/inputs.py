@@ -29,7 +29,7 @@ from mmpca_dist.stores.lease import held
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.chosen_columns import listed
 from mmpca_dist.tables.column import Column
-from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, side_settings
+from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, reading_of, side_settings
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.labels import note_on_missing
@@ -43,96 +43,61 @@ MANY = 100
 """More fits of every method than this are pointed out before they begin."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """How rows are held out: the settings, and what names the part of each row, where a column tells that."""
+def _parts_of(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Dataset | None:
+    """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows."""
+    section = config.evaluation
+    reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
+    if not (reads and section.splits in BY_COLUMN):
+        return None
+    assert section.column is not None  # noqa: S101  (the configuration is checked)
+    column = column_of(dataset.stored, section.column, Setting("column", section="evaluation"))
+    return dataset.unmapped.labelled_by(column, TIME if section.splits == "time" else LABEL)
 
-    section: EvaluationConfig
-    rows: Dataset | None = None
-    """The rows with their parts, groups or times for labels."""
 
-    @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset, purpose: Purpose) -> HeldOut:
-        """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows."""
-        section = config.evaluation
-        reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
-        if not (reads and section.splits in BY_COLUMN):
-            return cls(section)
-        assert section.column is not None  # noqa: S101  (the configuration is checked)
-        column = column_of(dataset.stored, section.column, Setting("column", section="evaluation"))
-        return cls(section, dataset.unmapped.labelled_by(column, TIME if section.splits == "time" else LABEL))
+def note_on_many(section: EvaluationConfig, splits: Splits) -> str:
+    """Return a sentence on a number of fits that one would not expect, or nothing."""
+    n_held_out = splits.n_splits * len(splits.held_out)
+    if n_held_out <= MANY:
+        return ""
+    fewer = {"given": "splits: groups deals the names in the column into folds", "time": "lower windows"}.get(
+        section.splits, "lower count" if splits.n_splits > 1 else "lower folds"
+    )
+    return f"Every method is fitted {n_held_out:,} times: for fewer, {fewer}."
 
-    @property
-    def column(self) -> Column | None:
-        return None if self.rows is None else self.rows.label_column
 
-    @property
-    def addresses(self) -> Sequence[str]:
-        """Addresses that are read to know the parts."""
-        return [] if self.column is None else self.column.addresses
+def held_out_in_words(section: EvaluationConfig, n_splits: int) -> str:
+    """Return in words how rows are held out."""
+    if section.splits == "shares":
+        times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
+        return f"{times}, {section.train or SHARE} of each class trains"
+    if section.in_folds:
+        again = f", dealt {section.count} times" if section.count > 1 else ""
+        what = "stratified folds" if section.splits == "folds" else f"folds of the groups in {section.column}"
+        return f"{section.folds} {what}{again}"
+    if section.splits == "groups":
+        times = f"{section.count} splits" if section.count > 1 else "one split"
+        return f"{times}, {section.train} of the groups in {section.column} trains"
+    if section.boundary is not None:
+        return f"rows from {section.boundary} on held out, by {section.column}"
+    if section.windows is not None:
+        return f"{section.windows} windows of {section.column} held out, after all that train"
+    parts = f"{n_splits} parts" if section.held_out is None else f"part {section.held_out}"
+    return f"{parts} of {section.column} held out"
 
-    def fingerprint(self) -> str | None:
-        """Identify the column of the parts; None where there is none."""
-        return None if self.column is None else self.column.fingerprint()
 
-    def draw(self, rows: Rows) -> Splits:
-        """Return the splits of the rows, from passes over labels alone."""
-        section, column = self.section, self.rows
-        options = {"n_splits": section.count, "seed": section.seed}
-        if section.splits == "shares":
-            return share_splits(rows, section.train or SHARE, **options)
-        if section.splits == "folds":
-            return fold_splits(rows, section.folds, **options)
-        assert column is not None  # noqa: S101  (the configuration is checked)
-        if section.splits == "groups":
-            return group_splits(rows, column, folds=section.folds, share=section.train, **options)
-        if section.splits == "time":
-            return time_splits(rows, column, windows=section.windows, boundary=section.boundary)
-        return given_splits(rows, column, section.held_out)
-
-    def note_on_many(self, splits: Splits) -> str:
-        """Return a sentence on a number of fits that one would not expect, or nothing."""
-        n_held_out = splits.n_splits * len(splits.held_out)
-        if n_held_out <= MANY:
-            return ""
-        fewer = {"given": "splits: groups deals the names in the column into folds", "time": "lower windows"}.get(
-            self.section.splits, "lower count" if splits.n_splits > 1 else "lower folds"
-        )
-        return f"Every method is fitted {n_held_out:,} times: for fewer, {fewer}."
-
-    def words(self, n_splits: int) -> str:
-        """Return in words how rows are held out."""
-        section = self.section
-        if section.splits == "shares":
-            times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
-            return f"{times}, {section.train or SHARE} of each class trains"
-        if section.in_folds:
-            again = f", dealt {section.count} times" if section.count > 1 else ""
-            what = "stratified folds" if section.splits == "folds" else f"folds of the groups in {section.column}"
-            return f"{section.folds} {what}{again}"
-        if section.splits == "groups":
-            times = f"{section.count} splits" if section.count > 1 else "one split"
-            return f"{times}, {section.train} of the groups in {section.column} trains"
-        if section.boundary is not None:
-            return f"rows from {section.boundary} on held out, by {section.column}"
-        if section.windows is not None:
-            return f"{section.windows} windows of {section.column} held out, after all that train"
-        parts = f"{n_splits} parts" if section.held_out is None else f"part {section.held_out}"
-        return f"{parts} of {section.column} held out"
-
-    def notes(self, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
-        """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
-        folds = self.section.folds
-        if self.column is not None and self.section.splits != "time":
-            what = "part" if self.section.splits == "given" else "group"
-            return [] if self.column.missing is None else [note_on_missing(self.column, what)]
-        if self.section.splits != "folds":
-            return []
-        return [
-            f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
-            for name, n in zip(classes, counts, strict=True)
-            if n < folds
-        ]
+def notes_on_parts(
+    section: EvaluationConfig, column: Column | None, classes: Sequence[str], counts: Sequence[int]
+) -> list[str]:
+    """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
+    if column is not None and section.splits != "time":
+        what = "part" if section.splits == "given" else "group"
+        return [] if column.missing is None else [note_on_missing(column, what)]
+    folds = section.folds if section.splits == "folds" else 0
+    return [
+        f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
+        for name, n in zip(classes, counts, strict=True)
+        if n < folds
+    ]
 
 
 CONVERT = "convert"
@@ -184,7 +149,8 @@ class Inputs:
     asked: RunConfig
     """The settings as they were given."""
     purpose: Purpose
-    held_out: HeldOut
+    parts: Dataset | None = None
+    """The rows with their parts, groups or times for labels, where a column tells how rows are held out."""
     fitted: RunDirectory | None = None
     """The run whose models a transform applies."""
     shown: Mapping[str, str] = field(default_factory=dict)
@@ -206,15 +172,9 @@ class Inputs:
         of_text = sum(len(levels.names) for levels in dataset.stored.levels)
         mixed = 0 < of_text < dataset.stored.n_features
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
-        held_out = HeldOut.of(config, dataset, purpose)
-        uri = config.dataset.uri
+        parts, uri = _parts_of(config, dataset, purpose), config.dataset.uri
         shown = {dataset.uri: uri} if TEXT.is_named_by(uri.lower()) else {}
-        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, held_out, shown=shown)
-
-    @property
-    def chooses(self) -> bool:
-        """Whether a run chooses among the numbers of components; an evaluation tries them all."""
-        return self.asked.chooses and self.purpose == "run"
+        return cls(resolved, dataset, folder_of(config, purpose), config, purpose, parts, shown=shown)
 
     @property
     def dataset(self) -> Dataset:
@@ -225,10 +185,29 @@ class Inputs:
     @property
     def addresses(self) -> list[str]:
         """Addresses that are read, and must not change meanwhile."""
-        return [*self.dataset.addresses, *self.held_out.addresses]
+        return [*self.dataset.addresses, *(() if self.parts_column is None else self.parts_column.addresses)]
+
+    @property
+    def parts_column(self) -> Column | None:
+        return None if self.parts is None else self.parts.label_column
+
+    def draw_splits(self, rows: Rows) -> Splits:
+        """Return the splits of the rows, from passes over labels alone."""
+        section, parts = self.config.evaluation, self.parts
+        options = {"n_splits": section.count, "seed": section.seed}
+        if section.splits == "shares":
+            return share_splits(rows, section.train or SHARE, **options)
+        if section.splits == "folds":
+            return fold_splits(rows, section.folds, **options)
+        assert parts is not None  # noqa: S101  (the configuration is checked)
+        if section.splits == "groups":
+            return group_splits(rows, parts, folds=section.folds, share=section.train, **options)
+        if section.splits == "time":
+            return time_splits(rows, parts, windows=section.windows, boundary=section.boundary)
+        return given_splits(rows, parts, section.held_out)
 
     def identity(self) -> Identity:
-        parts = self.held_out.fingerprint()
+        parts = None if self.parts_column is None else self.parts_column.fingerprint()
         models = None if self.fitted is None else self.fitted.header()["key"]
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
@@ -268,8 +247,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
     uri = readable_rows(located(section), config.output, callback)
     request = Request(
         storage.normalize(uri), uri, section.features, section.outcome, drop=section.drop, beside=beside, encode=True,
-        missing_chunks=section.missing_chunks, missing=section.missing, unlabelled=section.unlabelled,
-        columns=None if section.columns is None else listed(section.columns),
+        **reading_of(section),
     )  # fmt: skip
     with (
         showing({uri: section.uri}),

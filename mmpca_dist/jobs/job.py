@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import psutil
 
 from mmpca_dist import compile_notice
@@ -20,12 +19,12 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.faults import showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, performance_report, refuse_private
+from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import EVALUATION, Identity, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
-from mmpca_dist.jobs.records import PLAN, Results, StageName, StageRecord
 from mmpca_dist.jobs.stored_arrays import load_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
@@ -34,7 +33,6 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
 from mmpca_dist.planning.plan import PROCESS_BASE
-from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.tables.changes import Watch
@@ -42,7 +40,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span, make_spans
 
 
-def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
+def sizes_of(config: RunConfig, results: records.Results, method: str) -> list[int]:
     """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
     choice = results.find(records.CHOOSE)
     return config.sizes if choice is None else [choice["methods"][method]["chosen"]]
@@ -59,9 +57,7 @@ class Job:
     lease: Lease | None = None
     watch: Watch | None = None
     """The input as it was before anything of it was read."""
-    census: Census | None = None
-    splits: Splits | None = None
-    results: Results = field(default_factory=Results)
+    results: records.Results = field(default_factory=records.Results)
     reused: set[str] = field(default_factory=set)
     """The stages whose results were there already."""
     current_checkpoint: Checkpoint | None = None
@@ -82,17 +78,14 @@ class Job:
 
     @property
     def dataset(self) -> Dataset:
-        """The rows, after their row maps once these are fitted, with covariates and indicators of gaps once counted."""
+        """The rows, after their row maps once these are fitted, and widened once they are counted."""
         rows = self.inputs.dataset
         if rows.mapped is not None and rows.mapped.fits is None and records.MAPS in self.results:
             maps = rows.mapped.maps
             rows = rows.unmapped.with_maps(maps, load_fits(self.run, self.results.of(records.MAPS), len(maps)))
             self.inputs = replace(self.inputs, table=rows)
         count = self.results.find(records.COUNT)
-        if count is None:
-            return rows
-        gaps = (count["missing"], count["means"]) if "missing" in count else ()
-        return widened(rows, *map(np.asarray, gaps))
+        return rows if count is None else Counted(count).widened(rows)
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
@@ -106,24 +99,22 @@ class Job:
     def spans(self) -> list[Span]:
         return make_spans(self.dataset)
 
-    def take_census(self) -> Census:
-        """Return the census, taken again where the stage was reused: it is a pass over labels only."""
-        if self.census is None:
-            self.census = take_census(self.dataset, self.spans, self.tasks())
-        return self.census
+    @cached_property
+    def census(self) -> Census:
+        """The census, taken again where the stage was reused: it is a pass over labels only."""
+        return take_census(self.dataset, self.spans, self.tasks())
 
-    def drawn_splits(self) -> Splits:
-        """Return the splits of an evaluation, which are drawn once."""
-        if self.splits is None:
-            rows = self.rows()
-            self.splits = self.inputs.held_out.draw(rows).weighed(rows)
-        return self.splits
+    @cached_property
+    def splits(self) -> Splits:
+        """The splits of an evaluation."""
+        rows = self.rows()
+        return self.inputs.draw_splits(rows).weighed(rows)
 
     def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
         """Return the rows for the passes of a stage, which reports its progress, or for other work."""
         context = vars(self.tasks(stage, on_pass))
         scratch = None if stage is None else self.run.path("scratch", stage)
-        return Rows(dataset=self.dataset, census=self.take_census(), spans=self.spans, scratch=scratch, **context)
+        return Rows(dataset=self.dataset, census=self.census, spans=self.spans, scratch=scratch, **context)
 
     def tasks(self, stage: str | None = None, on_pass: OnPass | None = None) -> Tasks:
         """Return the context of the passes of a stage, which reports its progress, or of other work."""
@@ -174,9 +165,9 @@ class Job:
 class Stage:
     """A named step; its function returns the record of what it leaves."""
 
-    name: StageName[Any]
+    name: records.StageName[Any]
     title: str
-    function: Callable[[Job], StageRecord]
+    function: Callable[[Job], records.StageRecord]
 
 
 @contextmanager
@@ -234,7 +225,7 @@ class PassCounter:
         return passes
 
 
-def run_stage(job: Job, stage: Stage) -> StageRecord:
+def run_stage(job: Job, stage: Stage) -> records.StageRecord:
     """Run a stage, or take up its results where its record says that it is done."""
     job.callback.on_stage_start(stage.name)
     record = _whole_record(job, stage)
@@ -274,15 +265,15 @@ def _refuse_changed_input(job: Job) -> None:
         raise
 
 
-def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
+def _whole_record(job: Job, stage: Stage) -> records.StageRecord | None:
     """Return the record of a stage, or None where it is to be done; damaged results go, and their record with them.
 
     Records of splits stay: the repeated stage checks each.
     """
-    record: StageRecord | None = None
+    record: records.StageRecord | None = None
     try:
         record = job.run.record(stage.name)
-        if record is None or record["key"] != job.key or stage.name == PLAN:
+        if record is None or record["key"] != job.key or stage.name == records.PLAN:
             return None
         check_outputs(job.run.uri, record)
         return record
@@ -295,7 +286,7 @@ def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
         return None
 
 
-def _do(job: Job, stage: Stage) -> StageRecord:
+def _do(job: Job, stage: Stage) -> records.StageRecord:
     """Do a stage; begin again where the checkpoints of an earlier attempt are damaged."""
     scratch = job.run.path("scratch", stage.name)
     client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
@@ -312,11 +303,11 @@ def _do(job: Job, stage: Stage) -> StageRecord:
         return stage.function(job)
 
 
-@contextmanager
-def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run", client: Any = None) -> Iterator[Job]:
+def open_job(
+    config: RunConfig, callback: Callback, purpose: Purpose = "run", client: Any = None
+) -> AbstractContextManager[Job]:
     """Open everything that a run or an evaluation needs, and claim the output folder; a Dask client does the work."""
-    with open_inputs(Inputs.of(config, purpose, callback), callback, client) as job:
-        yield job
+    return open_inputs(Inputs.of(config, purpose, callback), callback, client)
 
 
 def claimable(inputs: Inputs) -> Identity:
@@ -353,9 +344,8 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
             ):
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
-                job.held = max(
-                    0, psutil.Process().memory_info().rss - PROCESS_BASE - inputs.dataset.facts.resident_bytes
-                )
+                held_at_start = psutil.Process().memory_info().rss
+                job.held = max(0, held_at_start - PROCESS_BASE - inputs.dataset.facts.resident_bytes)
                 yield job
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))

@@ -48,8 +48,7 @@ class CountRecord(StageRecord):
     targets: NotRequired[list[str]]
     """Names of the numbers to predict, where there are any in the place of classes."""
     played: list[list[Any]]
-    """Of each column in a role: the role, its name, the column, None for that of the labels, and what a look has left.
-    """
+    """Of each column in a role: the role, its name, the column (None for the labels), and what a look has left."""
     missing: NotRequired[list[int]]
     """How many values each column lacks, where these are filled."""
     means: NotRequired[list[float]]
@@ -152,20 +151,12 @@ class ProjectRecord(StageRecord):
     memory: int
 
 
-class FigureRecord(TypedDict):
-    """A picture of the report, and its address."""
-
-    name: str
-    title: str
-    caption: str
-    png: str
-
-
 class ReportRecord(StageRecord):
     """The address of the report, its pictures, and its notes."""
 
     html: str
-    figures: list[FigureRecord]
+    figures: list[dict[str, str]]
+    """Of each picture ``name``, ``title``, ``caption``, and ``png``, its address."""
     notes: NotRequired[list[str]]
 
 

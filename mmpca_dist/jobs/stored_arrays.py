@@ -12,12 +12,12 @@ import zarr
 import zarr.codecs
 from numpy.typing import NDArray
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, Objects, objects_in, open_arrays, refuse_other_values
 from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
-from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
@@ -195,22 +195,16 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
 
 
 def load_statistics(
-    uri: str,
-    classes: NDArray,
-    *,
-    precision: str,
-    standardize: bool,
-    class_weight: ClassWeight = None,
-    pairings: Sequence[str] = (),
-    objects: Objects | None = None,
+    uri: str, classes: NDArray, config: RunConfig, as_asked: bool = False, objects: Objects | None = None
 ) -> Statistics:
-    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians."""
-    arrays = load_arrays(uri, objects)
+    """Read what ``save_statistics`` wrote for a run: in the units of the columns or, ``as_asked``, standardised."""
+    arrays, pairings = load_arrays(uri, objects), config.needs().medians
     with reading_own(uri, AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:
-            return _in_basis(arrays, classes, precision, pairings)
+            return _in_basis(arrays, classes, config.precision, pairings)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)
-    return tall_statistics(moments, medians, precision=precision, standardize=standardize, class_weight=class_weight)
+    asked: dict[str, Any] = {"standardize": config.standardizes, "class_weight": config.class_weight}
+    return tall_statistics(moments, medians, precision=config.precision, **(asked if as_asked else {}))
 
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:

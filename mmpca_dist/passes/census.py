@@ -140,3 +140,11 @@ def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
     """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
     column = dataset.label_column
     return [] if column is None or column.missing is None else [note_on_missing(column, what)]
+
+
+def notes_on_labels(dataset: Dataset, of: str = "") -> list[str]:
+    """Return notes on rows whose label chunks are not stored, and on rows left out, ``of`` one of several data sets."""
+    left_out = dataset.stored.n_rows - dataset.n_rows
+    why = "no label or weight zero" if dataset.columns_into("weight") else "no label"
+    notes = notes_on_missing_labels(dataset)
+    return [*notes, f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else notes

@@ -259,9 +259,8 @@ def _label_among(columns: Sequence[ColumnProfile], named: str | None) -> tuple[C
     likely = [c for c in likely if not GROUP.search(c.name)]
     usual = [by_name[name] for name in LABEL_NAMES if name in by_name]
     usual += [c for c in likely if USUAL_LABEL.fullmatch(c.name)]
-    return next(
-        iter(usual or likely[::-1]), None
-    ), f"{'by its name' if usual else 'a guess'}: name another with --label"
+    why = "by its name" if usual else "a guess"
+    return next(iter(usual or likely[::-1]), None), f"{why}: name another with --label"
 
 
 def _uses_of(columns: Sequence[ColumnProfile], label: ColumnProfile | None) -> list[ColumnRole]:

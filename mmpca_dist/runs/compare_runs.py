@@ -23,9 +23,7 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.outcomes import share_of, stored_table
 from mmpca_dist.stores import storage
 
-SPLITTING = ("label", "target", "unlabelled", "unlabelled_value", "weight", "balance")
-"""Settings of a data set that splits and errors depend on, next to its content."""
-NOT_SPLITTING = ("classifiers", "reference", "margins", "published")
+NOT_SPLITTING = {"classifiers", "reference", "margins", "published"}
 """Settings of an evaluation that splits do not depend on."""
 ANGLES = (
     "Angles are principal angles, in degrees and from the largest, between the subspaces of the columns that a method "
@@ -194,8 +192,7 @@ def _splits_of(run: RunDirectory, lines: list[dict[str, Any]]) -> Any:
 
     Columns that are left out or corrected do not change them.
     """
-    settings, count = run.config.model_dump(mode="json"), finished(run, COUNT)
-    dataset, evaluation = settings["dataset"], settings["evaluation"]
-    splitting = [dataset[name] for name in SPLITTING], {k: v for k, v in evaluation.items() if k not in NOT_SPLITTING}
-    table = dataset["uri"], count["classes"], count["counts"]
+    config, count = run.config, finished(run, COUNT)
+    splitting = config.dataset.splitting(), config.evaluation.model_dump(mode="json", exclude=NOT_SPLITTING)
+    table = config.dataset.uri, count["classes"], count["counts"]
     return table, splitting, sorted({(x["split"], x["rows"], x["training"]) for x in lines})

@@ -23,9 +23,9 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
+from mmpca_dist.jobs.inputs import held_out_in_words, note_on_many, notes_on_parts
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.jobs.notes import goes_by_scatter, note_ahead
-from mmpca_dist.jobs.records import CompareRecord, ScoreRecord, TuneRecord
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
@@ -49,10 +49,10 @@ LEFT_OUT = "All columns are not evaluated for comparison: "
 
 def plan_of_evaluation(job: Job) -> Plan:
     """Return the plan of an evaluation, from metadata and labels."""
-    splits, dataset = job.drawn_splits(), job.dataset
+    splits, dataset = job.splits, job.dataset
     plan, job.left_out = planned_with_all_columns(job)
     plan = with_row_maps(plan, dataset, job.spans, request_of(job).resources)
-    notes = [job.inputs.held_out.note_on_many(splits), note_ahead(job.config, dataset), job.left_out]
+    notes = [note_on_many(job.config.evaluation, splits), note_ahead(job.config, dataset), job.left_out]
     return replace(plan, note=" ".join(filter(None, notes)))
 
 
@@ -66,7 +66,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     if any(not section.method.reduces for section in config.methods):
         return plan, ""
     begun = job.run.record(records.TUNE) if job.key else None
-    reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.drawn_splits())
+    reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.splits)
     if reason:
         return plan, reason
     before = job.inputs
@@ -83,10 +83,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
 
 
 def _plan(job: Job) -> Plan:
-    splits, dataset = job.drawn_splits(), job.dataset
-    merged = evaluation_scores.scores_from_moments(dataset, splits, job.config)
-    evaluation = evaluation_scores.evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features)
-    return plan_evaluation(dataset, job.spans, request_of(job), evaluation)
+    evaluation = evaluation_scores.evaluation_request(job, job.splits)
+    return plan_evaluation(job.dataset, job.spans, request_of(job), evaluation)
 
 
 def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
@@ -118,7 +116,7 @@ def preview_evaluation(config: RunConfig, callback: Callback | None = None) -> P
     return plan_of_evaluation(look_ahead(config, "evaluation", callback))
 
 
-def _tune(job: Job) -> TuneRecord:
+def _tune(job: Job) -> records.TuneRecord:
     """Choose constants by cross-validation on all rows, the same for all methods and splits.
 
     Rows are in the original columns, standardised where reductions are.
@@ -132,7 +130,7 @@ def _tune(job: Job) -> TuneRecord:
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
             f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
         )
-    rows = read_all(adjusted_rows(job.rows()).dataset, job.drawn_splits(), job.tasks())
+    rows = read_all(adjusted_rows(job.rows()).dataset, job.splits, job.tasks())
     penalties = choose_C(
         specs,
         rows.X,
@@ -146,11 +144,11 @@ def _tune(job: Job) -> TuneRecord:
     return {"penalties": penalties, "left_out": job.left_out}
 
 
-def _score(job: Job) -> ScoreRecord:
+def _score(job: Job) -> records.ScoreRecord:
     return evaluation_scores.score_splits(job, records.SCORE, job.results.of(records.TUNE)["penalties"])
 
 
-def _report(job: Job) -> CompareRecord:
+def _report(job: Job) -> records.CompareRecord:
     from mmpca_dist.report.evaluation_page import write_evaluation_report
 
     splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
@@ -182,7 +180,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     maps = results.find(records.MAPS)
     notes = [
         *count["notes"],
-        *job.inputs.held_out.notes(classes, count["counts"]),
+        *notes_on_parts(config.evaluation, job.inputs.parts_column, classes, count["counts"]),
         *filter(None, [job.left_out]),
         *(maps["notes"] if maps else []),
         *([UNEXPLAINED.format(", ".join(count["targets"]))] if "targets" in count else []),
@@ -201,7 +199,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "classes": classes,
             **{name: fact for name, fact in count.items() if name in FACTS},
         },
-        splits=job.inputs.held_out.words(len(splits)),
+        splits=held_out_in_words(config.evaluation, len(splits)),
         methods=config.labels,
         unreduced=frozenset(section.label for section in config.methods if not section.method.reduces),
         folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,

@@ -7,9 +7,10 @@ import logging
 import operator
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.schema import RunConfig
@@ -59,13 +60,13 @@ def moments_suffice(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bo
     return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)
 
 
-def scores_from_moments(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+def scores_from_moments(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool:
     """Tell whether an evaluation goes by merged moments."""
-    if dataset.targets:
+    if config.dataset.predicts:
         if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
             raise no_scatter(dataset)
         return True
-    merged = moments_suffice(dataset, splits, config)
+    merged = moments_suffice(dataset, parts, config)
     if merged is None:
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
@@ -76,14 +77,13 @@ def scores_from_moments(dataset: Dataset, splits: Splits, config: RunConfig) -> 
 
 
 def evaluation_request(
-    config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int, penalties: dict[str, float] | None = None
+    job: Job, parts: PartSizes, penalties: dict[str, float] | None = None, merged: bool | None = None
 ) -> EvaluationRequest:
     """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
-    n_classes, classifiers = parts.counts.shape[1], config.evaluation.classifiers
-    if config.dataset.predicts:
-        classifiers = []
-    else:
-        check_classes(classifiers, n_classes)
+    config, n_features = job.config, job.dataset.n_features
+    merged = scores_from_moments(job.dataset, parts, config) if merged is None else merged
+    n_classes, classifiers = parts.counts.shape[1], [] if config.dataset.predicts else config.evaluation.classifiers
+    check_classes(classifiers, n_classes)
     if config.dataset.weighted:
         refuse_weights(classifiers)
     for section in config.methods:
@@ -91,9 +91,8 @@ def evaluation_request(
             raise InputError(f"{section.label}: {reason}.")
     n_train, needs = int(parts.n_train.max()), config.needs()
     if not merged and not choose_solver(config.solver.options(), n_train, n_features, needs).in_passes:
-        n_features = min(
-            n_features, n_train + n_classes * len(needs.medians)
-        )  # all columns are coordinates in the span
+        # All columns are coordinates in the span of the rows and medians.
+        n_features = min(n_features, n_train + n_classes * len(needs.medians))
     return EvaluationRequest(
         methods=config.methods,
         sizes=config.sizes,
@@ -115,18 +114,14 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
 
     The record has the passes and bytes of all splits, those of earlier sessions included.
     """
-    splits, dataset = job.drawn_splits(), job.dataset
-    merged = scores_from_moments(dataset, splits, job.config)
-    request = evaluation_request(job.config, splits, merged=merged, n_features=dataset.n_features, penalties=penalties)
-    passes = PassCounter(job, stage)
+    splits = job.splits
+    request = evaluation_request(job, splits, penalties)
     records = SplitRecords(job.run.path("splits"), job.key)
     total = splits.n_splits * len(splits.held_out)
-    missing = sorted(set(range(total)) - records.numbers())
-    if merged:
-        _score_merged(job, splits, request, records, missing, passes)
-    elif missing:
-        job.callback.on_pass(stage, ROWS)
-        _score_direct(job, splits, request, records, missing, stage)
+    missing = records.missing(total)
+    if missing:
+        score = _score_merged if request.merged else _score_direct
+        score(job, request, records, missing, stage)
     done = records.read(total)
     return {
         "n_splits": total,
@@ -146,10 +141,10 @@ class SplitRecords:
     def path(self, number: int) -> str:
         return storage.join(self.url, f"{number:05d}.json")
 
-    def numbers(self) -> set[int]:
-        names = [name for name in storage.names_in(self.url) if name.endswith(".json")]
-        numbers = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
-        return {number for number in numbers if self._is_done(number)}
+    def missing(self, total: int) -> list[int]:
+        """Return the numbers of the splits, of so many, that have no record yet; a damaged one goes."""
+        names = {storage.join(self.url, name) for name in storage.names_in(self.url)}
+        return [number for number in range(total) if self.path(number) not in names or not self._is_done(number)]
 
     def _is_done(self, number: int) -> bool:
         try:
@@ -174,49 +169,43 @@ class SplitRecords:
             return record
 
 
-class _Forecast:
-    """Tells, once, how long the remaining splits will take, by the time of as many as are evaluated at once."""
+def _forecast(job: Job, stage: str, total: int, at_once: int) -> Callable[[int], None]:
+    """Return what tells, once, how long the remaining splits take, by the time of as many as are evaluated at once."""
+    begin, is_told = time.perf_counter(), False
 
-    def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
-        self._job, self._stage, self._total, self._least = job, stage, total, at_once
-        self._begin, self._is_told = time.perf_counter(), False
+    def tell(done: int) -> None:
+        nonlocal is_told
+        if not is_told and at_once <= done < total:
+            is_told = True
+            job.callback.on_expected(stage, (time.perf_counter() - begin) * (total - done) / done)
 
-    def tell(self, done: int) -> None:
-        if self._is_told or not self._least <= done < self._total:
-            return
-        self._is_told = True
-        seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
-        self._job.callback.on_expected(self._stage, seconds)
+    return tell
 
 
-def _score_merged(
-    job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], passes: PassCounter
-) -> None:
+def _score_merged(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
-    rows = job.rows(passes.stage, passes)
-    parts = len(splits.held_out)
+    splits, passes = job.splits, PassCounter(job, stage)
+    rows, parts = job.rows(stage, passes), len(splits.held_out)
     to_score = sorted({number // parts for number in missing})
-    forecast = _Forecast(job, passes.stage, len(to_score), 1)
+    forecast = _forecast(job, stage, len(to_score), 1)
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
-        evaluated = evaluate_regressions if job.dataset.targets else evaluate_parts
+        evaluated = evaluate_regressions if job.config.dataset.predicts else evaluate_parts
         for record in evaluated(own_checkpoints, splits.only(split), split * parts, request):
             records.write({**record, **passes.take()})
-        forecast.tell(done)
+        forecast(done)
 
 
-def _score_direct(
-    job: Job, splits: Splits, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
-) -> None:
+def _score_direct(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(job.dataset, splits, request, records)
+    job.callback.on_pass(stage, ROWS)
+    task = partial(_evaluate_split, job.dataset, job.splits, request, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    progress = job.progress(stage)
-    forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
+    progress, forecast = job.progress(stage), _forecast(job, stage, len(missing), job.config.compute.n_threads)
 
     def tell(done: int, total: int) -> None:
         progress(done, total)
-        forecast.tell(done)
+        forecast(done)
 
     replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
@@ -235,19 +224,14 @@ _reading = threading.Lock()
 _rows: dict[str, LabelledRows] = {}
 
 
-@dataclass(frozen=True)
-class _EvaluateSplit:
-    dataset: Dataset
-    splits: Splits
-    request: EvaluationRequest
-    records: SplitRecords
-
-    def __call__(self, span: Span) -> int:
-        rows, read = _rows_in_memory(self.dataset, self.splits, self.records.key)
-        with naming(span.start):
-            record = evaluate_split(rows, self.splits, span.start, self.request)
-        self.records.write({**record, **read})
-        return 1
+def _evaluate_split(
+    dataset: Dataset, splits: Splits, request: EvaluationRequest, records: SplitRecords, span: Span
+) -> int:
+    rows, read = _rows_in_memory(dataset, splits, records.key)
+    with naming(span.start):
+        record = evaluate_split(rows, splits, span.start, request)
+    records.write({**record, **read})
+    return 1
 
 
 @contextmanager

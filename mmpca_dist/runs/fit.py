@@ -22,16 +22,6 @@ from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured, open_job, run_stage
 from mmpca_dist.jobs.notes import dominant_columns_of, leakage_note, method_notes, note_ahead, plural, shared_notes
-from mmpca_dist.jobs.records import (
-    ChoiceRecord,
-    MethodChoice,
-    ModelRecord,
-    PassesRecord,
-    ReduceRecord,
-    ReportRecord,
-    Results,
-    SolveRecord,
-)
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
@@ -42,7 +32,6 @@ from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import search_in_memory, sweep_in_memory, with_row_maps
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.evaluation_scores import SplitRecords, evaluation_request, moments_suffice, rows_released
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
@@ -52,12 +41,12 @@ from mmpca_dist.statistics.working_statistics import Statistics
 NUMBERS = "give n_components as numbers"
 
 
-def _choose(job: Job) -> ChoiceRecord:
-    label = REGRESSION if job.dataset.targets else job.config.evaluation.judge.label
-    with rows_released(job), measured(job) as peak:
+def _choose(job: Job) -> records.ChoiceRecord:
+    label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
+    with evaluation_scores.rows_released(job), measured(job) as peak:
         record = evaluation_scores.score_splits(_in_folds(job), "choose")
     n_folds = record["n_splits"]
-    splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
+    splits = evaluation_scores.SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
     how = f"one-standard-error rule, {label}, {n_folds} folds"
     most = job.dataset.n_columns
@@ -77,17 +66,18 @@ def _choose(job: Job) -> ChoiceRecord:
 
 def _in_folds(job: Job) -> Job:
     """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
-    job.take_census()
     inputs, section = job.inputs, job.config.evaluation
     changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
     if section.splits != "groups":
         changes |= {"splits": "folds", "column": None}
     evaluation = section.model_copy(update=changes)
-    config, held_out = inputs.config.model_copy(update={"evaluation": evaluation}), inputs.held_out
-    return replace(job, inputs=replace(inputs, config=config, held_out=replace(held_out, section=evaluation)))
+    config = inputs.config.model_copy(update={"evaluation": evaluation})
+    folds = replace(job, inputs=replace(inputs, config=config))
+    folds.census = job.census
+    return folds
 
 
-def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
+def _choice(cells: list[Cell], how: str, most: int) -> records.MethodChoice:
     """Return the errors of a method's candidates, in percent of the rows held out, and the chosen number.
 
     ``most`` is the number of columns: the largest number that is tried may be less.
@@ -109,7 +99,7 @@ def _choice(cells: list[Cell], how: str, most: int) -> MethodChoice:
 
 def choice_request(job: Job) -> EvaluationRequest | None:
     """Return the cross-validation that chooses ``n_components``; None if they are given."""
-    if not job.inputs.chooses:
+    if not job.inputs.asked.chooses:
         return None
     splits = job.config.evaluation.splits
     if splits in ("given", "time"):
@@ -118,9 +108,10 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
             "column."
         )
-    parts = _in_folds(job).drawn_splits() if splits == "groups" else _stratified(job)
+    folds = _in_folds(job)
+    parts = folds.splits if splits == "groups" else _stratified(job)
     dataset = job.dataset
-    merged = moments_suffice(dataset, parts, job.config)
+    merged = evaluation_scores.moments_suffice(dataset, parts, job.config)
     if merged is None:
         raise InputError(
             f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
@@ -128,12 +119,12 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
             f"rows, or {NUMBERS}."
         )
-    return evaluation_request(_in_folds(job).config, parts, merged=merged, n_features=dataset.n_features)
+    return evaluation_scores.evaluation_request(folds, parts, merged=merged)
 
 
 def _stratified(job: Job) -> PartSizes:
     """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
-    census, folds = job.take_census(), job.config.evaluation.folds
+    census, folds = job.census, job.config.evaluation.folds
     few = census.sizes < folds
     if few.any():
         names = [str(label) for label in census.classes[few]]
@@ -149,7 +140,7 @@ def _stratified(job: Job) -> PartSizes:
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)
 
 
-def _reduce(job: Job) -> ReduceRecord:
+def _reduce(job: Job) -> records.ReduceRecord:
     config, passes, dataset = job.config, PassCounter(job, "reduce"), job.dataset
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
@@ -169,7 +160,7 @@ def _reduce(job: Job) -> ReduceRecord:
     return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}
 
 
-def _search_or_sweep(need: SharedPass, job: Job) -> PassesRecord:
+def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
     """Find the nearest rows of other classes, or fit by sweeps over the rows, and keep the result."""
     stage, passes, resources = need.stage, PassCounter(job, need.stage), resources_of(job.config, job.run.uri)
     size = job.sizes(need.method.label)[-1]
@@ -177,14 +168,14 @@ def _search_or_sweep(need: SharedPass, job: Job) -> PassesRecord:
         fits = search_in_memory(job.dataset, resources)
     else:
         n, d = job.dataset.n_rows, job.dataset.n_features
-        fits = sweep_in_memory(n, need.need.state_bytes(len(job.take_census().classes), size, min(n, d)), resources)
+        fits = sweep_in_memory(n, need.need.state_bytes(len(job.census.classes), size, min(n, d)), resources)
     in_memory = job.scheduler.in_process and fits
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     proved: dict[str, Any] = {}
     with measured(job) as peak, tables as scratch:
         rows = job.rows(stage, passes)
         if isinstance(need.need, Search):
-            statistics, solver = _of_classes(job), job.config.solver.options()
+            statistics, solver = statistics_of(job.run, as_asked=True), job.config.solver.options()
             rows = weighted_by_class(rows, job.config.class_weight)
             statistics = with_nearest_pairs(statistics, rows, need.need, job.largest, solver, tables=scratch)
             result: Any = statistics.pairs[need.need]
@@ -194,7 +185,7 @@ def _search_or_sweep(need: SharedPass, job: Job) -> PassesRecord:
             result = statistics.fits[need.need, size]
     need.save(job.run, result)
     measures = {"passes": passes.over_rows, "bytes": passes.n_bytes, "memory": peak(), "outputs": [need.path]}
-    return cast(PassesRecord, {**measures, **proved})
+    return cast(records.PassesRecord, {**measures, **proved})
 
 
 def _statistics(job: Job, before: int | None = None) -> Statistics:
@@ -206,17 +197,13 @@ def _statistics(job: Job, before: int | None = None) -> Statistics:
         for need in run_needs(config, SWEEP)
         if before is None or need.number < before
     }
-    return replace(_of_classes(job), pairs=pairs, fits=fits)
+    return replace(statistics_of(job.run, as_asked=True), pairs=pairs, fits=fits)
 
 
-def _of_classes(job: Job) -> Statistics:
-    return statistics_of(job.run, job.config.standardizes, job.config.class_weight)
-
-
-def _solve(job: Job) -> SolveRecord:
+def _solve(job: Job) -> records.SolveRecord:
     config = job.config
     statistics = _statistics(job)
-    models: dict[str, ModelRecord] = {}
+    models: dict[str, records.ModelRecord] = {}
     notes: list[str] = []
     for number, section in enumerate(config.methods):
         method, size = section.label, job.sizes(section.label)[-1]
@@ -224,7 +211,7 @@ def _solve(job: Job) -> SolveRecord:
         models[method] = save_model(job.run, method, reducer)
         notes += method_notes(section, reducer, size, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    record: SolveRecord = {
+    record: records.SolveRecord = {
         "models": models,
         "precision": statistics.precision,
         "dominant_columns": dominant_columns_of(config, statistics),
@@ -232,13 +219,13 @@ def _solve(job: Job) -> SolveRecord:
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
     notes += leakage_note(statistics, job.results.of(records.COUNT)["feature_names"])
-    notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
+    notes += shared_notes(config, records.Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
     return record
 
 
-def _report(job: Job) -> ReportRecord:
+def _report(job: Job) -> records.ReportRecord:
     from mmpca_dist.report.run_page import write_report
 
     return write_report(job.run, job.config, job.inputs.table, job.results)

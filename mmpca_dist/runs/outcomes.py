@@ -192,9 +192,8 @@ class FinishedRun(Reported):
     def methods(self) -> pd.DataFrame:
         """The table that ``mmpca show`` prints, with numbers: a row for each method."""
         run = open_run(self.folder)
-        return pd.DataFrame([_figures(label, load_model(run.uri, label)) for label in run.config.labels]).set_index(
-            "method"
-        )
+        rows = [_figures(label, load_model(run.uri, label)) for label in run.config.labels]
+        return pd.DataFrame(rows).set_index("method")
 
     _table = methods
 
@@ -239,11 +238,13 @@ class FinishedEvaluation(Reported):
     @property
     def errors(self) -> pd.DataFrame:
         """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
-        cells = stored_table(RunDirectory(self.folder), "cells").to_pandas()
-        whole = cells["used"] > cells["n_components"]  # all columns, which are the same for each number asked for
-        cells.loc[whole, "n_components"] = cells["used"]
-        cells = cells.drop_duplicates(["method", "n_components", "classifier"])
-        return cells.sort_values(["mean", "used"], kind="stable", ignore_index=True)
+        return self._lines("cells").sort_values(["mean", "used"], kind="stable", ignore_index=True)
+
+    def _lines(self, name: str, *keys: str) -> pd.DataFrame:
+        """Return a stored table; all columns, which are the same for each number asked for, are in it once."""
+        lines = stored_table(RunDirectory(self.folder), name).to_pandas()
+        lines["n_components"] = lines[["n_components", "used"]].max(axis=1)
+        return lines.drop_duplicates(["method", "n_components", "classifier", *keys], ignore_index=True)
 
     @property
     def classes(self) -> pd.DataFrame:
@@ -254,9 +255,7 @@ class FinishedEvaluation(Reported):
         """
         if "tables/classes.parquet" not in comparison(self.folder)["outputs"]:
             raise InputError(f"{self.folder} has no errors by class: classes are too many, or numbers are predicted.")
-        lines = stored_table(RunDirectory(self.folder), "classes").to_pandas()
-        lines["n_components"] = lines[["n_components", "used"]].max(axis=1)  # as in errors, for all columns
-        return lines.drop_duplicates(["method", "n_components", "classifier", "class"], ignore_index=True)
+        return self._lines("classes", "class")
 
     _caption = "<p>Mean errors in percent:</p>"
 

@@ -23,7 +23,6 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import Job, Stage, measured
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.jobs.records import ProjectRecord
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
@@ -227,8 +226,7 @@ class Projector:
     offset: NDArray | None = None
     """Shape (K,)."""
     fills: NDArray | None = None
-    """Values in the place of missing ones, shape (d,), of all methods; None where rows are projected as they are.
-    """
+    """Values in the place of missing ones, shape (d,), of all methods; None where rows are taken as they are."""
     adjustment: Adjustment | None = None
     """The adjustment that removes covariates."""
 
@@ -343,7 +341,7 @@ def tables_of(job: Job, projectors: list[Projector]) -> list[RowTable]:
     ]
 
 
-def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]] = tables_of) -> ProjectRecord:
+def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]] = tables_of) -> records.ProjectRecord:
     """Project the rows of a job into tables, those of its folder unless others are asked for."""
     projectors = projectors_of(job)
     tables = tables_of(job, projectors)

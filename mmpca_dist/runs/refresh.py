@@ -21,28 +21,16 @@ from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, is_whole, open_run
 from mmpca_dist.jobs.first_stages import resources_of
-from mmpca_dist.jobs.inputs import HeldOut, Inputs, readable_rows
+from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, run_stage, sizes_of
-from mmpca_dist.jobs.records import Results, StageName
+from mmpca_dist.jobs.notes import plural
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.run_plan import plan_moments
+from mmpca_dist.runs import refresh_inputs
 from mmpca_dist.runs.fit import REPORT, SOLVE
-from mmpca_dist.runs.refresh_inputs import (
-    Arrival,
-    arrivals,
-    choice_record,
-    count_record,
-    data_sets_of,
-    is_pooled,
-    maps_record,
-    merge_rows,
-    new_arrivals,
-    notes_on,
-    refreshable_config,
-)
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical
@@ -89,8 +77,8 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     begin, callback = time.perf_counter(), told(callbacks)
     job = _RefreshJob(config, callback)
     with held(job.output.uri, callback.on_note) as job.lease:
-        job.data_sets = data_sets_of(job.current, finished(job.current, records.REDUCE), job.count.record["n_rows"])
-        new = new_arrivals(arrivals(config.new), job.data_sets)
+        job.data_sets = refresh_inputs.data_sets_of(job.current)
+        new = refresh_inputs.new_arrivals(refresh_inputs.arrivals(config.new), job.data_sets)
         if new:
             job.add(new, client)
         solved = job.solve()
@@ -124,7 +112,7 @@ def in_words(config: RefreshConfig, manifest: dict[str, Any]) -> str:
 def check_refresh(config: RefreshConfig) -> None:
     """Make the checks of ``refresh`` that need no rows, without claiming the output; raise its errors."""
     _RefreshJob(config, Callback())
-    arrivals(config.new)
+    refresh_inputs.arrivals(config.new)
 
 
 class _RefreshJob:
@@ -146,7 +134,7 @@ class _RefreshJob:
             self.output.top.refuse_inside()
         self.base = open_run(request.run)
         finished(self.base, records.SOLVE)
-        self.config, self.left_out = refreshable_config(self.base, self.output.uri)
+        self.config, self.left_out = refresh_inputs.refreshable_config(self.base, self.output.uri)
         self.origin = storage.digest("refresh", self.base.header()["key"])
         self.output.check(self.origin, self.base.uri)
 
@@ -160,7 +148,7 @@ class _RefreshJob:
     def count(self) -> Counted:
         return counted(self.current)
 
-    def add(self, new: list[Arrival], client: Any) -> None:
+    def add(self, new: list[refresh_inputs.Arrival], client: Any) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
         compute = compute_on(client, self.config.compute)
         refuse_private(compute, [*(arrival.uri for arrival in new), self.request.label, self.output.uri])
@@ -186,7 +174,7 @@ class _RefreshJob:
                         self.output.discard_unfinished()
                 raise
 
-    def _open(self, arrival: Arrival) -> Dataset:
+    def _open(self, arrival: refresh_inputs.Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.request
         label = None if section.uri.endswith(".npy") else section.outcome  # a file of labels is for those rows only
         uri = readable_rows(arrival.uri, self.output.top.uri, self.callback)
@@ -197,9 +185,6 @@ class _RefreshJob:
             )  # fmt: skip
             return rows.with_maps(section.maps, fits_of(self.base))
 
-    def _inputs_of(self, table: Table, run: RunDirectory) -> Inputs:
-        return Inputs(self.config, table, run, self.config, "run", HeldOut(self.config.evaluation))
-
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
         self.callback.on_stage_start("count")
@@ -209,7 +194,7 @@ class _RefreshJob:
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
             union = unite(classes, census.classes, dataset.uri)
             check_missing_labels(dataset, census, classes)
-            for note in notes_on(dataset):
+            for note in refresh_inputs.notes_on(dataset):
                 self.callback.on_note(note)
             new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
             if new:
@@ -224,19 +209,19 @@ class _RefreshJob:
 
     def _plan(self, tables: list[Rows], config: RunConfig) -> None:
         classes = {*self.count.classes.tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
-        choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
+        choice = records.Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
         n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
         plan = plan_moments(
             [(rows.dataset, rows.spans, len(rows.census.classes)) for rows in tables],
             resources_of(config, self.output.uri),
             n_classes=len(classes),
-            pooled=is_pooled(self.current),
+            pooled=refresh_inputs.is_pooled(self.current),
             models=n_vectors * self.count.record["n_features"] * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
 
-    def _merge(self, arrival: Arrival, rows: Rows, watch: Watch, key: str, scheduler: Scheduler) -> None:
+    def _merge(self, arrival: refresh_inputs.Arrival, rows: Rows, watch: Watch, key: str, scheduler: Scheduler) -> None:
         self.lease.check()
         before, number = self.current, self.output.taken + 1
         names = {"features": self.request.features, "label": self.request.label}
@@ -244,13 +229,16 @@ class _RefreshJob:
         identifying = ("name", "fingerprint", "rows", *names)
         digest = storage.digest([[entry.get(name) for name in identifying] for entry in data_sets])
         run, run_key = self.output.begin_next(self.config, digest)
-        run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
+        uri = f"{data_sets[0]['uri']} and {plural(len(data_sets) - 1, 'more data set')}"
+        run.finish(records.COUNT, run_key, self.count.merged(rows, uri, refresh_inputs.notes_on(rows.dataset)))
         if fits := fits_of(self.base):
-            run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
+            run.finish(records.MAPS, run_key, refresh_inputs.maps_record(self.base, run, fits))
         if self.config.chooses:
-            run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
-        job = Job(self._inputs_of(rows.dataset, run), run_key, scheduler, self.callback, self.lease, watch, rows.census)
-        merge = partial(merge_rows, before, arrival, data_sets)
+            run.finish(records.CHOOSE, run_key, refresh_inputs.choice_record(before, self.config.labels))
+        inputs = Inputs(self.config, rows.dataset, run, self.config, "run")
+        job = Job(inputs, run_key, scheduler, self.callback, self.lease, watch)
+        job.census = rows.census
+        merge = partial(refresh_inputs.merge_rows, before, arrival, data_sets)
         run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
         self.lease.check()
         storage.remove(run.path("scratch"))
@@ -268,10 +256,11 @@ class _RefreshJob:
             return False
         count, table = self.count.record, Table()  # for the report: all rows, without access to them
         table.facts = Facts(count["uri"], count["n_rows"], count["n_features"], np.dtype(count["dtype"]))
-        job = Job(self._inputs_of(table, run), run.header()["key"], Threads(1), self.callback, self.lease)
+        inputs = Inputs(self.config, table, run, self.config, "run")
+        job = Job(inputs, run.header()["key"], Threads(1), self.callback, self.lease)
         choose = [records.CHOOSE] if self.config.chooses else []
-        stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
-        job.results = Results({stage: finished(run, stage) for stage in stages})
+        stages: list[records.StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
+        job.results = records.Results({stage: finished(run, stage) for stage in stages})
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
         self.lease.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,23 +15,18 @@ from mmpca_dist.configuration.dataset_section import located
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, finished, statistics_of
-from mmpca_dist.jobs.first_stages import notes_on_rows_left_out
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, measured
-from mmpca_dist.jobs.notes import plural
-from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
-from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
+from mmpca_dist.jobs.object_records import objects_in, open_arrays, recorded
+from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
-from mmpca_dist.passes.census import notes_on_missing_labels
-from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.census import notes_on_labels
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.widened_rows import look_at_gaps, widened_as
+from mmpca_dist.statistics.widened_rows import widened_as
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
@@ -83,14 +78,14 @@ def _arrival(uri: str) -> Arrival:
     return Arrival(name, uri, storage.digest(objects))
 
 
-def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dict[str, Any]]:
+def data_sets_of(run: RunDirectory) -> list[dict[str, Any]]:
     """Return the data sets in a run's statistics, in order: name, address, fingerprint and rows of each.
 
     The fingerprint is None for the data set that a run was fitted to, if that has changed since.
     """
-    if reduce.get("taken"):
-        return list(reduce["taken"])
-    section = run.config.dataset
+    if taken := finished(run, REDUCE).get("taken"):
+        return list(taken)
+    section, rows = run.config.dataset, finished(run, COUNT)["n_rows"]
     uri = section.uri
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
@@ -210,11 +205,12 @@ def _note_on_copy(added: dict[str, Any], others: list[dict[str, Any]]) -> str | 
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
-    return "weights" in open_arrays(run.path(STATISTICS), _objects(run))
+    return "weights" in _arrays_of(run)
 
 
-def _objects(run: RunDirectory) -> Objects | None:
-    return objects_in(finished(run, REDUCE), STATISTICS)
+def _arrays_of(run: RunDirectory) -> Collection[str]:
+    """Return the names of the arrays of a run's statistics, all of which are there."""
+    return open_arrays(run.path(STATISTICS), objects_in(finished(run, REDUCE), STATISTICS))
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
@@ -225,13 +221,13 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             f"The run in {run.uri} lets the names in {config.dataset.balance!r} count alike, and new rows would change "
             "how much those of each count. Run it anew over all rows."
         )
-    if "basis" in open_arrays(run.path(STATISTICS), _objects(run)):
+    arrays = _arrays_of(run)
+    if "basis" in arrays:
         raise InputError(
             f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).unmergeable_reason}. Run "
             "it anew over all rows."
         )
-    pooled = is_pooled(run)
-    weighted = config.class_weight is not None
+    pooled, weighted = "weights" in arrays, config.class_weight is not None
     reasons_by_label = {method.label: _reason(method.needs, pooled, weighted) for method in config.methods}
     left_out = {label: reason for label, reason in reasons_by_label.items() if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
@@ -290,14 +286,4 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
 def notes_on(dataset: Dataset) -> list[str]:
     """Return what must be known of a data set that is taken up."""
     own = [] if dataset.stored.note is None else [dataset.stored.note]
-    left_out = notes_on_rows_left_out(dataset, f" of {dataset.uri}")
-    return [*notes_on_missing_labels(dataset), *left_out, *own]
-
-
-def count_record(count: Counted, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
-    """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
-    missing = None
-    if "missing" in count.record:
-        missing, _ = look_at_gaps(rows.dataset, rows.spans, Tasks(scheduler=rows.scheduler))
-    uri = f"{data_sets[0]['uri']} and {plural(len(data_sets) - 1, 'more data set')}"
-    return count.merged(rows.census, missing, uri, notes_on(rows.dataset))
+    return [*notes_on_labels(dataset, f" of {dataset.uri}"), *own]

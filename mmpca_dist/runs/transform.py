@@ -21,10 +21,9 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, open_run, require_method
 from mmpca_dist.jobs.first_stages import planned, resources_of
-from mmpca_dist.jobs.inputs import HeldOut, Inputs, readable_rows
+from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.jobs.records import PlanRecord
 from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.planning.run_plan import plan_projection
 from mmpca_dist.runs.projection import FORMATS, PROJECT, Projector, RowTable, join_parts, project, projectors_of
@@ -174,7 +173,7 @@ def check_transform(config: TransformConfig, callback: Callback | None = None) -
         claimable(_inputs(config, callback or Callback()))
 
 
-def _plan(job: Job) -> PlanRecord:
+def _plan(job: Job) -> records.PlanRecord:
     projectors = projectors_of(job)
     plan = plan_projection(
         job.dataset,
@@ -204,12 +203,11 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     methods = list(dict.fromkeys(config.methods)) or fitted.labels
     for method in methods:
         require_method(run, method, fitted.labels)
-    config = config.model_copy(update={"features": config.features or fitted.dataset.features})
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
     kept = folder.uri == destination
     beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
     source, uri = config.dataset, readable_rows(config.dataset, beside, callback, kept)
-    config = config.model_copy(update={"dataset": uri})
+    config = config.model_copy(update={"dataset": uri, "features": config.features or fitted.dataset.features})
     with showing({uri: source}):
         try:
             dataset = _open(config, run)
@@ -225,7 +223,7 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
             "output": folder.uri,
         }
     )
-    return Inputs(settings, dataset, folder, settings, "transform", HeldOut(settings.evaluation), run, {uri: source})
+    return Inputs(settings, dataset, folder, settings, "transform", fitted=run, shown={uri: source})
 
 
 def _of_columns_needed(source: str, error: ColumnError) -> InputError:

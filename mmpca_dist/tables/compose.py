@@ -41,6 +41,11 @@ def plays_of(section: Any) -> list[Play]:
     return [Play(role, *asked) for role in ROLES for asked in role.columns(section)]
 
 
+def reading_of(section: Any) -> dict[str, Any]:
+    """Return how the section ``dataset`` of a configuration has rows read: options of ``open_rows``, and a request."""
+    return {name: getattr(section, name) for name in ("missing_chunks", "missing", "unlabelled", "columns")}
+
+
 def label_plays(unlabelled: str = "refuse", value: str | int | None = None) -> list[Play]:
     """Return the plays of the label of a source, by the settings ``unlabelled`` and ``unlabelled_value``."""
     known = [Play(KNOWN, option=(unlabelled, value))] if unlabelled == "skip" or value is not None else []

@@ -89,8 +89,11 @@ class Role:
 
 
 def role_named(name: str) -> Role:
-    """Return the role of a name."""
-    return next(role for role in (*ROLES, TIME, ONE_CLASS, FACTOR, ONLY, KEY) if role.name == name)
+    """Return the role of a name; raise InputError where there is none, such as in the record of another version."""
+    for role in (*ROLES, TIME, ONE_CLASS, FACTOR, ONLY, KEY):
+        if role.name == name:
+            return role
+    raise InputError(f"There is no role {name!r} of columns. Another version of this package may have written it.")
 
 
 @dataclass(frozen=True, eq=False)

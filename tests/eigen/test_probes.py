@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.linalg
+from helpers.tables import config_of
 
 from mmpca_dist import MarginPCA
 from mmpca_dist.eigen import block_passes
@@ -117,5 +118,5 @@ def test_the_seed_is_stored(tmp_path, monkeypatch):
     )
     uri = str(tmp_path / "statistics.zarr")
     save_statistics(uri, statistics)
-    options = {"precision": "double", "standardize": False}
-    assert load_statistics(uri, np.arange(2), **options).approximation.seed == statistics.approximation.seed
+    config = config_of(tmp_path, "bundled:iris", methods=["pca"], n_components=K, precision="double")
+    assert load_statistics(uri, np.arange(2), config).approximation.seed == statistics.approximation.seed

@@ -12,7 +12,7 @@ from helpers.watching import watched
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.inputs import HeldOut
+from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.passes import folds as row_folds
 from mmpca_dist.passes.folds import deal_groups, group_table
@@ -184,7 +184,7 @@ def test_the_number_of_components_is_chosen_in_folds_of_groups(tmp_path, monkeyp
     uri = in_parquet(tmp_path / "rows.parquet")
     evaluation = {"splits": "groups", "column": "patient", "folds": 3}
     config = auto(tmp_path / "out", uri, dataset={"drop": ["patient", "day"]}, evaluation=evaluation)
-    drawn = watched(monkeypatch, HeldOut, "draw")
+    drawn = watched(monkeypatch, Inputs, "draw_splits")
     with open_job(config, Callback()) as job:
         for stage in stages_of(config)[:3]:
             run_stage(job, stage)

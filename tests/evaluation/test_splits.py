@@ -263,13 +263,13 @@ def test_a_strange_label_is_refused():
 
 def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:
     from mmpca_dist.configuration.sections import EvaluationConfig
-    from mmpca_dist.jobs.inputs import HeldOut
+    from mmpca_dist.jobs.inputs import notes_on_parts
 
-    assert HeldOut(EvaluationConfig(folds=4)).notes(["ash", "yew", "oak"], [3, 4, 1]) == [
+    assert notes_on_parts(EvaluationConfig(folds=4), None, ["ash", "yew", "oak"], [3, 4, 1]) == [
         "Class ash has 3 rows: 1 of the 4 folds hold none of it.",
         "Class oak has 1 row: 3 of the 4 folds hold none of it.",
     ]
-    assert HeldOut(EvaluationConfig(splits="shares")).notes(["ash"], [3]) == []
+    assert notes_on_parts(EvaluationConfig(splits="shares"), None, ["ash"], [3]) == []
 
 
 @pytest.mark.parametrize("forward", [False, True])

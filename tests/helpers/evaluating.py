@@ -26,7 +26,7 @@ def scored(config, callback=None):
         for stage in evaluation_stages(config)[:-1]:
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
-        return records, job.drawn_splits(), dict(job.results)
+        return records, job.splits, dict(job.results)
 
 
 def with_all_columns(config):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
+from prefect.states import Cancelled, Crashed
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.destination import Destination, Writing
@@ -16,7 +17,7 @@ from mmpca_pipelines import flows
 from mmpca_pipelines.ingest import ingest_flow
 from mmpca_pipelines.ingest_table import IngestConfig
 
-HOOKS = (flows.on_cancellation, flows.on_crashed)
+ENDS = (Cancelled(), Crashed())
 
 
 @pytest.fixture
@@ -63,22 +64,22 @@ def dying(monkeypatch, tmp_path, limits):
     return leave
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_half_written_table_is_removed_unless_somebody_works_on_it(hook, told, dying, tmp_path):
+@pytest.mark.parametrize("end", ENDS)
+def test_a_half_written_table_is_removed_unless_somebody_works_on_it(end, told, dying, tmp_path):
     dying()
     (tmp_path / "b.zarr.partial").mkdir()
     (tmp_path / "b.zarr.partial" / "letter.txt").write_text("keep me")
     kept = ["a.csv", "b.zarr.partial"]
     run = flow_run(destination=str(tmp_path / "a.zarr"))
     with held(str(tmp_path / "a.zarr.partial")):
-        hook(SimpleNamespace(name="ingest"), run, None)
+        flows.on_broken_off(SimpleNamespace(name="ingest"), run, end)
         assert names_in(str(tmp_path)) == ["a.csv", "a.zarr.partial", "b.zarr.partial"] and not told
     (tmp_path / "a.zarr.partial/lease-000001.json").write_text('{"dead": 1}')
-    hook(SimpleNamespace(name="ingest"), run, None)
+    flows.on_broken_off(SimpleNamespace(name="ingest"), run, end)
     assert names_in(str(tmp_path)) == kept
     assert told == [f"Removed what was half-written for {tmp_path}/a.zarr; what was there before is there."]
     for destination in (f"{tmp_path}/a.zarr", f"{tmp_path}/b.zarr", "memory://bucket/a.zarr"):
-        hook(SimpleNamespace(name="ingest"), flow_run(destination=destination), None)
+        flows.on_broken_off(SimpleNamespace(name="ingest"), flow_run(destination=destination), end)
     assert names_in(str(tmp_path)) == kept and len(told) == 1
     assert (tmp_path / "b.zarr.partial" / "letter.txt").exists()
 
@@ -97,7 +98,7 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     assert (state.name, state.message) == ("Refused", "killed")
     assert names_in(str(tmp_path)) == ["a.zarr.partial"]
     monkeypatch.setattr(flows, "flow_run_logger", lambda *_: logging.getLogger("hooks"))
-    flows.on_crashed(SimpleNamespace(name="ingest"), flow_run(destination=config.destination), None)
+    flows.on_broken_off(SimpleNamespace(name="ingest"), flow_run(destination=config.destination), Crashed())
     assert names_in(str(tmp_path)) == []
 
 
@@ -111,9 +112,9 @@ def test_a_cancelled_evaluation_keeps_what_its_retry_goes_on_from(told, tmp_path
         json.dumps({"key": "k", "config": {}, "fingerprint": "f", "purpose": "evaluation"})
     )
     evaluate, run = SimpleNamespace(name="evaluate"), flow_run(output=str(tmp_path))
-    for hook in HOOKS:
-        hook(evaluate, run, None)
+    for end in ENDS:
+        flows.on_broken_off(evaluate, run, end)
         assert (folder / "scratch/score/cells/rows").exists() and (folder / "splits/00000.json").exists()
         assert f"it goes on in {folder}." in told[-1] and told[-1].endswith(f"mmpca clean {folder}")
-    flows.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
+    flows.on_broken_off(evaluate, flow_run(output=str(tmp_path / "none")), Cancelled())
     assert not (tmp_path / "none").exists() and len(told) == 2

@@ -76,6 +76,18 @@ def test_the_report_of_a_run_is_that_in_its_folder(finished, tmp_path):
         RunDirectory(str(finished)).record("report")
 
 
+def test_the_record_of_another_version_is_refused_in_one_sentence(finished):
+    """It may lack the roles of columns, or name one that is not known here."""
+    place = str(finished / "records" / "count.json")
+    record = storage.read_json(place)
+    storage.write_json(place, {**record, "played": [["moon", "y", None, None]]})
+    with pytest.raises(InputError, match="There is no role 'moon'"):
+        through(finished, "bundled:iris", finished / "new")
+    storage.write_json(place, {name: value for name, value in record.items() if name != "played"})
+    with pytest.raises(InputError, match=r"count\.json lacks 'played': it is not of this version"):
+        load_model(str(finished), "m-pca0")
+
+
 def test_a_transform_replaces_no_file_beside_what_is_called_like_a_lease(finished, tmp_path):
     lease, mine = put(tmp_path / "new/lease-of-house.json"), put(tmp_path / "new/m-pca0.parquet")
     with pytest.raises(OutputError, match="holds other files"):

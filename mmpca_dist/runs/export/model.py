@@ -54,7 +54,7 @@ class ExportFormat:
     """How the file, ``{file}``, is used."""
 
 
-EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export")
+EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export", order=lambda format: format.name)
 
 
 def linear_model(output: str, method: str, n_components: int | None = None) -> LinearModel:

@@ -1,12 +1,18 @@
-"""Components, means and scales as the arrays of an ``.npz`` file."""
+"""Components, means and scales as the arrays of an ``.npz`` file, alone or with the Python that reads them.
+
+The latter makes a pipeline of scikit-learn. Nothing is pickled, so that loading runs no code but the file that one can
+read, and needs scikit-learn alone.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 
+from mmpca_dist.runs.export import pipeline
 from mmpca_dist.runs.export.model import ExportFormat, LinearModel
 
 USAGE = 'm = numpy.load("{file}"); Z = (X - m["mean"]) / m["scale"] @ m["components"].T - m["offset"]'
@@ -27,4 +33,12 @@ def npz_of(model: LinearModel) -> dict[str, bytes]:
     return {".npz": file.getvalue()}
 
 
-FORMAT = ExportFormat("npy", ".npz", npz_of, USAGE)
+FORMATS = (
+    ExportFormat("npy", ".npz", npz_of, USAGE),
+    ExportFormat(
+        "sklearn",
+        ".py",
+        lambda model: {".py": Path(pipeline.__file__).read_bytes(), **npz_of(model)},
+        'pipeline = runpy.run_path("{file}")["load"]()',
+    ),
+)
