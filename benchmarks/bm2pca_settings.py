@@ -79,12 +79,11 @@ Classify = Callable[[Any, NDArray, Any], NDArray]
 def faces(name: str, train: str) -> Table:
     """Return faces with the splits of an evaluation with ``splits: shares`` and this share ``train``."""
     dataset = open_dataset(str(data_file(name)))
-    X, y = dataset.read_rows(0, dataset.n_rows), dataset.read_labels(0, dataset.n_rows)
+    batch = dataset.batch(0, dataset.n_rows)
     splits = share_splits(Rows.of(dataset, Threads(1)), train, n_splits=N_SPLITS, seed=0)
-    is_training = splits.training(0, len(y), y)
-    return Table(
-        np.asarray(X, np.float64), y, [Split(np.flatnonzero(rows), np.flatnonzero(~rows)) for rows in is_training]
-    )
+    is_training = splits.training(batch)
+    own = [Split(np.flatnonzero(rows), np.flatnonzero(~rows)) for rows in is_training]
+    return Table(np.asarray(batch.X, np.float64), batch.label, own)
 
 
 @cache

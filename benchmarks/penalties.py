@@ -50,8 +50,8 @@ def scored(name: str, output: Path) -> tuple[list[dict[str, Any]], list[np.ndarr
         for stage in evaluation_stages(job.config)[:-1]:
             run_stage(job, stage)
         splits = job.splits
-        labels = job.dataset.read_labels(0, job.dataset.n_rows)
-        train = [codes != part for codes in splits.codes(0, len(labels), labels) for part in splits.held_out]
+        rows = job.dataset.batch(0, job.dataset.n_rows, X=False)
+        train = [codes != part for codes in splits.codes(rows) for part in splits.held_out]
         return SplitRecords(job.run.path("splits"), job.key).read(len(train)), train
 
 

@@ -175,14 +175,13 @@ def time_splits(
         census = Census(np.zeros(1, np.intp), np.asarray([dataset.n_rows], np.int64), ())
         alike = replace(rows, dataset=one_class, census=census)
         sizes = dataset.n_rows * np.arange(1, windows + 1) // (windows + 1)
-        thresholds = find_thresholds(alike, _Times(column), sizes[None])[0, 0]
+        thresholds = find_thresholds(alike, partial(_times, column=column), 1, sizes[None])[0, 0]
         empty = f"{windows} windows of later and later rows do not have rows each: too many are at the same time"
     key_of = TimeSplits(
         counts=np.zeros((1, len(rows.census.classes), len(thresholds) + 1), np.int64), classes=rows.census.classes,
         held_out=tuple(range(1, len(thresholds) + 1)), forward=True, column=column, thresholds=thresholds,
     )  # fmt: skip
-    task = partial(sum_parts, splits=key_of, weighted=False)
-    counts = rows.pass_over_columns(task, np.add, "parts", kept=False)
+    counts = rows.pass_over_columns(partial(sum_parts, splits=key_of), np.add, "parts", kept=False)
     if not counts.sum(axis=1).all() or (boundary is not None and key < 0):
         raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
     splits = replace(key_of, counts=counts)
@@ -191,14 +190,6 @@ def time_splits(
     return splits
 
 
-@dataclass(frozen=True)
-class _Times:
-    """The keys of the times of rows, as `NumbersOfRows`."""
-
-    column: Dataset
-
-    def __len__(self) -> int:
-        return 1
-
-    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
-        yield self.column.read_labels(start, stop)
+def _times(start: int, stop: int, *, column: Dataset) -> Iterator[NDArray[np.uint64]]:
+    """Yield the keys of the times of rows, as `NumbersOfRows`."""
+    yield column.read_labels(start, stop)

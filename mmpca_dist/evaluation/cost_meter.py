@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from mmpca_dist.evaluation.request import EvaluatedMethod
@@ -57,6 +57,10 @@ class Meter:
             yield
         finally:
             self.turn(before)
+
+    def charging_owner(self, need: Hashable) -> AbstractContextManager[None]:
+        """Charge what happens within to who needs a search, or sweeps."""
+        return self.charging(self.owner_of(need))
 
     def owner_of(self, need: Hashable) -> str:
         """Return who is charged with medians, a search, or sweeps."""

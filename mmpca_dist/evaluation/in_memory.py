@@ -15,14 +15,12 @@ from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import Part, score, split_record
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.widened_rows import Widened
 from mmpca_dist.statistics.widening import Widening
-from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import make_spans
@@ -65,8 +63,8 @@ def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
 def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
-    ``number`` counts the parts held out of all splits: that of part h of the H in split s is s H + h. Raises InputError
-    for rows that a method or a classifier cannot use.
+    ``number`` counts the parts held out of all splits, as `Splits.first`. Raises InputError for rows that a method or a
+    classifier cannot use.
     """
     meter, classifiers = Meter(owners=owners_of(request.methods)), request.classifiers
     split, index = divmod(number, len(splits.held_out))
@@ -74,7 +72,10 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     splits = splits.only(split)
     (parts,) = splits.parts_of(rows.values, rows.y)
     train, test = splits.trains(held_out)[parts], parts == held_out
-    statistics = _statistics(rows.some(train), request, meter)
+    statistics = statistics_for(
+        rows.some(train), request.needs, request.solver, precision=request.precision, standardize=request.standardize,
+        class_weight=request.class_weight, sizes=request.sizes, charging=meter.charging_owner,
+    )  # fmt: skip
     reductions = fit_reductions(statistics, request, meter)
     # In few columns the scatter of each class may fit, and classifiers weigh classes by their rows.
     if statistics.moments.pooled or request.class_weight is not None:
@@ -88,23 +89,4 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
             own = statistics if request.class_weight is None else None
             margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, own)
             notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
-    return split_record(
-        splits, index, number, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes
-    )
-
-
-def _statistics(rows: Rows, request: EvaluationRequest, meter: Meter) -> Statistics:
-    needs, solver = request.needs, request.solver
-    statistics = class_statistics(
-        rows, needs, solver, precision=request.precision, standardize=request.standardize,
-        class_weight=request.class_weight,
-    )  # fmt: skip
-    if needs.searches:
-        rows = weighted_by_class(rows, request.class_weight)
-    for search in needs.searches:
-        with meter.charging(meter.owner_of(search)):
-            statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
-    for need in needs.swept:
-        with meter.charging(meter.owner_of(need)):
-            statistics = with_sweeps(statistics, rows, need, request.sizes)
-    return statistics
+    return split_record(splits, index, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes)

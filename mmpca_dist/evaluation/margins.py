@@ -186,21 +186,21 @@ def records_of_rows(
     ``before`` are the classifiers in the original columns, by label, ``after`` those of each of ``items``, by position
     and label. The rows are ``X`` (m, d) in the (standardised) original columns, and ``Z`` (m, M) reduced.
     """
-    records = []
+    records: list[dict[str, Any]] = []
     for label in (spec.label for spec in specs):
         original = signed_distances(before[label], X, y)
         if original is None:
             continue
-        records.append(margin_record(original, original, method="", n_components=X.shape[1], classifier=label))
-        for position, item in enumerate(items):
-            if item.sizes:  # what reduces nothing has the margins of the original columns
-                continue
-            reduced = signed_distances(after[position, label], Z[:, item.columns], y)
-            if reduced is not None:
-                size = item.n_components
-                records.append(
-                    margin_record(reduced, original, method=item.method, n_components=size, classifier=label)
-                )
+        reduced = [
+            (item.method, item.n_components, signed_distances(after[position, label], Z[:, item.columns], y))
+            for position, item in enumerate(items)
+            if not item.sizes  # what reduces nothing has the margins of the original columns
+        ]
+        records += [
+            margin_record(distances, original, method=method, n_components=size, classifier=label)
+            for method, size, distances in [("", X.shape[1], original), *reduced]
+            if distances is not None
+        ]
     return records
 
 

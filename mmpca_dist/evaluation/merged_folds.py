@@ -133,28 +133,28 @@ def moments_by_fold(
     return SplitMoments(splits, moments_of_parts(merged, splits.classes, n_parts), counted, medians)
 
 
-def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
+def evaluate_parts(rows: Rows, splits: Splits, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
     """Yield the records of all parts of a split that are held out.
 
     Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; another gathers
     reduced rows for those that are fitted to rows, or more where memory permits few. Margins are measured on samples of
     the second pass.
 
-    ``splits`` is one split, and ``first`` the number of its first part among those of all splits. Raises InputError
-    for rows that a method or a classifier cannot use; the message names the split.
+    ``splits`` is one split. Raises InputError for rows that a method or a classifier cannot use; the message names the
+    split.
     """
     meter, classifiers = Meter(rows.on_pass, owners_of(request.methods)), request.classifiers
     rows = replace(rows, on_pass=meter.on_pass)
     sampling = Sampling.of(splits, rows.dataset.n_features, classifiers) if request.margins else None
     trained: list[_Trained] = []
-    for number, statistics in enumerate(_training_statistics(rows, splits, first, request, meter), first):
-        with naming(number):
-            trained.append(_Trained.of(statistics, request, splits.held_out[number - first], meter))
+    for index, statistics in enumerate(_training_statistics(rows, splits, request, meter)):
+        with naming(splits.first + index):
+            trained.append(_Trained.of(statistics, request, splits.held_out[index], meter))
             check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
         rows.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
         errors, sample = score_all(rows, splits, [fold.scorer for fold in trained], "score", sampling)
-        of_rows = score_rows(rows, splits, first, [fold.reductions for fold in trained], classifiers, meter)
+        of_rows = score_rows(rows, splits, [fold.reductions for fold in trained], classifiers, meter)
     shared = {what: seconds / len(trained) for what, seconds in meter.seconds.items()}
     for index, (fold, scores, part) in enumerate(zip(trained, of_rows, splits.held_out, strict=True)):
         margins: dict[str, Any] = {"margins": []}
@@ -162,28 +162,22 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, request: EvaluationRe
         begin = time.perf_counter()
         if sampling is not None and sample is not None:
             fitted = {**fold.rules, **scores.fitted}
-            with naming(first + index):
-                margins = sampled_margins(
-                    sample, sampling, part, splits.classes, fold.reductions, classifiers, fold.before, fitted
-                )
+            with naming(splits.first + index):
+                margins = sampled_margins(sample, sampling, part, fold.reductions, classifiers, fold.before, fitted)
             notes += sampling.notes(classifiers, margins["margins"])
             rows.tell_work("measure margins", index + 1, len(trained))
         lines = fold.in_order(fold.scorer.lines(errors[index]) + scores.lines, classifiers)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
         read = {} if index else dict(meter.n_bytes)
-        yield split_record(
-            splits, index, first + index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **margins
-        )
+        yield split_record(splits, index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **margins)
 
 
-def _training_statistics(
-    rows: Rows, splits: Splits, first: int, request: EvaluationRequest, meter: Meter
-) -> Iterator[Statistics]:
+def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
     """Yield the statistics of what trains while each part of a split is held out.
 
     One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
     """
-    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, first, request, meter))
+    statistics = meter.charged(MOMENTS, _merged_statistics(rows, splits, request, meter))
     if not request.needs.searches:
         yield from statistics
         return
@@ -211,7 +205,7 @@ def _with_own_searches(
         selected = dataset.only(partial(_trains, splits=splits, part=part))
         own = weighted_by_class(Rows.of(selected, rows.scheduler, scratch=rows.scratch), request.class_weight)
         for search in request.needs.searches:
-            with meter.charging(meter.owner_of(search)):
+            with meter.charging_owner(search):
                 training = with_nearest_pairs(training, own, search, request.needs.n_components, request.solver)
         yield training
 
@@ -220,9 +214,7 @@ def _trains(batch: Batch, splits: Splits, part: int) -> NDArray[np.bool_]:
     return splits.training(batch, part)[0]
 
 
-def _merged_statistics(
-    rows: Rows, splits: Splits, first: int, request: EvaluationRequest, meter: Meter
-) -> Iterator[Statistics]:
+def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
     needs, precision, specs = request.needs, request.precision, request.classifiers.specs
     by_part = moments_by_fold(
         rows,
@@ -234,7 +226,7 @@ def _merged_statistics(
     )
     meter.turn(MOMENTS)  # whatever passes came last
     standardize, class_weight = request.standardize, request.class_weight
-    for number, (moments, medians) in enumerate(by_part.training(), first):
+    for number, (moments, medians) in enumerate(by_part.training(), splits.first):
         by_class = by_pairing(medians, needs.medians)
         with naming(number):
             statistics = tall_statistics(

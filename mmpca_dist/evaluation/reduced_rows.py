@@ -6,7 +6,7 @@ classifiers that learn block by block make passes of their own, on Dask arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
-from mmpca_dist.evaluation.scorers import ReducedClassifier, Scorer, score_all
+from mmpca_dist.evaluation.scorers import Scorer, score_all
 from mmpca_dist.evaluation.scores import Part, Scores, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
@@ -31,7 +31,7 @@ from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_batch, read_batches
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fits import convergence_notes, linear_parts
+from mmpca_dist.predictors.fits import FittedClassifier, convergence_notes, linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
@@ -56,21 +56,20 @@ def _is_large(item: Reduction, n_rows: int) -> bool:
 
 
 def score_rows(
-    rows: Rows, splits: Splits, first: int, reductions: Sequence[Reductions], classifiers: Classifiers, meter: Meter
+    rows: Rows, splits: Splits, reductions: Sequence[Reductions], classifiers: Classifiers, meter: Meter
 ) -> list[Scores]:
     """Score the classifiers that are fitted to rows on every part held out.
 
-    ``first`` is the number of the first part held out among those of all splits. Each method is charged with its
-    classifiers, and the passes of those that learn block by block. ``fitted`` of the scores has the linear classifiers
-    alone, which take no memory to speak of. Raises InputError for rows that a classifier cannot use, or too many of
-    them; the message names the split.
+    Each method is charged with its classifiers, and the passes of those that learn block by block. ``fitted`` of the
+    scores has the linear classifiers alone, which take no memory to speak of. Raises InputError for rows that a
+    classifier cannot use, or too many of them; the message names the split.
     """
     scores, n_rows = [Scores() for _ in reductions], rows.dataset.n_rows
     if not classifiers.from_rows:
         return scores
     for shares in _batches(reductions, n_rows):
         for done, (share, part) in enumerate(_gather(rows, splits, shares), 1):
-            with naming(first + share.index):
+            with naming(splits.first + share.index):
                 gathered = score(share.items(), classifiers, classifiers.from_rows, part, meter)
             _add(scores[share.index], gathered, share.positions)
             rows.tell_work("fit classifiers", done, len(shares))
@@ -78,9 +77,10 @@ def score_rows(
     for index, (reduction, part_number) in enumerate(zip(reductions, splits.held_out, strict=True)):
         large = [position for position, item in enumerate(reduction.items) if _is_large(item, n_rows)]
         if large:
-            fits = _LazyFits(rows, splits, part_number, reduction, [reduction.items[i] for i in large])
-            with naming(first + index):
-                lazy.append((index, large, fits.scorer(classifiers, meter)))
+            items = [reduction.items[i] for i in large]
+            with naming(splits.first + index):
+                scorer = _fit_by_blocks(rows, splits, part_number, reduction, items, classifiers, meter)
+            lazy.append((index, large, scorer))
     if lazy:
         errors, _ = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
         for (index, large, scorer), counts in zip(lazy, errors, strict=True):
@@ -90,10 +90,9 @@ def score_rows(
 
 def _scores_of(scorer: Scorer, errors: NDArray[np.int64], classifiers: Classifiers) -> Scores:
     """Return the scores of classifiers that learnt block by block."""
-    specs, models = classifiers.from_rows, [each.rule for each in scorer.reduced_classifiers]
-    keys = [(number // len(specs), specs[number % len(specs)].label) for number in range(len(models))]
-    fitted = dict(zip(keys, models, strict=True))
-    return Scores(scorer.lines(errors), fitted, convergence_notes(models))
+    specs, models = classifiers.from_rows, scorer.of_reduced
+    fitted = {(number // len(specs), specs[number % len(specs)].label): model for number, model in models.items()}
+    return Scores(scorer.lines(errors), fitted, convergence_notes(models.values()))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
@@ -173,50 +172,40 @@ def _gather_span(dataset: Dataset, span: Span, *, splits: Splits, projections: l
     return batch.label, parts, *beside, *map(np.concatenate, reduced)
 
 
-@dataclass(frozen=True)
-class _LazyFits:
-    """Fits of classifiers that learn block by block, for methods and sizes that are too large to gather.
+def _fit_by_blocks(
+    rows: Rows, splits: Splits, part: int, reductions: Reductions, items: Sequence[Reduction], classifiers: Classifiers,
+    meter: Meter,
+) -> Scorer:  # fmt: skip
+    """Fit classifiers that learn block by block to rows that train, for methods and sizes that are too large to gather.
 
     Every fit makes passes of its own over the rows, reported one by one and charged to its method. Blocks are those of
-    rows in memory, and so is what comes of them.
+    rows in memory, and so is what comes of them. Return what counts the errors on the part held out.
     """
+    task = partial(_code_labels, splits=splits, part=part)
+    codes, sizes = replace(rows, progress=None).pass_over_columns(task, _join_codes, "codes")
+    scored: list[tuple[Reduction, ClassifierSection]] = []
+    models: dict[int, FittedClassifier] = {}
+    for item in items:
+        read = partial(_read_training, rows.dataset, splits=splits, part=part, reductions=reductions.only(item.columns))
+        with meter.charging(item.method), _computing_on(rows.scheduler):
+            Z = _training_rows(rows, read, sizes, item.used)
+            for spec in classifiers.from_rows:
+                fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", rows.dataset.n_bytes))
+                models[len(models)] = replace(fitted, classes=splits.classes)
+                scored.append((replace(item, moments=None), spec))
+    return Scorer(part, scored, models, reductions.without_moments(), splits.classes)
 
-    rows: Rows
-    splits: Splits
-    part: int
-    reductions: Reductions
-    items: Sequence[Reduction]
 
-    def scorer(self, classifiers: Classifiers, meter: Meter) -> Scorer:
-        """Fit to rows that train, and return what counts the errors on the part held out."""
-        rows, dataset, classes = self.rows, self.rows.dataset, self.splits.classes
-        task = partial(_code_labels, splits=self.splits, part=self.part)
-        codes, sizes = replace(rows, progress=None).pass_over_columns(task, _join_codes, "codes")
-        scored: list[tuple[Reduction, ClassifierSection]] = []
-        models: list[ReducedClassifier] = []
-        for item in self.items:
-            with meter.charging(item.method), _computing_on(rows.scheduler):
-                Z = self._training_rows(item, sizes)
-                for spec in classifiers.from_rows:
-                    fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", dataset.n_bytes))
-                    models.append(ReducedClassifier(len(models), item.columns, replace(fitted, classes=classes)))
-                    scored.append((replace(item, moments=None), spec))
-        return Scorer(self.part, scored, models, self.reductions.without_moments(), classes)
-
-    def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
-        """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
-        read = partial(
-            _read_training, self.rows.dataset, splits=self.splits, part=self.part,
-            reductions=self.reductions.only(item.columns),
-        )  # fmt: skip
-        shared = dask.delayed(read, pure=False, traverse=False)
-        units = [unit for span in self.rows.spans for unit in span.units]
-        pieces = [
-            da.from_delayed(shared(start, stop), (size, item.used), dtype=np.float64)
-            for (start, stop), size in zip(units, sizes, strict=True)
-            if size
-        ]
-        return da.concatenate(pieces).rechunk((LIMITS.training_block_rows, -1))
+def _training_rows(rows: Rows, read: Callable[..., NDArray], sizes: Sequence[int], width: int) -> da.Array:
+    """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
+    shared = dask.delayed(read, pure=False, traverse=False)
+    units = [unit for span in rows.spans for unit in span.units]
+    pieces = [
+        da.from_delayed(shared(start, stop), (size, width), dtype=np.float64)
+        for (start, stop), size in zip(units, sizes, strict=True)
+        if size
+    ]
+    return da.concatenate(pieces).rechunk((LIMITS.training_block_rows, -1))
 
 
 def _computing_on(scheduler: Scheduler) -> AbstractContextManager:

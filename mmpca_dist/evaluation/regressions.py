@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.merged_folds import moments_by_fold
-from mmpca_dist.evaluation.reductions import Reduction, fit_reductions
+from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
@@ -25,13 +25,11 @@ SINGULAR = 1e-12
 CONSTANT = "A target is constant in the rows held out of some splits: its R^2 counts as 0 there."
 
 
-def evaluate_regressions(
-    rows: Rows, splits: Splits, first: int, request: EvaluationRequest
-) -> Iterator[dict[str, Any]]:
+def evaluate_regressions(rows: Rows, splits: Splits, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
     """Yield the records of all parts of a split that are held out, from one pass over the rows.
 
-    ``splits`` and ``first`` are as of `evaluate_parts`. The errors of a record are the share of the variance of the
-    targets in the rows held out that is left unexplained, 1 - R^2, times these rows.
+    ``splits`` is one split. The errors of a record are the share of the variance of the targets in the rows held out
+    that is left unexplained, 1 - R^2, times these rows.
     """
     meter = Meter(rows.on_pass, owners_of(request.methods))
     rows = replace(rows, on_pass=meter.on_pass)
@@ -39,7 +37,7 @@ def evaluate_regressions(
     by_part = moments_by_fold(rows, splits, precision=request.precision)
     for index, (part, (training, _)) in enumerate(zip(splits.held_out, by_part.training(), strict=True)):
         meter.turn(MOMENTS)
-        with naming(first + index):
+        with naming(splits.first + index):
             statistics = tall_statistics(training, precision=request.precision, standardize=request.standardize)
             reductions = fit_reductions(statistics, request, meter)
             held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.in_columns
@@ -47,12 +45,15 @@ def evaluate_regressions(
             for item in reductions.items:
                 with meter.charging(item.method):
                     left, rmse = _errors(fitted, held_out, reductions.directions(item))
-                    lines.append(_line(item, left, rmse, rows_held_out[part]))
+                    lines.append({
+                        "method": item.method, "n_components": item.n_components, "used": item.used,
+                        "classifier": REGRESSION, "errors": left * rows_held_out[part], "r2": 1 - left, "rmse": rmse,
+                    })  # fmt: skip
         meter.turn(MOMENTS)
         left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))
         seconds, meter.seconds = meter.seconds, {}
         record = split_record(
-            splits, index, first + index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
+            splits, index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
             notes=[CONSTANT] if _constant(held_out) else [], margins=[],
         )  # fmt: skip
         yield {**record, "guessed": left * record["rows"]}
@@ -90,10 +91,3 @@ def _least_squares(scatter: NDArray[np.float64], cross: NDArray[np.float64]) -> 
     w = (seen @ ((seen / values[kept]).T @ (cross / units[:, None]))) / units[:, None]
     free, _ = np.linalg.qr(unseen)
     return np.asarray(w - free @ (free.T @ w))
-
-
-def _line(item: Reduction, left: float, rmse: float, rows: float) -> dict[str, Any]:
-    return {
-        "method": item.method, "n_components": item.n_components, "used": item.used, "classifier": REGRESSION,
-        "errors": left * rows, "r2": 1 - left, "rmse": rmse,
-    }  # fmt: skip

@@ -123,7 +123,6 @@ def sampled_margins(
     sample: Sample,
     sampling: Sampling,
     part: int,
-    classes: NDArray,
     reductions: Reductions,
     classifiers: Classifiers,
     before: Mapping[str, LinearRule],
@@ -134,7 +133,7 @@ def sampled_margins(
     ``before`` are the classifiers in the (standardised) original columns, by label, that moments determine; others are
     fitted to the sample. ``fitted`` are those of reduced rows.
     """
-    measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
+    measured, labels = sampling.is_measured(sample, part), sampling.splits.classes[sample.codes]
     X, y = sample.X[measured], labels[measured]
     Z = reductions.reduced(X)
     specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)

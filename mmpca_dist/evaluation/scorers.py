@@ -26,6 +26,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -57,49 +58,38 @@ class _Product:
 
 
 @dataclass(frozen=True)
-class ReducedClassifier:
-    """A classifier of reduced rows: its number among all, the columns of reduced rows that it takes, and itself."""
-
-    number: int
-    columns: NDArray[np.intp]
-    rule: FittedClassifier
-
-
-@dataclass(frozen=True)
 class Scorer:
     """Classifiers that are scored on the rows of a part held out."""
 
     part: int
     scored: Sequence[tuple[Reduction, ClassifierSection]]
     """R of them."""
-    reduced_classifiers: Sequence[ReducedClassifier]
-    """The classifiers that take reduced rows."""
+    of_reduced: Mapping[int, FittedClassifier]
+    """The classifiers that take reduced rows, by their numbers among all."""
     reductions: Reductions
     classes: NDArray
     product: _Product | None = None
     """The others."""
 
-    def count_errors(
-        self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp], weights: NDArray[np.float64] | None
-    ) -> NDArray:
-        """Return how many of the rows ``held_out`` of X every classifier gets wrong, or their weights.
+    def count_errors(self, batch: Batch, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray:
+        """Return how many of the rows ``held_out`` of a batch every classifier gets wrong, or their weights.
 
-        The shape is (R, 1 + C), or (R, 1), as of `counted`.
+        The shape is (R, 1 + C), or (R, 1), as of `count_wrong`.
         """
-        n_classes = len(self.classes)
+        n_classes, weights = len(self.classes), batch.weight
         errors = error_counts((len(self.scored),), n_classes, weights is not None)
         for start in range(0, len(held_out), SCORED_ROWS):
             block = held_out[start : start + SCORED_ROWS]
-            rows, true = self.reductions.in_columns(X[block]), codes[block]
+            rows, true = self.reductions.in_columns(batch.X[block]), codes[block]
             own = None if weights is None else weights[block]
             if self.product is not None:
                 wrong = self.product.wrong(rows, true, n_classes)
                 errors[self.product.numbers] += count_wrong(wrong, own, true, n_classes)
-            if self.reduced_classifiers:
+            if self.of_reduced:
                 Z = self.reductions.products(rows)
-                for each in self.reduced_classifiers:
-                    named = each.rule.predict(Z[:, each.columns])
-                    errors[each.number] += count_wrong(named != self.classes[true], own, true, n_classes)
+                for number, rule in self.of_reduced.items():
+                    named = rule.predict(Z[:, self.scored[number][0].columns])
+                    errors[number] += count_wrong(named != self.classes[true], own, true, n_classes)
         return errors
 
     def lines(self, errors: NDArray) -> list[dict[str, Any]]:
@@ -118,11 +108,12 @@ def make_scorer(
     scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
     n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
-    numbers, weights, offsets, reduced_classifiers = [], [], [], []
+    numbers, weights, offsets = [], [], []
+    of_reduced: dict[int, FittedClassifier] = {}
     for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
         parts = linear_parts(rule)
         if parts is None or item.sizes or n_decisions > MAX_DECISIONS:
-            reduced_classifiers.append(ReducedClassifier(number, item.columns, rule))
+            of_reduced[number] = rule
             continue
         coef, intercept = parts
         A = reductions.matrix[:, item.columns]
@@ -133,7 +124,7 @@ def make_scorer(
     product = None
     if numbers:
         product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
-    return Scorer(part, scored, reduced_classifiers, reductions.without_moments(), classes, product)
+    return Scorer(part, scored, of_reduced, reductions.without_moments(), classes, product)
 
 
 Totals = tuple[NDArray, Sample | None]
@@ -164,7 +155,7 @@ def _score_span(
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
         for h, scorer in enumerate(scorers):
             held_out = np.flatnonzero(parts == scorer.part)
-            errors[h, : len(scorer.scored)] += scorer.count_errors(batch.X, codes, held_out, batch.weight)
+            errors[h, : len(scorer.scored)] += scorer.count_errors(batch, codes, held_out)
         if sampling is not None:
             samples.append(sampling.take(batch.start, batch.X, parts, codes, batch.weight))
     return errors, concatenated(*samples) if samples else None

@@ -62,8 +62,8 @@ class Scores:
 def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray) -> dict[str, Any]:
     """Return the line of a record: how many of the rows held out a classifier gets wrong, or their weights.
 
-    ``errors`` are as of `counted`. Weights are rounded: sums over the same rows are then equal, in whatever order they
-    are added.
+    ``errors`` are as of `count_wrong`. Weights are rounded: sums over the same rows are then equal, in whatever order
+    they are added.
     """
     total, *by_class = [float(f"{n:.12g}") if isinstance(n, float) else n for n in errors.tolist()]
     return {
@@ -77,16 +77,16 @@ def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray) -> dic
 
 
 def split_record(
-    splits: Splits, index: int, number: int, lines: list[dict[str, Any]], reductions: Reductions, **others: Any
+    splits: Splits, index: int, lines: list[dict[str, Any]], reductions: Reductions, **others: Any
 ) -> dict[str, Any]:
     """Return the record of a split: errors on the part held out of this index, of ``splits``, which are one.
 
-    ``number`` is that of the part among those held out of all splits; ``lines`` are as of `error_line`.
+    ``lines`` are as of `error_line`.
     """
     part, totals, items = splits.held_out[index], splits.totals[0].sum(axis=0), reductions.items
     by_class = {"rows_by_class": splits.totals[0][:, part].tolist()} if "errors_by_class" in lines[0] else {}
     return {
-        "split": number,
+        "split": splits.first + index,
         "rows": totals[part].item(),
         **by_class,
         "training": (totals @ splits.trains(part)).item(),
@@ -143,7 +143,7 @@ def score(
 
 
 def error_counts(shape: tuple[int, ...], n_classes: int, weighted: bool) -> NDArray:
-    """Return zeros of shape (..., 1 + C), or (..., 1) with many classes, that results of `counted` are added to."""
+    """Return zeros of shape (..., 1 + C), or (..., 1) with many classes, that results of `count_wrong` are added to."""
     return np.zeros((*shape, 1 + n_classes * (n_classes <= MAX_CLASSES)), np.float64 if weighted else np.int64)
 
 

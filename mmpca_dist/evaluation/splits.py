@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, some_names
-from mmpca_dist.evaluation.thresholds import HashesOfRows, find_thresholds, row_hashes, row_mixes, split_keys
+from mmpca_dist.evaluation.thresholds import find_thresholds, hashes_of_rows, row_hashes, row_mixes, split_keys
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
@@ -94,6 +94,8 @@ class Splits(PartSizes, ABC):
 
     classes: NDArray
     """Shape (C,): sorted labels."""
+    first: int = 0
+    """Number of the first part held out among those of all splits: that of part h of the H in split s is s H + h."""
 
     def baseline_errors(self, part: int) -> float:
         """Return the errors in a part of the first split of always naming the largest class of the rows that train."""
@@ -107,8 +109,7 @@ class Splits(PartSizes, ABC):
 
     def training(self, batch: Batch, part: int | None = None) -> NDArray[np.bool_]:
         """Return which rows train while a part (the first of ``held_out``) is held out, shape (S, n)."""
-        index = 0 if part is None else self.held_out.index(part)
-        return self.trains(self.held_out[index])[self.codes(batch)]
+        return self.trains(self.held_out[0] if part is None else part)[self.codes(batch)]
 
     @abstractmethod
     def values(self, start: int, stop: int) -> NDArray:
@@ -132,7 +133,7 @@ class Splits(PartSizes, ABC):
         """Return one of the splits alone."""
         by_split = {name: getattr(self, name) for name in self._by_split}
         changes = {name: values[split : split + 1] for name, values in by_split.items() if values is not None}
-        return replace(self, **changes)
+        return replace(self, first=self.first + split * len(self.held_out), **changes)
 
     def weighed(self, rows: Rows) -> Self:
         """Return the splits with the weights of their parts, from a pass over labels and weights, if rows have any."""
@@ -142,7 +143,7 @@ class Splits(PartSizes, ABC):
         return replace(self, weights=rows.pass_over_columns(task, np.add, "weights", kept=False))
 
 
-def sum_parts(dataset: Dataset, span: Span, *, splits: Splits, weighted: bool) -> NDArray:
+def sum_parts(dataset: Dataset, span: Span, *, splits: Splits, weighted: bool = False) -> NDArray:
     """Return how many rows of every class are in every part of every split, or their weights, shape (S, C, P)."""
     batch = dataset.batch(span.start, span.stop, X=False, roles=("label", "weight"))
     shape = splits.counts.shape
@@ -257,7 +258,8 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
 def _hashed(rows: Rows, sizes: PartSizes, n_splits: int, seed: int) -> HashedSplits:
     """Return splits into parts of the sizes of one split."""
     keys = split_keys(seed, n_splits)
-    thresholds = find_thresholds(rows, HashesOfRows(keys), np.cumsum(sizes.counts[0, :, :-1], axis=1))
+    ends = np.cumsum(sizes.counts[0, :, :-1], axis=1)
+    thresholds = find_thresholds(rows, partial(hashes_of_rows, keys=keys), n_splits, ends)
     counts = np.repeat(sizes.counts, n_splits, axis=0)
     return HashedSplits(
         counts=counts, held_out=sizes.held_out, classes=rows.census.classes, keys=keys, thresholds=thresholds

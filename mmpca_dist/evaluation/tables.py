@@ -43,13 +43,25 @@ FIELDS = {
 }
 
 CELL_FIELDS = {
-    "method": pa.string(), "n_components": pa.int64(), "used": pa.int64(), "classifier": pa.string(),
-    "mean": pa.float64(), "deviation": pa.float64(), "standard_error": pa.float64(), "splits": pa.int64(),
-    "wins": pa.int64(), "untied": pa.int64(), "p_value": pa.float64(),
-    "corrected_standard_error": pa.float64(), "difference": pa.float64(),
-    "difference_standard_error": pa.float64(), "t_p_value": pa.float64(), "holm_p_value": pa.float64(),
-    "tests": pa.int64(),
-}  # fmt: skip
+    "method": (pa.string(), "method"),
+    "n_components": (pa.int64(), "n_components"),
+    "used": (pa.int64(), "used"),
+    "classifier": (pa.string(), "classifier"),
+    "mean": (pa.float64(), "summary.mean"),
+    "deviation": (pa.float64(), "summary.deviation"),
+    "standard_error": (pa.float64(), "summary.standard_error"),
+    "splits": (pa.int64(), "summary.count"),
+    "wins": (pa.int64(), "test.wins"),
+    "untied": (pa.int64(), "test.untied"),
+    "p_value": (pa.float64(), "test.p_value"),
+    "corrected_standard_error": (pa.float64(), "summary.corrected_standard_error"),
+    "difference": (pa.float64(), "t_test.difference"),
+    "difference_standard_error": (pa.float64(), "t_test.standard_error"),
+    "t_p_value": (pa.float64(), "t_test.p_value"),
+    "holm_p_value": (pa.float64(), "t_test.adjusted"),
+    "tests": (pa.int64(), "t_test.tests"),
+}
+"""The type of each column of a table of cells, and the attribute of a `Cell` that it has."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,10 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
     corrected t-test: the difference from the reference, its standard error, its two-sided p-value, that after Holm's
     correction, and for how many tests.
     """
-    return pa.Table.from_pylist([_cell_line(cell) for cell in cells], schema=pa.schema(list(CELL_FIELDS.items())))
+    lines = [{name: _value(cell, attribute) for name, (_, attribute) in CELL_FIELDS.items()} for cell in cells]
+    return pa.Table.from_pylist(
+        lines, schema=pa.schema([(name, of_type) for name, (of_type, _) in CELL_FIELDS.items()])
+    )
 
 
 def classes_table(table: ErrorTable, cells: Iterable[Cell], classes: Sequence[str]) -> pa.Table:
@@ -245,28 +260,8 @@ def classes_table(table: ErrorTable, cells: Iterable[Cell], classes: Sequence[st
     return pa.Table.from_pylist(lines)
 
 
-def _cell_line(cell: Cell) -> dict[str, Any]:
-    summary, test, t_test = cell.summary, cell.test, cell.t_test
-    line: dict[str, Any] = {
-        "method": cell.method,
-        "n_components": cell.n_components,
-        "used": cell.used,
-        "classifier": cell.classifier,
-        "mean": summary.mean,
-        "deviation": summary.deviation,
-        "standard_error": summary.standard_error,
-        "splits": summary.count,
-        "corrected_standard_error": summary.corrected_standard_error,
-    }
-    if test is not None:
-        line |= {"wins": test.wins, "untied": test.untied, "p_value": test.p_value}
-    if t_test is not None:
-        line |= {
-            "difference": t_test.difference,
-            "difference_standard_error": t_test.standard_error,
-            "t_p_value": t_test.p_value,
-            "holm_p_value": t_test.adjusted,
-            "tests": t_test.tests,
-        }
-    unknown = [name for name, value in line.items() if isinstance(value, float) and not math.isfinite(value)]
-    return line | dict.fromkeys(unknown)
+def _value(cell: Cell, attribute: str) -> Any:
+    """Return a value of a cell, or of its summary or a test; None where there is no test, and of what is unknown."""
+    part, _, name = attribute.rpartition(".")
+    value = getattr(getattr(cell, part) if part else cell, name, None)
+    return or_none(value) if isinstance(value, float) else value

@@ -6,9 +6,8 @@ workers. The thresholds are found digit by digit, as a radix sort would, from co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,9 @@ LEAST_STEP = 4
 """Bits that a pass finds at least, whatever the counts take: with 100,000 classes and 50 splits, 640 MB."""
 
 MAX_SEED = 1 << 32
+
+NumbersOfRows = Callable[[int, int], Iterator[NDArray[np.uint64]]]
+"""Yields unsigned integers of the rows from a start to a stop, one series after the other."""
 
 
 def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -59,36 +61,20 @@ def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
     return mix(mixes ^ key)
 
 
-class NumbersOfRows(Protocol):
-    """S series of unsigned integers of the rows."""
-
-    def __len__(self) -> int: ...
-
-    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
-        """Yield those of rows ``start`` to ``stop``, one series after the other."""
+def hashes_of_rows(start: int, stop: int, *, keys: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+    """Yield the hashes of rows ``start`` to ``stop`` in the split of each key."""
+    mixes = row_mixes(start, stop)
+    return (row_hashes(mixes, key) for key in keys)
 
 
-@dataclass(frozen=True)
-class HashesOfRows:
-    """The hashes of rows in the splits of keys, shape (S,)."""
-
-    keys: NDArray[np.uint64]
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
-        mixes = row_mixes(start, stop)
-        return (row_hashes(mixes, key) for key in self.keys)
-
-
-def find_thresholds(rows: Rows, numbers: NumbersOfRows, sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
+def find_thresholds(rows: Rows, numbers: NumbersOfRows, n_series: int, sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the thresholds that the numbers of exactly so many rows of each class do not exceed.
 
-    Rows of equal numbers are on the same side: then those of more rows do not exceed it. ``sizes`` are between 0 and
-    the count of the class, shape (C, m). The thresholds have shape (S, C, m).
+    ``numbers`` yields S series, ``n_series``. Rows of equal numbers are on the same side: then those of more rows do
+    not exceed it. ``sizes`` are between 0 and the count of the class, shape (C, m). The thresholds have shape
+    (S, C, m).
     """
-    census, shape = rows.census, (len(numbers), *sizes.shape)
+    census, shape = rows.census, (n_series, *sizes.shape)
     rank = np.broadcast_to(sizes, shape).copy()
     settled = (rank == 0) | (rank == census.sizes[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
@@ -96,8 +82,8 @@ def find_thresholds(rows: Rows, numbers: NumbersOfRows, sizes: NDArray[np.int64]
     largest_step = _step(int(np.prod(shape)), census.n_rows)
     while not settled.all():
         step = min(largest_step, bits)
-        bins = _Bins(census.classes, numbers, low, bits, step)
-        counts = rows.pass_over_columns(bins.count, np.add, "splits")
+        task = partial(_count_in_bins, classes=census.classes, numbers=numbers, low=low, bits=bits, step=step)
+        counts = rows.pass_over_columns(task, np.add, "splits")
         up_to = np.cumsum(counts, axis=-1)
         at = np.argmax(up_to >= rank[..., None], axis=-1)[..., None]
         inside = np.take_along_axis(counts, at, -1)[..., 0]
@@ -118,33 +104,25 @@ def _step(n_thresholds: int, n_rows: int) -> int:
     return max(min(affordable, n_rows.bit_length() + 2), LEAST_STEP)
 
 
-@dataclass(frozen=True)
-class _Bins:
-    """Counts numbers in bins of intervals of 2^bits, one for each threshold: shape (S, C, m, 2^step)."""
-
-    classes: NDArray
-    numbers: NumbersOfRows
-    low: NDArray[np.uint64]
-    bits: int
-    step: int
-
-    def count(self, dataset: Dataset, span: Span) -> NDArray[np.int64]:
-        counts = np.zeros((*self.low.shape, 1 << self.step), np.int64)
-        codes = dataset.batch(span.start, span.stop, X=False, roles=("label",)).codes(self.classes)
-        for start in range(span.start, span.stop, LIMITS.hashed_rows):
-            stop = min(start + LIMITS.hashed_rows, span.stop)
-            self._add(counts, codes[start - span.start : stop - span.start], self.numbers.of(start, stop))
-        if self.bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first
-            counts[:, :, 1:] = counts[:, :, :1]
-        return counts
-
-    def _add(self, counts: NDArray[np.int64], codes: NDArray[np.intp], series: Iterator[NDArray[np.uint64]]) -> None:
-        n_classes, n_bins, shift = len(self.classes), 1 << self.step, np.uint64(self.bits - self.step)
-        for s, numbers in enumerate(series):
-            for j in range(1 if self.bits == 64 else counts.shape[2]):
-                offsets, classes = numbers - self.low[s, codes, j], codes  # below the interval, they wrap round
-                if self.bits < 64:
-                    inside = offsets < np.uint64(1 << self.bits)
-                    offsets, classes = offsets[inside], codes[inside]
-                bins = classes * n_bins + (offsets >> shift).astype(np.intp)
-                counts[s, :, j] += np.bincount(bins, minlength=n_classes * n_bins).reshape(n_classes, n_bins)
+def _count_in_bins(
+    dataset: Dataset, span: Span, *, classes: NDArray, numbers: NumbersOfRows, low: NDArray[np.uint64], bits: int,
+    step: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """Count numbers in bins of intervals of 2^bits, one from each of ``low``: shape (S, C, m, 2^step)."""
+    n_bins, shift = 1 << step, np.uint64(bits - step)
+    counts = np.zeros((*low.shape, n_bins), np.int64)
+    codes = dataset.batch(span.start, span.stop, X=False, roles=("label",)).codes(classes)
+    for start in range(span.start, span.stop, LIMITS.hashed_rows):
+        stop = min(start + LIMITS.hashed_rows, span.stop)
+        own = codes[start - span.start : stop - span.start]
+        for s, series in enumerate(numbers(start, stop)):
+            for j in range(1 if bits == 64 else low.shape[2]):
+                offsets, inside = series - low[s, own, j], own  # below the interval, they wrap round
+                if bits < 64:
+                    is_inside = offsets < np.uint64(1 << bits)
+                    offsets, inside = offsets[is_inside], own[is_inside]
+                bins = inside * n_bins + (offsets >> shift).astype(np.intp)
+                counts[s, :, j] += np.bincount(bins, minlength=len(classes) * n_bins).reshape(-1, n_bins)
+    if bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first
+        counts[:, :, 1:] = counts[:, :, :1]
+    return counts

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mmpca_dist.eigen.discriminants import discriminants
-from mmpca_dist.methods.base.block_reducer import BlockReducer
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -81,7 +80,7 @@ class FisherDiscriminant(BlockReducer):
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
         self._cautions = self._cautions_of(statistics, float(pairs.values[0]))
-        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), class_limit(len(present)), certificate)
+        return Solution.of_pairs(statistics, pairs, class_limit(len(present)), certificate)
 
     def _cautions_of(self, statistics: Statistics, criterion: float) -> list[str]:
         """Return what shrinkage takes from columns that tell of the classes: it may drown their own variance."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.certificate import certify, ritz_pairs
 from mmpca_dist.eigen.dense import Eigenpairs
-from mmpca_dist.methods.base.block_reducer import BlockReducer
+from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, rank_limit
 from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_rank
@@ -72,7 +72,7 @@ class LOL(BlockReducer):
             certificate = {**certificate, "means": len(between)}
         solved = Eigenpairs(basis.T, variances, np.full(len(basis), np.nan), errors, pairs.total)
         limit = rank_limit(min(statistics.n_features, scatter.max_rank))
-        return Solution.of_pairs(solved, statistics.loadings(basis.T), limit, certificate)
+        return Solution.of_pairs(statistics, solved, limit, certificate)
 
 
 def _orthonormalized(

@@ -31,11 +31,10 @@ from mmpca_dist.eigen.certificate import certify, ritz_pairs
 from mmpca_dist.eigen.dense import leading_eigenpairs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base.block_reducer import BlockReducer
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -208,7 +207,7 @@ class MarginPCA(BlockReducer):
         pairs = ritz_pairs(statistics, scatter, self._at_most(scatter.max_rank))
         certificate = certify(statistics, scatter, pairs)
         limit = f"the rank of its scatter, at most {bound} = {largest}"
-        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit, certificate)
+        return Solution.of_pairs(statistics, pairs, limit, certificate)
 
     def _solve_pairs(self, statistics: Statistics) -> Solution:
         """Return the leading eigenvectors of the mean outer product of differences to the nearest row."""
@@ -230,8 +229,7 @@ class MarginPCA(BlockReducer):
         spectrum = (vectors, leading.values, len(solved.values))
         errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
         limit = f"the rank of its scatter, at most min(n_features, pairs) = {largest}"
-        components = statistics.loadings(solved.vectors)
-        return Solution.of_pairs(solved, components, limit, {**pairs.certificate, **errors, **proved})
+        return Solution.of_pairs(statistics, solved, limit, {**pairs.certificate, **errors, **proved})
 
     @property
     def serves_targets(self) -> bool:

@@ -67,8 +67,7 @@ class MaximumMarginCriterion(MomentReducer):
         limit = f"the number of directions in which the criterion is positive, {positive}"
         if not positive:
             limit = "a single direction, as the criterion is positive in none"
-        pairs = pairs.leading(self._at_most(len(pairs.values)))
-        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit)
+        return Solution.of_pairs(statistics, pairs.leading(self._at_most(len(pairs.values))), limit)
 
     def fitted(self) -> Fitted:
         remark = (

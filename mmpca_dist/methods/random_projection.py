@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.scatters import total_scatter
 from mmpca_dist.statistics.working_statistics import Statistics

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
+from mmpca_dist.methods.base.traits import Option
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.scatters import regression_of
 from mmpca_dist.statistics.working_statistics import EPS, Statistics

@@ -90,7 +90,7 @@ class SupervisedPCA(TargetReducer):
         if moments.targets is not None:
             A = moments.targets.cross.T
             pairs = leading_low_rank(A, self._at_most(len(A)), least_shared(moments) / float(np.linalg.norm(A)))
-            return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), f"the number of targets, {len(A)}")
+            return Solution.of_pairs(statistics, pairs, f"the number of targets, {len(A)}")
         present = at_least_two(moments.counts)
         factors = moments.counts.astype(np.float64)
         A = moments.deviations * factors[:, None]
@@ -101,8 +101,7 @@ class SupervisedPCA(TargetReducer):
         size = float(np.linalg.norm(A))
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs = leading_low_rank(A, count, max(statistics.unit, off / size) if size > 0 else statistics.unit)
-        components, certificate = statistics.loadings(pairs.vectors), certificate_of_means(statistics)
-        return Solution.of_pairs(pairs, components, class_limit(len(present)), certificate)
+        return Solution.of_pairs(statistics, pairs, class_limit(len(present)), certificate_of_means(statistics))
 
     def check_parameters(self) -> None:
         super().check_parameters()

@@ -16,7 +16,6 @@ from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.evaluation.scorers import MAX_DECISIONS, SCORED_ROWS
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.passes import RowPasses
@@ -317,9 +316,8 @@ def _searches(rows: RowPasses, request: RunRequest, evaluation: EvaluationReques
     dataset, needs = rows.dataset, request.needs
     choice = choose_solver(request.solver, dataset.n_rows, dataset.n_columns, needs)
     more = dataset.n_rows / int(evaluation.parts.n_train.min()) if together else 1.0
-    searches = tuple(_with_more_queries(need, more) for need in needs.searches)
+    searches = tuple(
+        need if need.max_queries is None else replace(need, max_queries=math.ceil(need.max_queries * more))
+        for need in needs.searches
+    )
     return search_costs_of(rows, replace(request, needs=replace(needs, searches=searches)), choice)
-
-
-def _with_more_queries(need: Search, factor: float) -> Search:
-    return need if need.max_queries is None else replace(need, max_queries=math.ceil(need.max_queries * factor))

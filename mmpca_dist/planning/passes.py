@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.rows import evenly_chosen, sample_rows
+from mmpca_dist.passes.rows import SAMPLE_BYTES, evenly_chosen, sample_rows
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.plan import PassPlan, Resources
-from mmpca_dist.statistics.costs import reducing
-from mmpca_dist.statistics.medians import foreseen_rounds, key_type
+from mmpca_dist.statistics.costs import largest_unit, moments_spans, summary_bytes
+from mmpca_dist.statistics.medians import PIECE_VALUES, foreseen_rounds, key_type
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.side_columns import VALUE_BYTES
@@ -100,17 +101,44 @@ class RowPasses:
         return [self.sample(bracketing)], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
 
     def reducing(self, n_classes: int, *, scatters: int, median_rows: int = 0) -> int:
-        """Return what a process holds of data and sums while it takes moments, and medians of sets of so many rows."""
-        return reducing(
-            self.dataset,
-            self.spans,
-            n_classes=n_classes,
-            scatters=scatters,
-            median_rows=median_rows,
-            all_sampled=self._bracketing_rows == self.dataset.n_rows,
-            item=self.resources.item,
-            threads=self.resources.process_threads,
-        )
+        """Return what a process holds of data and sums while it takes moments, and medians of sets of so many rows.
+
+        Moments keep so many ``scatters``: one of each class, or fewer that are weighted sums.
+        """
+        dataset, item, threads = self.dataset, self.resources.item, self.resources.process_threads
+        d, c = dataset.n_features, n_classes
+        unit_rows, unit = largest_unit(dataset, self.spans)
+        indices = unit_rows * 24  # row numbers by class, labels and codes
+        # Rows as read, relative to their centres, and weighted; centres; and offsets in double precision.
+        kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + 3 * item + 3 * 8) + d * d * (item + 2 * 8)
+        spans = moments_spans(self.spans, c, d, scatters)
+        span_rows = max(span.stop - span.start for span in spans)
+
+        def summary(n_spans: int) -> int:
+            """Pooled moments know the classes that their rows have, and their weights, the others all."""
+            seen = min(c, n_spans * span_rows)
+            pooled = summary_bytes(seen, d, scatters) + 8 * scatters * seen
+            return pooled if scatters < c else summary_bytes(c, d, scatters)
+
+        # Sums and centres of each thread; a result of every depth of the merge tree, and what the last two merge into.
+        adding = threads * (summary(1) + min(c, span_rows) * d * 8)
+        depth = (len(spans) - 1).bit_length()
+        waiting = sum(summary(2**level) for level in range(depth)) + summary(len(spans))
+        census = 16 * sum(min(c, stop - start) for span in spans for start, stop in span.units)
+        reducing = threads * (unit + indices + kernel) + adding + waiting + census
+        if not median_rows:
+            return reducing
+        waiting = depth + 3
+        sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
+        members = 3 * c * c  # which classes each set has, while it is made
+        # Where the last two halves meet, both are held with their union, which is as large as both, and a thinner one.
+        values, entry = median_rows * d, key_type(c, d).itemsize + dataset.dtype.itemsize
+        # A sample of all rows leaves no values inside the brackets.
+        all_sampled = self._bracketing_rows == dataset.n_rows
+        inside = 0 if all_sampled and values * entry > LIMITS.kept_bytes else min(LIMITS.kept_bytes, values * entry)
+        kept = 6 * inside + threads * 40 * min(PIECE_VALUES, values)
+        sampling = threads * unit + 3 * SAMPLE_BYTES
+        return max(reducing + (threads + waiting) * sets + members + kept, sampling)
 
     def project(self, widths: list[int], formats: int, kept: int) -> PassPlan:
         """Return the pass that projects rows by methods of ``widths`` components, into so many formats.

@@ -164,7 +164,7 @@ class Plan:
     def _time(self) -> str:
         if self.fits:
             return "told after the first splits" if self.fits > self.at_once else "not known: all splits end together"
-        times = f"{duration(sum(each.seconds for each in self.passes))} for the passes"
+        times = f"{duration(self.seconds)} for the passes"
         if self.search is not None:
             seconds = self.search.seconds(self.resources.busy_threads)
             times += f", {self._bound + ' ' if seconds >= 1 else ''}{duration(seconds)} for the search"

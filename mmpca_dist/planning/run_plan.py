@@ -21,7 +21,7 @@ from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
-from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
+from mmpca_dist.statistics.costs import largest_unit, summary_bytes
 from mmpca_dist.statistics.from_rows import is_wide, n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
@@ -73,7 +73,7 @@ def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
     n, d = dataset.n_rows, dataset.n_features
     wide, rank = is_wide(n, dataset.n_columns), min(request.largest, d, n)
     scatters = n_scatters(n_classes, d, request.needs.scatters)
-    choice = choose_solver(request.solver, n, dataset.n_columns, request.needs)
+    choice, gathered = choose_solver(request.solver, n, dataset.n_columns, request.needs), 0
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
@@ -81,7 +81,8 @@ def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
     elif wide:
         solver = "in the span of the rows"
         passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
-        memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
+        gathered = wide_bytes(rows, request)
+        memory, node, stored = gathered, n * d * 8, 0
     else:
         solver = f"dense, {dataset.n_columns} x {dataset.n_columns}"
         operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
@@ -90,7 +91,6 @@ def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
         node = stored = summary_bytes(n_classes, d, scatters)
-    gathered = wide_bytes(rows, request) if wide and not choice.in_passes else 0
     sweeps, more_sweeps, sweeping, states = _sweeps(rows, request.needs, n_classes, gathered, choice.in_passes)
     memory = max(memory, sweeping)
     node += LIMITS.kept_bytes if request.median_rows else 0
@@ -131,9 +131,14 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
 
 
 def wide_bytes(rows: RowPasses, request: RunRequest) -> int:
-    """Return the bytes of a process with few rows of many columns."""
-    rank = wide_rank(rows.dataset, request)
-    return reading_wide(rows.dataset, rows.spans, rank, scatter_bytes(request.n_classes, rank))
+    """Return the bytes of a process with few rows of many columns, and with the problem in their span.
+
+    Rows in float64 as read, joined, centred, turned for the factorisation, and its basis; then scatters of the classes,
+    or of sums of them, besides buffers and the eigenproblem.
+    """
+    dataset, rank = rows.dataset, wide_rank(rows.dataset, request)
+    solving = scatter_bytes(request.n_classes, rank) + 8 * rank**2 * 8 + 3 * BLOCK_ROWS * rank * 8
+    return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, rows.spans)[1] + solving
 
 
 def wide_rank(dataset: Dataset, request: RunRequest) -> int:

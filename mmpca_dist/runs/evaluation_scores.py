@@ -191,7 +191,7 @@ def _score_merged(job: Job, request: EvaluationRequest, records: SplitRecords, m
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
         evaluated = evaluate_regressions if job.config.dataset.predicts else evaluate_parts
-        for record in evaluated(own_checkpoints, splits.only(split), split * parts, request):
+        for record in evaluated(own_checkpoints, splits.only(split), request):
             records.write({**record, **passes.take()})
         forecast(done)
 

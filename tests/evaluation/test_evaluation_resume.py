@@ -39,9 +39,9 @@ def evaluated(monkeypatch):
     numbers, direct, merged = [], evaluation_scores.evaluate_split, evaluation_scores.evaluate_parts
     for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
 
-        def told(rows, splits, number, *others, function=function):
-            numbers.append(number)
-            return function(rows, splits, number, *others)
+        def told(rows, splits, *others, function=function):
+            numbers.append(splits.first if function is merged else others[0])
+            return function(rows, splits, *others)
 
         monkeypatch.setattr(evaluation_scores, name, told)
     return numbers

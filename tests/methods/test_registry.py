@@ -21,7 +21,7 @@ from mmpca_dist.runs.outcomes import error_rows
 from mmpca_dist.tables.readers.formats import FORMATS
 
 PLUGIN = """
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.traits import Option
 from mmpca_dist.methods.margin_pca import MarginPCA
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.traits import Traits

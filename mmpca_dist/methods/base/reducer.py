@@ -1,4 +1,4 @@
-"""``MomentReducer``: the scikit-learn estimator behind all methods."""
+"""``MomentReducer``: the scikit-learn estimator behind all methods; ``BlockReducer``: those with solvers in passes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
-from mmpca_dist.methods.base.parameters import Option, check_choice, check_number, check_options
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.methods.base.traits import Fitted, Traits
+from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_number, check_options
 from mmpca_dist.methods.base.transform import ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -375,7 +374,25 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "mean"
+        tags.input_tags.allow_nan = self.missing == "mean"
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class BlockReducer(MomentReducer):
+    """Base of the reducers that solvers in passes serve, with the options of such solvers."""
+
+    def __init__(
+        self, n_components: int | None = None, *,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None, missing: str = "refuse",
+        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight, missing=missing,
+        )  # fmt: skip
+        self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
+
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)

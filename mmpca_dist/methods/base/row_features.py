@@ -109,12 +109,6 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
         keeps = issparse(X._meta) and not any(row_map.own_columns for row_map in self.maps_)
         return csr_array(empty) if keeps else empty
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 def _as_read(X: Any) -> Any:
     return X

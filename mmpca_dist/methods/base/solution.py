@@ -32,12 +32,11 @@ class Solution:
 
     @classmethod
     def of_pairs(
-        cls, pairs: Eigenpairs, components: NDArray[np.float64], limit: str, certificate: dict[str, Any] | None = None
+        cls, statistics: Statistics, pairs: Eigenpairs, limit: str, certificate: dict[str, Any] | None = None
     ) -> Solution:
-        """Return the solution that eigenpairs are, whose vectors in the columns are ``components``, shape (K, d)."""
-        return cls(
-            fix_signs(components), pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate
-        )
+        """Return the solution that eigenpairs are, whose vectors are in the coordinates of the statistics."""
+        components = fix_signs(statistics.loadings(pairs.vectors))
+        return cls(components, pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate)
 
     @classmethod
     def of_directions(

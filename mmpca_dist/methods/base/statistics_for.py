@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -33,8 +33,14 @@ def statistics_for(
     precision: str,
     standardize: bool,
     class_weight: ClassWeight = None,
+    sizes: Sequence[int] = (),
+    charging: Callable[[Hashable], AbstractContextManager] = nullcontext,
 ) -> Statistics:
-    """Return what methods need of the rows, by the solver that fits their shape."""
+    """Return what methods need of the rows, by the solver that fits their shape.
+
+    Sweeps fit so many components as ``sizes`` say, by default those of the needs; ``charging`` is entered for each
+    search and for each need of sweeps.
+    """
     if rows.census.totals is not None or class_weight is not None:
         refuse_weights(needs)
     statistics = class_statistics(
@@ -43,9 +49,11 @@ def statistics_for(
     if needs.searches:
         rows = weighted_by_class(rows, class_weight)
     for search in needs.searches:
-        statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+        with charging(search):
+            statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
     for need in needs.swept:
-        statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1])
+        with charging(need):
+            statistics = with_sweeps(statistics, rows, need, sizes or [needs.n_components or 1])
     return statistics
 
 

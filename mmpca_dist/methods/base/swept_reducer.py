@@ -1,21 +1,25 @@
-"""``SweptReducer``: the base of the estimators that pass over their rows until they converge."""
+"""The bases of the estimators in ``models``: those fitted by sweeps, and classifiers, which name the largest output."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self
 
-from sklearn.base import RegressorMixin
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.target_reducer import TakesTargets
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.sweeps import SweptNeed
@@ -95,3 +99,41 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
         outputs = self._outputs(X, covariates)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+
+class ClassifiesByScores(ClassifierMixin):
+    """Predicts from outputs of models, one for two classes, whose sign decides, or one for each of several."""
+
+    classes_: NDArray
+    _outputs: Callable[..., Any]
+    """Returns the outputs of rows, shape (n, m); lazy for rows that are read piece by piece."""
+
+    def decision_function(self, X: Any, covariates: Any = None) -> Any:
+        """Return the output for every class, or of two classes for the second.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+        covariates : as in ``transform``, of estimators that take them
+
+        Returns
+        -------
+        array of shape (n_samples, C), or (n_samples,) for two classes
+            Lazy for Dask input.
+        """
+        outputs = self._outputs(X) if covariates is None else self._outputs(X, covariates)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any, covariates: Any = None) -> Any:
+        """Return the class with the largest output, shape (n_samples,); lazy for Dask input."""
+        outputs = self._outputs(X) if covariates is None else self._outputs(X, covariates)
+        named = partial(_named, classes=self.classes_)
+        if not dask.is_dask_collection(outputs):
+            return named(outputs)
+        return da.map_blocks(named, outputs, dtype=self.classes_.dtype, drop_axis=1)
+
+
+def _named(outputs: NDArray[np.float64], classes: NDArray) -> NDArray:
+    if outputs.shape[1] == 1:
+        return classes[(outputs[:, 0] > 0).astype(np.intp)]
+    return classes[outputs.argmax(axis=1)]

@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import check_choice
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Traits, check_choice
 from mmpca_dist.methods.base.transform import gaps_allowed
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight

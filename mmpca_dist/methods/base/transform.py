@@ -201,6 +201,11 @@ class LazyTransform:
             return self.fit(X, y, **fit_parameters).transform(X)  # type: ignore[attr-defined]
         return super().fit_transform(X, y, **fit_parameters)  # type: ignore[misc]
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse, tags.transformer_tags.preserves_dtype = True, ["float64", "float32"]
+        return tags
+
 
 def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.parameters import Option, check_choice, check_number
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
-from mmpca_dist.methods.base.traits import Fitted
+from mmpca_dist.methods.base.traits import Fitted, Option, check_choice, check_number
 from mmpca_dist.models.bayesian_margin.fit import MarginModels
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
 from mmpca_dist.models.bayesian_margin.prior import Prior

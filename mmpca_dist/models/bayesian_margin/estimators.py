@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import edge_remark
-from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option, check_numbers
 from mmpca_dist.methods.base.registry import OF_COMPONENTS, Method
-from mmpca_dist.methods.base.swept_reducer import SweptRegressor
-from mmpca_dist.methods.base.traits import Fitted
+from mmpca_dist.methods.base.swept_reducer import ClassifiesByScores, SweptRegressor
+from mmpca_dist.methods.base.traits import Fitted, Option, check_numbers
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.passes.schedulers import Scheduler

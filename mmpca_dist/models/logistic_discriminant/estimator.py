@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
-from mmpca_dist.methods.base.swept_reducer import SweptReducer
-from mmpca_dist.methods.base.traits import Fitted
+from mmpca_dist.methods.base.swept_reducer import ClassifiesByScores, SweptReducer
+from mmpca_dist.methods.base.traits import Fitted, Option
 from mmpca_dist.models.logistic_discriminant.fit import LogisticFit, NewtonFit, contrasts
 from mmpca_dist.statistics.working_statistics import EPS, Statistics
 

@@ -13,10 +13,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.choice_by_folds import Choice, edge_remark
-from mmpca_dist.methods.base.parameters import Option, check_choice, check_numbers
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
-from mmpca_dist.methods.base.traits import Fitted
+from mmpca_dist.methods.base.traits import Fitted, Option, check_choice, check_numbers
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
 from mmpca_dist.models.projection_penalty.reduction import MethodReduction
 from mmpca_dist.models.projection_penalty.results import PenalizedModels

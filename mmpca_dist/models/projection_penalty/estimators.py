@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS
-from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option, check_choice
 from mmpca_dist.methods.base.registry import Method
-from mmpca_dist.methods.base.swept_reducer import SweptRegressor
+from mmpca_dist.methods.base.swept_reducer import ClassifiesByScores, SweptRegressor
+from mmpca_dist.methods.base.traits import Option, check_choice
 from mmpca_dist.models.projection_penalty.base import ALPHAS, ProjectionPenalty
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows

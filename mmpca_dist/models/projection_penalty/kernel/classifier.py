@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.base.parameters import Option, check_choice
+from mmpca_dist.methods.base.swept_reducer import ClassifiesByScores
+from mmpca_dist.methods.base.traits import Option, check_choice
 from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.models.projection_penalty.kernel.margin_solvers import MarginProblem, Solved, solve

@@ -7,7 +7,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import fix_signs
-from mmpca_dist.methods.base.parameters import Option
+from mmpca_dist.methods.base.traits import Option
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelName, KernelReducer
 
 TIE = 1e-8

@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.methods.base.parameters import Option, check_number, check_options
-from mmpca_dist.methods.base.traits import Traits
+from mmpca_dist.methods.base.traits import Option, Traits, check_number, check_options
 from mmpca_dist.tables.foreign import ForeignTable, as_table, check_rows, labels_of
 from mmpca_dist.tables.labels import label_array, normalize_labels
 from mmpca_dist.tables.memory_limits import allowed_bytes
