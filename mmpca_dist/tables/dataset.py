@@ -193,7 +193,10 @@ class Dataset(Table):
             parts.append(batch.take(some) if self.kept is not None else batch)
             if X:
                 done, at = sum(map(len, parts[:-1])), parts[-1].at
-                rows.append(self._rows(begin, end, at, None if out is None else out[done : done + len(at)]))
+                target = None if out is None else out[done : done + len(at)]
+                rows.append(self._rows(begin, end, at, target))
+                if len(stretches) > 1 and target is not None and rows[-1] is not target:
+                    target[...] = rows[-1]  # rows in memory are read without a buffer
         batch = joined_batches(parts, start)
         if not X:
             return batch

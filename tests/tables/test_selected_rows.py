@@ -18,6 +18,7 @@ MASKS = {
     "few": np.isin(np.arange(N), [3, 100, 101, 350, 479]),
     "ends": (np.arange(N) < 30) | (np.arange(N) >= 470),
     "one": np.arange(N) == 77,
+    "whole units": np.arange(N) < 250,
 }
 
 
