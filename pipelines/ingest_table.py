@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape
 from mmpca_dist.ingest.destination import Overwrite
 from mmpca_dist.ingest.job import ingest
-from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.settings import Section, setting
 
@@ -76,7 +76,8 @@ class IngestConfig(Section):
     def selection(self) -> Selection:
         """The table that is read; a label that is a number is that of a column."""
         label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
-        options = (self.unlabelled, self.dtype, self.missing_chunks)
+        sparse = None if self.layout == "auto" else self.layout == "sparse"
+        options = (self.unlabelled, self.dtype, self.missing_chunks, self.image_shape, None, sparse)
         return Selection(self.features, label, self.drop, self.keep, *options)
 
     @property
@@ -92,9 +93,7 @@ def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
         config.source,
         config.destination,
         **vars(config.selection),
-        image_shape=config.image_shape,
         overwrite=config.replaces,
-        sparse=None if config.layout == "auto" else config.layout == "sparse",
         progress=lambda done, total: callback.on_progress("ingest", done, total),
         note=callback.on_note,
     )

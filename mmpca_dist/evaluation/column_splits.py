@@ -19,7 +19,7 @@ from mmpca_dist.passes.census import Census, check_missing_labels, count_labels
 from mmpca_dist.passes.folds import deal_groups, draw_groups, group_table
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.roles import ONE_CLASS, Played
+from mmpca_dist.tables.roles import ONE_CLASS
 from mmpca_dist.tables.spans import Span, make_spans
 from mmpca_dist.tables.times import key_before
 
@@ -171,9 +171,8 @@ def time_splits(
         empty = f"the boundary {boundary} has no rows before it, or none at it or after it"
     else:
         assert windows is not None  # noqa: S101  (the configuration is checked)
-        one_class = replace(dataset, played=(*dataset.played, Played(ONE_CLASS, None)))
         census = Census(np.zeros(1, np.intp), np.asarray([dataset.n_rows], np.int64), ())
-        alike = replace(rows, dataset=one_class, census=census)
+        alike = replace(rows, dataset=dataset.with_look(ONE_CLASS, None, None), census=census)
         sizes = dataset.n_rows * np.arange(1, windows + 1) // (windows + 1)
         thresholds = find_thresholds(alike, partial(_times, column=column), 1, sizes[None])[0, 0]
         empty = f"{windows} windows of later and later rows do not have rows each: too many are at the same time"

@@ -33,7 +33,7 @@ from mmpca_dist.ingest.csv_syntax import (
     open_quote,
     whole_numbers,
 )
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import refusal
@@ -42,6 +42,8 @@ from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 
 CSV_SUFFIXES = (".csv", ".tsv")
+ALL_COLUMNS = Selection(unlabelled=True)
+"""All columns are features."""
 MAX_BLOCK_BYTES = 32 << 20
 CELL_BYTES = 1 << 20
 """A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
@@ -93,21 +95,14 @@ class Text(RowSource):
 class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
-    ``label``, ``drop`` and ``keep`` are names or numbers of columns; negative numbers count from the end. Unless
-    ``labelled`` is false, the label is by default ``label``, ``y`` or the last column. Columns to keep are read as
-    labels are, all others become features of type ``dtype``.
+    ``label``, ``drop`` and ``keep`` of the selection are names or numbers of columns; negative numbers count from the
+    end. Unless it is ``unlabelled``, the label is by default ``label``, ``y`` or the last column. Columns to keep are
+    read as labels are, all others become features of type ``dtype``.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        label: str | int | None,
-        dtype: np.dtype,
-        drop: Sequence[str] = (),
-        keep: Sequence[str] = (),
-        labelled: bool = True,
-    ) -> None:
+    def __init__(self, uri: str, dtype: np.dtype, selection: Selection = ALL_COLUMNS) -> None:
         super().__init__(uri, dtype)
+        label, labelled = selection.label, not selection.unlabelled
         self._largest = float(np.finfo(dtype).max)
         first, second, blank = self._head()
         self.delimiter = delimiter_of(first, second)
@@ -116,7 +111,7 @@ class CsvRows(Text):
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        options = {"--drop": drop, "--keep": keep, "--label": [] if label is None else [label]}
+        options = {"--drop": selection.drop, "--keep": selection.keep, "--label": [] if label is None else [label]}
         chosen = [(option, name) for option, columns in options.items() for name in columns]
         below = [cell.strip() for cell in self._split(second)]
         header = is_header(cells, below, [str(name) for _, name in chosen])

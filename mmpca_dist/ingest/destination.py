@@ -55,6 +55,12 @@ class Destination:
         """The folder that is next to the destination while an ingest works."""
         return f"{self.uri}{storage.PARTIAL}"
 
+    def prepare(self, overwrite: Overwrite, note: Callable[[str], None]) -> None:
+        """Put right what a killed ingest has left, and raise an ``OutputError`` for what may not be replaced."""
+        if self.recover(note):
+            note(f"What a killed ingest had left next to {self.uri} has been put right.")
+        self.refuse_occupied(overwrite)
+
     def refuse_occupied(self, overwrite: Overwrite) -> None:
         """Raise an ``OutputError`` if the destination holds something that may not be replaced."""
         if others := _foreign(storage.names_in(self.work)):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.ingest.destination import Destination, Overwrite, Writing
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.labels import refuse_texts
@@ -30,76 +30,68 @@ LABEL_CHUNK_ROWS = 1 << 16
 """Labels are read a unit of rows at a time: chunks of at least this many, and a whole number of shards of rows."""
 
 
-class ZarrWriter(ExitStack):
+@contextmanager
+def zarr_writer(
+    destination: str, source: RowSource, dtype: np.dtype, selection: Selection, *, sparse: bool, overwrite: Overwrite
+) -> Iterator[ZarrWriter]:
+    """Claim a destination, and yield a writer of the rows of a source; what is not finished is removed at the end.
+
+    Raises PlanError where the local disk has less space free than the rows need, as far as that is known, and
+    OutputError where something is that may not be replaced, or another ingest writes.
+    """
+    group, n_rows, n_features = Destination.of(destination), source.n_rows, source.n_features
+    free = storage.free_bytes(group.uri)
+    if free is not None and n_rows is not None and not (sparse and source.nnz is None):
+        dense_bytes = n_rows * n_features * dtype.itemsize
+        n_bytes = csr_bytes(n_rows, source.nnz or 0, n_features, dtype) if sparse else dense_bytes
+        if n_bytes > free:
+            raise PlanError(
+                f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
+                f"the disk of {destination} has {free / 2**30:.1f} GiB free. Choose another destination."
+            )
+    with (
+        group.claimed(selection.columns, overwrite) as writing,
+        closing(ZarrWriter(writing, destination, n_features, dtype, selection, sparse)) as writer,
+    ):
+        yield writer
+
+
+class ZarrWriter:
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
-    new group at the address, see ``destination``. Leaving the ``with`` block before ``finish`` removes what was begun.
-
-    ``overwrite`` and ``chunk_bytes`` are as for ``ingest``. ``note`` is called with a sentence where a killed ingest
-    has left something. ``columns`` are the columns of names that will come, each of which becomes an array. Raises
-    OutputError where something is that may not be replaced, or another ingest writes.
+    new group at the address, see ``destination``. Each column of names of the selection becomes an array.
     """
 
     def __init__(
-        self,
-        destination: str,
-        *,
-        overwrite: Overwrite = False,
-        chunk_bytes: int | None = None,
-        note: Callable[[str], None] | None = None,
-        columns: Sequence[str] = (LABELS,),
+        self, writing: Writing, destination: str, n_features: int, dtype: np.dtype, selection: Selection, sparse: bool
     ) -> None:
-        super().__init__()
-        self.destination = storage.normalize(destination)
-        self.chunk_bytes = LIMITS.chunk_bytes if chunk_bytes is None else chunk_bytes
-        self.n_rows = 0
-        self._overwrite, self._target = overwrite, Destination.of(destination)
-        if self._target.recover(note) and note is not None:
-            note(f"What a killed ingest had left next to {self._target.uri} has been put right.")
-        self._target.refuse_occupied(overwrite)
-        self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
-        for column in self._columns.values():
-            self.callback(column.close)
-        self._writing: Writing | None = None
-        self._body: _Shards | _CsrShards | None = None
-
-    def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
-        """Claim the destination, and choose the form in which the rows of a source are written.
-
-        Raises PlanError where the local disk has less space free than the rows need, as far as that is known.
-        """
-        n_rows, n_features = source.n_rows, source.n_features
-        free = storage.free_bytes(self._target.uri)
-        if free is not None and n_rows is not None and not (sparse and source.nnz is None):
-            dense_bytes = n_rows * n_features * dtype.itemsize
-            n_bytes = csr_bytes(n_rows, source.nnz or 0, n_features, dtype) if sparse else dense_bytes
-            if n_bytes > free:
-                raise PlanError(
-                    f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
-                    f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
-                )
-        self._writing = self.enter_context(self._target.claimed(list(self._columns), self._overwrite))
+        self._writing, self.destination, self.n_rows = writing, destination, 0
         self._n_features, self._dtype = n_features, dtype
-        uri = storage.join(self._writing.uri, "X")
+        self._columns = {
+            name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in selection.columns
+        }
+        uri, chunk_bytes = storage.join(writing.uri, "X"), selection.chunk_bytes or LIMITS.chunk_bytes
+        self._body: _Shards | _CsrShards
         if sparse:
-            self._body = _CsrShards(uri, self.destination, n_features, dtype, self.chunk_bytes)
+            with storage.explained(destination, "write"):
+                self._body = _CsrShards(uri, n_features, dtype, chunk_bytes)
             self._label_chunk_rows = LABEL_CHUNK_ROWS
         else:
-            chunk_rows = max(1, self.chunk_bytes // (n_features * dtype.itemsize))
+            chunk_rows = max(1, chunk_bytes // (n_features * dtype.itemsize))
             shard_rows = chunk_rows * CHUNKS_PER_SHARD
             fill = np.nan if dtype.kind == "f" else 0
             shape = (shard_rows, n_features)
-            self._body = _Shards(uri, self.destination, shape, dtype, chunk_rows, fill, one_chunk=True)
+            self._body = _Shards(uri, shape, dtype, chunk_rows, fill, one_chunk=True)
             self._label_chunk_rows = shard_rows * -(-LABEL_CHUNK_ROWS // shard_rows)
 
     def append(self, block: RowBlock) -> None:
-        """Take rows, which are converted to the type given to ``begin``, and their names."""
-        assert self._body is not None and self._writing is not None, "begin comes first"  # noqa: S101
+        """Take rows, which are converted to the type of the group, and their names."""
         self._writing.lease.check()
         for name, (values, codes) in block.names.items():
             self._columns[name].append(values, codes, self.n_rows)
-        self._body.append(block.rows)
+        with storage.explained(self.destination, "write"):
+            self._body.append(block.rows)
         self.n_rows += block.rows.shape[0]
 
     def finish(
@@ -113,17 +105,21 @@ class ZarrWriter(ExitStack):
         """
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
-        assert self._body is not None and self._writing is not None  # noqa: S101  (rows came, so it was begun)
         uri = self._writing.uri
-        self._body.finish()
         values = {name: label_values(column.values) for name, column in self._columns.items()}
-        for name, column in self._columns.items():
-            self._write_column(storage.join(uri, name), column, values[name])
+        with storage.explained(self.destination, "write"):
+            self._body.finish()
+            for name, column in self._columns.items():
+                self._write_column(storage.join(uri, name), column, values[name])
         n_bytes = sum(size for _, size, _ in storage.list_objects(uri))
         rows = [self.n_rows, self._n_features, str(self._dtype)]
         self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
-        self.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
+
+    def close(self) -> None:
+        """Close the files that hold columns of names."""
+        for column in self._columns.values():
+            column.file.close()
 
     def _write_column(self, uri: str, column: _Spool, values: NDArray) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned
@@ -132,23 +128,22 @@ class ZarrWriter(ExitStack):
         fitting = max(1, LIMITS.chunk_bytes // values.dtype.itemsize)
         chunk_rows = min(self._label_chunk_rows, self.n_rows, fitting)
         options = {"shape": (self.n_rows,), "chunks": (chunk_rows,), "dtype": kind}
-        array = _create_array(uri, self.destination, **options, fill_value="" if kind is str else 0)
-        with storage.explained(self.destination, "write"):
-            for start, codes in column.blocks(chunk_rows):
-                array[start : start + len(codes)] = values[codes]
+        array = _create_array(uri, **options, fill_value="" if kind is str else 0)
+        for start, codes in column.blocks(chunk_rows):
+            array[start : start + len(codes)] = values[codes]
 
 
 class _CsrShards:
     """CSR rows in a group as AnnData lays it out: ``data``, ``indices``, ``indptr``, and the attribute shape."""
 
-    def __init__(self, uri: str, destination: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
-        self._uri, self._destination, self._n_features = uri, destination, n_features
+    def __init__(self, uri: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
+        self._uri, self._n_features = uri, n_features
         self._n_rows = self._n_stored = 0
 
         def shards(name: str, kind: np.dtype) -> _Shards:
             chunk = max(1, min(chunk_bytes, CSR_CHUNK_BYTES) // kind.itemsize)
             shape = (chunk * LIMITS.csr_chunks_per_shard,)
-            return _Shards(storage.join(self._uri, name), destination, shape, kind, chunk, 0)
+            return _Shards(storage.join(self._uri, name), shape, kind, chunk, 0)
 
         self._data, self._indices = shards("data", dtype), shards("indices", np.dtype(index_type(n_features, 0)))
         self._indptr = shards("indptr", np.dtype(np.int64))
@@ -166,8 +161,7 @@ class _CsrShards:
             array.finish()
         shape = [self._n_rows, self._n_features]
         attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape}
-        with storage.explained(self._destination, "write"):
-            zarr.create_group(zarr_stores.zarr_location(self._uri), attributes=attributes)
+        zarr.create_group(zarr_stores.zarr_location(self._uri), attributes=attributes)
 
 
 class _Shards:
@@ -177,17 +171,9 @@ class _Shards:
     """
 
     def __init__(
-        self,
-        uri: str,
-        destination: str,
-        shape: tuple[int, ...],
-        dtype: np.dtype,
-        chunk: int,
-        fill: float,
-        one_chunk: bool = False,
+        self, uri: str, shape: tuple[int, ...], dtype: np.dtype, chunk: int, fill: float, one_chunk: bool = False
     ) -> None:
-        self._uri, self._destination, self._chunk, self._fill = uri, destination, chunk, fill
-        self._one_chunk = one_chunk
+        self._uri, self._chunk, self._fill, self._one_chunk = uri, chunk, fill, one_chunk
         self._buffer = np.empty(shape, dtype)
         self._array: zarr.Array | None = None
         self._n_buffered = 0
@@ -213,27 +199,24 @@ class _Shards:
         if self._array is None:
             self._array = _create_array(
                 self._uri,
-                self._destination,
                 shape=(0, *shape),
                 chunks=(single_chunk or self._chunk, *shape),
                 shards=None if single_chunk else self._buffer.shape,
                 dtype=entries.dtype,
                 fill_value=self._fill,
             )
-        with storage.explained(self._destination, "write"):
-            self._array.append(entries)
+        self._array.append(entries)
         self._n_buffered = 0
 
 
-def _create_array(uri: str, destination: str, **options: Any) -> zarr.Array:
+def _create_array(uri: str, **options: Any) -> zarr.Array:
     """Create an array that stores every chunk as it is, followed by its checksum.
 
     Measurements hardly compress, and plain chunks are read five times as fast.
     """
-    with storage.explained(destination, "write"):
-        return zarr.create_array(
-            zarr_stores.zarr_location(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
-        )
+    return zarr.create_array(
+        zarr_stores.zarr_location(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
+    )
 
 
 class _Spool:
@@ -243,7 +226,7 @@ class _Spool:
         self._what = what
         self._numbers: dict[Any, int] = {}
         self._counts = np.zeros(0, np.int64)
-        self._file = tempfile.SpooledTemporaryFile(max_size=LIMITS.spool_bytes)  # noqa: SIM115
+        self.file = tempfile.SpooledTemporaryFile(max_size=LIMITS.spool_bytes)  # noqa: SIM115
 
     @property
     def values(self) -> list[Any]:
@@ -263,13 +246,13 @@ class _Spool:
         counts = np.bincount(rows, minlength=len(self._numbers))
         counts[: len(self._counts)] += self._counts
         self._counts = counts
-        self._file.write(rows.tobytes())
+        self.file.write(rows.tobytes())
 
     def blocks(self, n_rows: int) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield (first row, numbers) of ``n_rows`` rows at a time."""
-        self._file.seek(0)
+        self.file.seek(0)
         start = 0
-        while data := self._file.read(4 * n_rows):
+        while data := self.file.read(4 * n_rows):
             codes = np.frombuffer(data, np.int32)
             yield start, codes
             start += len(codes)
@@ -280,9 +263,6 @@ class _Spool:
         for value, count in zip(values.tolist(), self._counts.tolist(), strict=True):
             counts[value] = counts.get(value, 0) + count
         return dict(sorted(counts.items()))
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def csr_bytes(n_rows: int, nnz: int, n_features: int, dtype: np.dtype) -> int:

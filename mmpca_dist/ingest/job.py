@@ -15,10 +15,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.faults import asking, who_asks
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.destination import Destination, Overwrite
-from mmpca_dist.ingest.group_writer import ZarrWriter
+from mmpca_dist.ingest.group_writer import ZarrWriter, zarr_writer
 from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
-from mmpca_dist.ingest.row_source import RowSource
-from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.ingest.row_source import Progress, RowSource, Selection
+from mmpca_dist.ingest.sources import open_table
 from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -47,7 +47,7 @@ def ingest(
     image_shape: tuple[int, int] | None = None,
     chunk_bytes: int | None = None,
     sparse: bool | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: Overwrite = False,
     missing_chunks: str = "refuse",
@@ -106,31 +106,30 @@ def ingest(
     PlanError
         When the rows do not fit the disk.
     """
-    started, note, origin = time.monotonic(), note or (lambda _: None), storage.normalize(source)
-    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
+    started, note, progress = time.monotonic(), note or (lambda _: None), progress or (lambda done, total: None)
+    selection = Selection(
+        features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks, image_shape,
+        chunk_bytes, sparse,
+    )  # fmt: skip
     if os.fspath(destination).endswith(SUFFIXES):
-        refuse_choices(selection, image_shape=image_shape, chunk_bytes=chunk_bytes, sparse=sparse)
-        target = storage.normalize(destination)
+        refuse_choices(selection)
+        origin, target = storage.normalize(source), storage.normalize(destination)
         manifest = write_parquet(origin, target, bool(overwrite), progress, note)
-        return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
-    origin, target = _addresses(source, destination, label)
-    if chunk_bytes is not None and chunk_bytes < 1:
-        raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    selection.check()
-    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
-    with asking(replace(who_asks(), settings="options")), writing as writer:
-        rows = selection.open(origin, sparse)
-        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note)
+    else:
+        origin, target = _addresses(source, destination, label)
+        selection.check()
+        Destination.of(target).prepare(overwrite, note)
+        with asking(replace(who_asks(), settings="options")):
+            manifest = _write(open_table(selection, origin), target, selection, overwrite, progress, note)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _write(
     rows: RowSource,
-    writer: ZarrWriter,
+    destination: str,
     selection: Selection,
-    sparse: bool | None,
-    image_shape: tuple[int, int] | None,
-    progress: Callable[[int, int], None] | None,
+    overwrite: Overwrite,
+    progress: Progress,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
     is_guessed = selection.label is None and rows.labels is not None
@@ -139,17 +138,17 @@ def _write(
     if is_guessed:
         labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
         note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
-    as_csr = rows.sparse if sparse is None else sparse
-    shape = _image_shape(rows, image_shape)
+    as_csr = rows.sparse if selection.sparse is None else selection.sparse
+    shape = _image_shape(rows, selection.image_shape)
     dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
     if dtype.itemsize > 8:
         raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
     dtype = value_type(dtype) if as_csr else dtype
-    writer.begin(rows, dtype, sparse=as_csr)
-    heavy = _copy(rows, writer, dtype, as_csr, progress)
-    optional = {"feature_names": rows.feature_names, "dominant_columns": heavy or None, "image_shape": shape or None}
-    attributes = {name: value for name, value in optional.items() if value is not None}
-    classes, n_bytes = writer.finish(attributes, rows.label_values)
+    with zarr_writer(destination, rows, dtype, selection, sparse=as_csr, overwrite=overwrite) as writer:
+        heavy = _copy(rows, writer, dtype, as_csr, progress)
+        optional = {"feature_names": rows.feature_names, "dominant_columns": heavy, "image_shape": shape}
+        attributes = {name: value for name, value in optional.items() if value}
+        classes, n_bytes = writer.finish(attributes, rows.label_values)
     warning = dominance_note(heavy, rows.feature_names, rows.n_features)
     if warning is not None and not selection.unlabelled:
         note(warning)
@@ -176,7 +175,7 @@ def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[i
 
 
 def _copy(
-    rows: RowSource, writer: ZarrWriter, dtype: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
+    rows: RowSource, writer: ZarrWriter, dtype: np.dtype, as_csr: bool, progress: Progress
 ) -> list[tuple[int, float]]:
     """Write all rows, and return the columns that hold nearly all of their scatter."""
     sums = f"A sum for each of {rows.n_features:,} columns of {rows.uri}"
@@ -186,8 +185,7 @@ def _copy(
         _refuse_not_finite(block.rows, dtype, writer.n_rows, rows)
         spread.add(block.rows)
         writer.append(replace(block, rows=csr_array(block.rows.astype(dtype, copy=False))) if as_csr else block)
-        if progress is not None:
-            progress(block.done, max(rows.total, block.done))
+        progress(block.done, max(rows.total, block.done))
         del block  # before the next one is read
     return dominant_columns(spread.squares)
 
@@ -211,13 +209,12 @@ def check_ingest(
     origin, target = _addresses(source, destination, None if selection is None else selection.label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
-    with ZarrWriter(target, overwrite=overwrite, note=note):
-        pass  # nothing is begun
+    Destination.of(target).prepare(overwrite, note)
     if selection is None or stem_of(origin).endswith(LIBSVM_SUFFIXES):
         return
     selection.check()
     with asking(replace(who_asks(), settings="options")):
-        rows = selection.open(origin, None)
+        rows = open_table(selection, origin)
         if not isinstance(rows, CsvRows) or (block := next(rows.blocks(), None)) is None:
             return
         _refuse_not_finite(block.rows, rows.dtype, 0, rows)

@@ -15,14 +15,13 @@ import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
 from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
-from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.ingest.row_source import Progress, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.tables.readers.formats import reading_with, stem_of
 from mmpca_dist.tables.readers.parquet_folders import DELTA
 
-Progress = Callable[[int, int], None]
 IN_ORDER = "set datafusion.execution.target_partitions = 1"
 """Files that are read at once come in any order."""
 
@@ -32,11 +31,10 @@ def _is_delta(source: str) -> bool:
     return DELTA in storage.names_in(source)
 
 
-def refuse_choices(selection: Selection, **others: Any) -> None:
-    """Raise InputError for choices that only an ingest to Zarr can honour, but for None in ``others``."""
+def refuse_choices(selection: Selection) -> None:
+    """Raise InputError for choices that only an ingest to Zarr can honour."""
     unchosen = vars(Selection())
     chosen = [name for name, value in vars(selection).items() if value != unchosen[name] and value != []]
-    chosen += [name for name, value in others.items() if value is not None]
     if chosen:
         raise InputError(
             f"Parquet gets all columns as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
@@ -46,21 +44,20 @@ def refuse_choices(selection: Selection, **others: Any) -> None:
 
 @contextmanager
 def _csv_tables(
-    source: str, progress: Progress | None, note: Callable[[str], None]
+    source: str, progress: Progress, note: Callable[[str], None]
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Open CSV: all columns with their types, from a first reading, and the rows, which are read once more.
 
     Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file. Raises
     InputError for lines that cannot be parsed.
     """
-    rows = CsvRows(source, None, np.dtype(np.float64), labelled=False)
+    rows = CsvRows(source, np.dtype(np.float64))
     for line in rows.notes:
         note(line)
     kinds = [pa.null()] * rows.n_features
     for table, done in rows.tables({}):
         kinds = [both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
-        if progress is not None:
-            progress(done, 2 * max(rows.total, done))
+        progress(done, 2 * max(rows.total, done))
     if pa.binary() in kinds:  # text that is not UTF-8
         raise rows.refusal([])
     kinds = [pa.float64() if kind == pa.null() else kind for kind in kinds]
@@ -72,16 +69,15 @@ def _csv_tables(
     yield schema, _typed_tables(rows, schema, progress)
 
 
-def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
+def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress) -> Iterator[pa.Table]:
     for table, done in rows.tables(dict(zip(rows.features, schema.types, strict=True))):
         trimmed = [pc.utf8_trim_whitespace(c) if c.type == pa.string() else c for c in table.columns]
         yield pa.table(trimmed, schema=schema)
-        if progress is not None:
-            progress(rows.total + done, 2 * max(rows.total, done))
+        progress(rows.total + done, 2 * max(rows.total, done))
 
 
 @contextmanager
-def _delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+def _delta_tables(source: str, progress: Progress) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
     failure, remedy = f"Cannot read the Delta Lake table {source}", "Write it again."
     with reading_with("delta", f"{source} is a Delta Lake table", failure, remedy):
@@ -94,7 +90,7 @@ def _delta_tables(source: str, progress: Progress | None) -> Iterator[tuple[pa.S
         yield schema, _units(reader, schema, progress)
 
 
-def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress | None) -> Iterator[pa.Table]:
+def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress) -> Iterator[pa.Table]:
     """Yield tables of about a reading unit; ``progress`` is called with rows, of as many as are read."""
     held: list[pa.RecordBatch] = []
     done = 0
@@ -104,8 +100,7 @@ def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress |
         if sum(each.nbytes for each in held) >= LIMITS.unit_bytes:
             yield pa.Table.from_batches(held).cast(schema)
             held = []
-            if progress is not None:
-                progress(done, done)
+            progress(done, done)
     if held:
         yield pa.Table.from_batches(held).cast(schema)
 
@@ -133,7 +128,7 @@ def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]
 
 
 def write_parquet(
-    source: str, destination: str, overwrite: bool, progress: Progress | None, note: Callable[[str], None]
+    source: str, destination: str, overwrite: bool, progress: Progress, note: Callable[[str], None]
 ) -> dict[str, Any]:
     """Write CSV, or a table of Delta Lake, as one Parquet file, and describe what was written."""
     check_typed(source, destination, overwrite)

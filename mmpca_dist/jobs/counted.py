@@ -17,7 +17,7 @@ from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.widened_rows import look_at_gaps, widened
-from mmpca_dist.tables.compose import FILE, Play, compose, open_rows, reading_of
+from mmpca_dist.tables.compose import FILE, Play, compose, open_fitted, request_of
 from mmpca_dist.tables.covariates import Covariate
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import Levels
@@ -106,8 +106,8 @@ class Counted:
         """
         needless = () if fits else ("weight",) if labelled else ("weight", "targets")
         plays = [play for play in self._plays() if play.column is None or play.role.into not in needless]
-        reading = reading_of(section) | ({} if fits else {"unlabelled": "refuse"})
-        known = (reading["unlabelled"], section.unlabelled_value)
+        unlabelled = section.unlabelled if fits else "refuse"
+        known = (unlabelled, section.unlabelled_value)
         plays = [play._replace(option=known) if play.role is KNOWN else play for play in plays]
         plays = [play for play in plays if play.role is not KNOWN or known != ("refuse", None)]
         if weight is not None:
@@ -117,10 +117,12 @@ class Counted:
             if play.column is not None and play.column.endswith(FILE) and play.column != weight:
                 raise InputError(f"{play.role.setting}: {play.column} is of the run's own rows. Name that of new rows.")
         columns = self.stored_columns
-        source = open_rows(
-            uri, features=features, label=label, labelled=labelled, levels=self.levels,
-            names=self.record.get("columns", columns["feature_names"]), **reading,
+        request = request_of(
+            section, uri, features=features, label=label, label_required=labelled or label is not None, drop=(),
+            names=self.record.get("columns", columns["feature_names"]), encode=bool(self.levels),
+            levels=self.levels or None, unlabelled=unlabelled,
         )  # fmt: skip
+        source = open_fitted(request)
         if source.n_features != columns["n_features"]:
             raise InputError(
                 f"{source.uri} has {source.n_features} features, but the run was fitted to {columns['n_features']}."

@@ -24,8 +24,8 @@ from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.statistics.medians import median_rows
 from mmpca_dist.statistics.widened_rows import look_at_gaps
+from mmpca_dist.tables.column_faults import gaps_by_column
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.levels import gaps_by_column
 from mmpca_dist.tables.mapped_rows import name_of
 from mmpca_dist.tables.roles import SLICES
 from mmpca_dist.tables.side_columns import kept_columns

@@ -29,11 +29,11 @@ from mmpca_dist.stores.lease import held
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.chosen_columns import listed
 from mmpca_dist.tables.column import Column
-from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, reading_of, side_settings
+from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, request_of, side_settings
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Table
-from mmpca_dist.tables.labels import note_on_missing
-from mmpca_dist.tables.readers.formats import TEXT, Request, open_source, stem_of
+from mmpca_dist.tables.labels import notes_on_missing
+from mmpca_dist.tables.readers.formats import TEXT, open_source, stem_of
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
 from mmpca_dist.tables.roles import LABEL, TIME
 
@@ -90,8 +90,7 @@ def notes_on_parts(
 ) -> list[str]:
     """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
     if column is not None and section.splits != "time":
-        what = "part" if section.splits == "given" else "group"
-        return [] if column.missing is None else [note_on_missing(column, what)]
+        return notes_on_missing(column, "part" if section.splits == "given" else "group")
     folds = section.folds if section.splits == "folds" else 0
     return [
         f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
@@ -245,17 +244,13 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
     columns = (play.column for play in plays)
     refuse_private(compute, [section.uri, section.outcome, *columns, parts, config.output])
     uri = readable_rows(located(section), config.output, callback)
-    request = Request(
-        storage.normalize(uri), uri, section.features, section.outcome, drop=section.drop, beside=beside, encode=True,
-        **reading_of(section),
-    )  # fmt: skip
     with (
         showing({uri: section.uri}),
         memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"),
     ):
         called = {"label": Setting("label" if section.target is None else "target").said(who_asks())}
         with asking(replace(who_asks(), called=called)):
-            source = open_source(request)
+            source = open_source(request_of(section, uri, beside=beside))
         refuse_gaps(source, dropped=section.drop)
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")

@@ -15,7 +15,7 @@ from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import note_on_missing, refuse_made_up
+from mmpca_dist.tables.labels import notes_on_missing, refuse_made_up
 from mmpca_dist.tables.spans import Span
 
 log = logging.getLogger(__name__)
@@ -132,19 +132,13 @@ def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArra
 
 def warn_of_missing_labels(dataset: Dataset) -> None:
     """Log the notes, for those who call estimators and functions."""
-    for note in notes_on_missing_labels(dataset):
+    for note in notes_on_missing(dataset.label_column):
         log.warning("%s", note)
-
-
-def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
-    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
-    column = dataset.label_column
-    return [] if column is None or column.missing is None else [note_on_missing(column, what)]
 
 
 def notes_on_labels(dataset: Dataset, of: str = "") -> list[str]:
     """Return notes on rows whose label chunks are not stored, and on rows left out, ``of`` one of several data sets."""
     left_out = dataset.stored.n_rows - dataset.n_rows
     why = "no label or weight zero" if dataset.columns_into("weight") else "no label"
-    notes = notes_on_missing_labels(dataset)
+    notes = notes_on_missing(dataset.label_column)
     return [*notes, f"Rows{of} left out, as they have {why}: {left_out:,}."] if left_out else notes

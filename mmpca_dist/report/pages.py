@@ -21,7 +21,7 @@ from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.levels import gaps_by_column
+from mmpca_dist.tables.column_faults import gaps_by_column
 
 CONFIG = "report/config.yaml"
 """The configuration of a run, for further commands."""

@@ -142,7 +142,7 @@ def check(uri: str, label: str | None = None, progress: Progress = lambda done, 
     """
     address, number = storage.normalize(uri), np.dtype(np.float64)
     if stem_of(address).endswith(CSV_SUFFIXES):
-        checked = _of_csv(CsvRows(address, None, number, labelled=False), TableCheck(uri, "text"), label, progress)
+        checked = _of_csv(CsvRows(address, number), TableCheck(uri, "text"), label, progress)
     elif stem_of(address).endswith(LIBSVM_SUFFIXES):
         checked = _of_rows(LibsvmRows(address, number, True), TableCheck(uri, "LIBSVM text"), progress)
     elif format_of(address).columns:

@@ -24,13 +24,13 @@ from mmpca_dist.jobs.first_stages import planned, resources_of
 from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.planning.run_plan import plan_projection
 from mmpca_dist.runs.projection import FORMATS, PROJECT, Projector, RowTable, join_parts, project, projectors_of
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import notes_on_missing
 from mmpca_dist.tables.readers.formats import stem_of
 from mmpca_dist.tables.roles import KNOWN
 from mmpca_dist.tables.side_columns import kept_columns
@@ -83,7 +83,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
         inputs = _inputs(config, callback)
         opened = inputs.dataset.uri
         with open_inputs(inputs, callback, client) as job:
-            notes = notes_on_missing_labels(job.dataset) if job.dataset.has_labels else []
+            notes = notes_on_missing(job.dataset.label_column)
             column = None if job.dataset.has_labels else job.dataset.stored.label
             if column is not None:
                 notes.append(
@@ -230,7 +230,7 @@ def _of_columns_needed(source: str, error: ColumnError) -> InputError:
     """Return the error for columns that the models need, and that nobody can leave out; of CSV with row and line."""
     faults = error.faults
     if stem_of(source).endswith(CSV_SUFFIXES):
-        rows = CsvRows(storage.normalize(source), None, np.dtype(np.float64), labelled=False)
+        rows = CsvRows(storage.normalize(source), np.dtype(np.float64))
         names = [fault.facts["name"] for fault in faults]
         faults = getattr(rows.refusal([i for i in rows.features if rows.name_of(i) in names]), "faults", faults)
     told = "; ".join(f"{fault.facts['name']!r}: {fault.text}" for fault in faults[:MAX_LISTED])

@@ -18,12 +18,10 @@ HASHED_BYTES = 16 << 20
 """Bytes hashed at a time, so that rows that are not contiguous are not copied whole."""
 
 
-def digest_of_arrays(*arrays: NDArray | None) -> str:
+def digest_of_arrays(*arrays: NDArray) -> str:
     """Return a short hash of the types, shapes and values of arrays."""
     digest = hashlib.sha256()
     for array in arrays:
-        if array is None:
-            continue
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         size = max(HASHED_BYTES // max(array[:1].nbytes, 1), 1)
         for start in range(0, len(array), size):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ class Column:
     place: str
     """Where it is stored, for messages."""
     n_rows: int
-    reader: Callable[[int, int], Known]
+    read: Callable[[int, int], Known]
+    """Returns the values of rows from one number to another (exclusive) as they are stored, and which are there."""
     addresses: Sequence[str] = ()
     """Files of its own."""
     missing: MissingChunks | None = None
@@ -46,10 +48,6 @@ class Column:
     """The values of a column in memory."""
     in_blocks: bool = False
     """Whether it is in the blocks of a Dask array, and tasks find it there."""
-
-    def read(self, start: int, stop: int) -> Known:
-        """Return the values of rows ``start`` to ``stop`` as they are stored, and which of them are there."""
-        return self.reader(start, stop)
 
     def read_arrow(self, start: int, stop: int) -> pa.ChunkedArray:
         """Return the values of rows ``start`` to ``stop`` in the type they are stored in."""
@@ -80,16 +78,12 @@ def has_value(values: NDArray) -> NDArray[np.bool_]:
 def column_in_memory(values: NDArray, name: str) -> Column:
     """Return values, shape (n,), (n, 1) or, of targets, (n, q), as a column; ``name`` is its place, for messages."""
     values = values[:, 0] if values.shape[1:] == (1,) else values
-    return Column(name, name, len(values), _ValuesInMemory(values), values=values)
+    return Column(name, name, len(values), partial(_stretch, values), values=values)
 
 
-@dataclass(frozen=True)
-class _ValuesInMemory:
-    values: NDArray
-
-    def __call__(self, start: int, stop: int) -> Known:
-        values = self.values[start:stop]
-        return values, has_value(values) if values.ndim == 1 else np.ones(len(values), bool)
+def _stretch(values: NDArray, start: int, stop: int) -> Known:
+    part = values[start:stop]
+    return part, has_value(part) if part.ndim == 1 else np.ones(len(part), bool)
 
 
 def refuse_other_shape(values: NDArray, name: str) -> NDArray:

@@ -1,4 +1,4 @@
-"""Unusable columns of a table: one message that names all of them, with what to type."""
+"""Columns that lack values, and unusable ones: one message that names all of them, with what to type."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numpy.typing import NDArray
+
 from mmpca_dist.errors import ColumnError
 from mmpca_dist.faults import Asker, Fault, Setting
 
 MAX_LISTED, MAX_OPTIONS = 20, 500
 """Columns that a message describes, and columns that its options to leave out name."""
 YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
+
+
+def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None) -> list[tuple[str, int]]:
+    """Return the columns of a table that lack values, and how many each: the worst first.
+
+    Indicators of one text lack the same values, which count once.
+    """
+    labels = (name.partition("=")[0] for name in names) if names else (f"column {j}" for j in range(len(missing)))
+    lacking = {name: int(count) for name, count in zip(labels, missing, strict=False) if count}
+    return sorted(lacking.items(), key=lambda pair: -pair[1])
 
 
 @dataclass(frozen=True)

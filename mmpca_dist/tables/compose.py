@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.chosen_columns import Columns, listed, with_columns
+from mmpca_dist.tables.chosen_columns import Columns, with_columns
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request, format_of, open_source, refuse_missing_names
 from mmpca_dist.tables.readers.npy import npy_column
 from mmpca_dist.tables.roles import KNOWN, LABEL, ROLES, WEIGHT, Role, says_none
@@ -41,11 +40,6 @@ def plays_of(section: Any) -> list[Play]:
     return [Play(role, *asked) for role in ROLES for asked in role.columns(section)]
 
 
-def reading_of(section: Any) -> dict[str, Any]:
-    """Return how the section ``dataset`` of a configuration has rows read: options of ``open_rows``, and a request."""
-    return {name: getattr(section, name) for name in ("missing_chunks", "missing", "unlabelled", "columns")}
-
-
 def label_plays(unlabelled: str = "refuse", value: str | int | None = None) -> list[Play]:
     """Return the plays of the label of a source, by the settings ``unlabelled`` and ``unlabelled_value``."""
     known = [Play(KNOWN, option=(unlabelled, value))] if unlabelled == "skip" or value is not None else []
@@ -61,8 +55,8 @@ def compose(source: Source, plays: Iterable[Play]) -> Dataset:
         column = columns[play.column]
         if play.role is KNOWN and column.missing is not None and says_none(column.missing.fill, play.option[1]):
             columns[play.column] = replace(column, missing=None)
-        add = rows.with_look if play.knows else rows.playing
-        rows = add(play.role, column, play.option, play.name)
+        look = play.option if play.knows else play.role.look(rows, column, play.name, play.option)
+        rows = rows.with_look(play.role, column, look, play.name)
         if play.role is WEIGHT:
             source = source.with_levels_of(rows.value_batches("weight"))
             base = replace(rows.base, n_features=source.n_features, feature_names=source.feature_names)
@@ -83,8 +77,6 @@ def column_of(source: Source, name: str | None, setting: Setting | str) -> Colum
     """
     if name is not None and name.endswith(FILE):
         column = npy_column(storage.normalize(name))
-    elif name is not None and source.uri.startswith(storage.NAMED):
-        raise source.refuse_column(name, setting)
     else:
         column = source.column(name, setting)
     if column.n_rows == source.n_rows:
@@ -168,8 +160,7 @@ def open_dataset(
     source = open_source(
         Request(
             storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
-            missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled,
-            columns=None if columns is None else listed(columns),
+            missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled, columns=columns,
         )
     )  # fmt: skip
     return compose(source, label_plays(unlabelled, unlabelled_value))
@@ -180,31 +171,49 @@ def open_rows(
     *,
     features: str | None = None,
     label: str | None = None,
-    missing_chunks: str | None = None,
     missing: str = "refuse",
     names: list[str] | None = None,
-    levels: Sequence[Levels] = (),
     labelled: bool = False,
     unlabelled: str = "refuse",
-    columns: Columns | None = None,
 ) -> Source:
-    """Open rows that may have no labels, such as those that a fitted model is to transform.
+    """Open rows that may have no labels, such as those that a model has projected.
 
-    Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names``, ``levels`` and
-    ``columns`` are what a model was fitted to: columns of Parquet and Arrow are taken by these names, in any order and
-    among other columns; features of other formats must be in this order, if they have names at all. Text that is new
-    has indicators of 0. With ``labelled``, labels must be there even if ``label`` is None. Raises InputError as
+    Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names`` are the columns of
+    Parquet and Arrow to take. With ``labelled``, labels must be there even if ``label`` is None. Raises InputError as
+    ``open_dataset``.
+    """
+    return open_source(
+        Request(
+            storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
+            missing=missing, unlabelled=unlabelled,
+        )
+    )  # fmt: skip
+
+
+def request_of(section: Any, uri: str, **others: Any) -> Request:
+    """Return what the section ``dataset`` of a configuration asks of a table; ``others`` replace some of it."""
+    request = Request(
+        storage.normalize(uri), uri, section.features, section.outcome, drop=section.drop, encode=True,
+        missing_chunks=section.missing_chunks, missing=section.missing, unlabelled=section.unlabelled,
+        columns=section.columns,
+    )  # fmt: skip
+    return replace(request, **others)
+
+
+def open_fitted(request: Request) -> Source:
+    """Open rows for a model: ``names``, ``levels`` and ``columns`` of the request are what it was fitted to.
+
+    Columns of Parquet and Arrow are taken by these names, in any order and among other columns; features of other
+    formats must be in this order, if they have names at all. Text that is new has indicators of 0. Raises InputError as
     ``open_dataset``, and for features that are not those in ``names``.
     """
-    request = Request(
-        storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
-        missing_chunks=missing_chunks, missing=missing, encode=bool(levels), levels=levels or None,
-        unlabelled=unlabelled,
-    )  # fmt: skip
-    source = format_of(request.uri).open(request)
-    if columns is not None and not source.named_columns:
-        source = _with_columns_of_model(source, columns, names)
-    stored = None if levels else source.feature_names
+    source, names = format_of(request.uri).open(replace(request, columns=None)), request.names
+    if names is None:
+        source = with_columns(source, request.columns)
+    elif request.columns is not None and source.feature_names is not None and not source.named_columns:
+        refuse_missing_names(source.uri, source.feature_names, names)
+        source = with_columns(source, names)
+    stored = None if request.levels else source.feature_names
     if names is not None and stored is not None and len(stored) == len(names) and stored != names:
         refuse_missing_names(source.uri, stored, names)
         i = next(i for i, name in enumerate(names) if stored[i] != name)
@@ -213,13 +222,3 @@ def open_rows(
             f"{stored[i]!r} in place of {names[i]!r}. Reorder its columns."
         )
     return source
-
-
-def _with_columns_of_model(source: Source, columns: Columns, names: list[str] | None) -> Source:
-    """Choose the columns that a model did: by the ``names`` of its features, where both tables have names."""
-    if names is None:
-        return with_columns(source, columns)
-    if source.feature_names is None:
-        return source
-    refuse_missing_names(source.uri, source.feature_names, names)
-    return with_columns(source, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class Covariate:
     @classmethod
     def of(cls, name: str, rows: SeenRows, column: Column) -> Covariate:
         """Look at a column once."""
-        counts, total, squares, numeric = dict[Any, int](), 0.0, 0.0, False
+        counts, total, squares, numeric = Counter[Any](), 0.0, 0.0, False
         for known, place, _ in rows.values(column):
             kind = known[0].dtype.kind
             if kind in "mM":
@@ -52,8 +53,7 @@ class Covariate:
                 total, squares = total + float(values.sum()), squares + float(values @ values)
                 continue
             found, times = np.unique(names(known, place), return_counts=True)
-            for level, count in zip(found.tolist(), times.tolist(), strict=True):
-                counts[level] = counts.get(level, 0) + count
+            counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
             if len(counts) > LIMITS.max_levels:
                 raise InputError(f"The covariate {name!r} has more than {LIMITS.max_levels:,} categories.")
         n = rows.n_rows

@@ -23,7 +23,7 @@ from mmpca_dist.tables.mapped_rows import RowMaps, stored_form
 from mmpca_dist.tables.roles import KEY, LABEL, ONE_CLASS, ONLY, TARGET, Played, Role
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import reading_edges, unit_edges, value_units
+from mmpca_dist.tables.spans import reading_edges, unit_edges
 from mmpca_dist.tables.values import Place
 
 Roles = Collection[str] | None
@@ -75,12 +75,8 @@ class Dataset(Table):
 
     # What columns mean
 
-    def playing(self, role: Role, column: Column, option: Any = None, name: str = "") -> Dataset:
-        """Return the same rows with one more column in a role, after a look at it, and without those it leaves out."""
-        return self.with_look(role, column, role.look(self, column, name, option), name)
-
     def with_look(self, role: Role, column: Column | None, look: Any, name: str = "") -> Dataset:
-        """Return the same rows with one more column in a role, given what a look has left."""
+        """Return the same rows with one more column in a role, given a look at it, without those that it leaves out."""
         classless = [Played(ONE_CLASS, None)] if role is TARGET and not self.has_labels else []
         same = replace(self, played=(*self.played, *classless, Played(role, column, look, name)))
         return same if role.keeps is None else same._without_left_out(role.why_left_out)
@@ -92,7 +88,7 @@ class Dataset(Table):
 
     def keyed(self, key: Callable[[Batch], NDArray]) -> Dataset:
         """Return the same rows with keys that a function makes of batches for their labels."""
-        return replace(self, played=(*self.played, Played(KEY, None, key)))
+        return self.with_look(KEY, None, key)
 
     def predicting(self, names: Sequence[str]) -> Dataset:
         """Return the same rows with the numbers in the column of their labels as targets with these names."""
@@ -271,7 +267,8 @@ class Dataset(Table):
 
     def value_batches(self, *roles: str) -> Iterator[Batch]:
         """Yield batches of some roles, without X, unit by unit."""
-        return (self.batch(start, stop, X=False, roles=roles) for start, stop in value_units(self))
+        for start, stop in itertools.pairwise(unit_edges(self.chunk_edges, 8).tolist()):
+            yield self.batch(start, stop, X=False, roles=roles)
 
     def values(self, column: Column, *roles: str) -> Iterator[tuple[Known, Place, Batch]]:
         """Yield the values of a column in these rows, where they are, and the batch of some roles, unit by unit."""
@@ -324,8 +321,7 @@ class Dataset(Table):
     @property
     def in_memory(self) -> bool:
         """Whether dense rows are in memory as they are, so that reading needs no buffer."""
-        as_it_is = self.mapped is None and self.form is None
-        return as_it_is and self.source.in_memory
+        return self.mapped is None and self.form is None and self.source.in_memory
 
     @property
     def _own_columns(self) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.faults import Fault, Setting, render
-from mmpca_dist.tables.column import MAX_STRETCHES, Column
+from mmpca_dist.tables.column import MAX_STRETCHES, Column, MissingChunks
 from mmpca_dist.tables.memory_limits import refuse_larger
 
 NAME_CHARACTERS = 1000
@@ -153,24 +153,24 @@ def refuse_made_up(column: Column, filled: int, classes: NDArray | None = None) 
         return
     if classes is None or not np.any(classes == missing.fill):
         raise InputError(
-            f"{_lacking(column)}, and their fill value {missing.fill!s} is not the label of any other row. Restore the "
-            "missing chunks."
+            f"{_lacking(column, missing)}, and their fill value {missing.fill!s} is not the label of any other row. "
+            "Restore the missing chunks."
         )
 
 
-def note_on_missing(column: Column, what: str = "class") -> str:
-    """Return a note on the rows of which chunks of a column are not stored; its values name a ``what``."""
-    assert column.missing is not None  # noqa: S101  (asked for of such columns)
+def notes_on_missing(column: Column | None, what: str = "class") -> list[str]:
+    """Return a note on rows of which chunks of a column are not stored, if any; the values name a ``what``."""
+    if column is None or column.missing is None:
+        return []
     text = (
-        f"{_lacking(column)}: they are read as {what} {column.missing.fill!s}, the fill value. Zarr leaves out chunks "
-        "that hold only this value; restore the chunks if they were lost. {refuse} refuses such labels."
+        f"{_lacking(column, column.missing)}: they are read as {what} {column.missing.fill!s}, the fill value. Zarr "
+        "leaves out chunks that hold only this value; restore the chunks if they were lost. {refuse} refuses such "
+        "labels."
     )
-    return render([Fault(text, {"refuse": Setting("missing_chunks", "refuse")})])
+    return [render([Fault(text, {"refuse": Setting("missing_chunks", "refuse")})])]
 
 
-def _lacking(column: Column) -> str:
-    missing = column.missing
-    assert missing is not None  # noqa: S101
+def _lacking(column: Column, missing: MissingChunks) -> str:
     *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
     rows = ", ".join([*others, last if len(others) + 1 < MAX_STRETCHES else "..."])
     return f"{column.place} lacks label chunks of {missing.n_rows} rows of {column.name!r} (rows {rows})"

@@ -24,16 +24,6 @@ JOINED = "(rare)"
 """The name of joined levels."""
 
 
-def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None) -> list[tuple[str, int]]:
-    """Return the columns of a table that lack values, and how many each: the worst first.
-
-    Indicators of one text lack the same values, which count once.
-    """
-    labels = (name.partition("=")[0] for name in names) if names else (f"column {j}" for j in range(len(missing)))
-    lacking = {name: int(count) for name, count in zip(labels, missing, strict=False) if count}
-    return sorted(lacking.items(), key=lambda pair: -pair[1])
-
-
 @dataclass(frozen=True)
 class Levels:
     """The levels of a text column: those with an indicator each, and those that are joined; both sorted."""
@@ -51,13 +41,12 @@ class Levels:
 
     @property
     def names(self) -> list[str]:
-        """Names of the indicator columns; of two levels the second one's is enough."""
-        levels = [*self.kept, *([JOINED] if self.rare else [])]
-        return [f"{self.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels)]
+        """Names of the indicator columns."""
+        return [f"{self.name}={JOINED if levels == self.rare else levels[0]}" for levels in self.by_indicator]
 
     @property
     def by_indicator(self) -> list[tuple[str, ...]]:
-        """The levels that each indicator column tells of."""
+        """The levels that each indicator column tells of; of two the second one's column is enough."""
         levels = [*((level,) for level in self.kept), *([self.rare] if self.rare else [])]
         return levels[1:] if len(levels) == 2 else levels
 
@@ -67,16 +56,10 @@ class Levels:
         found = pc.index_in(values, pa.array([*self.kept, *self.rare], values.type))
         codes = np.minimum(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), len(self.kept))
         n_levels = len(self.kept) + bool(self.rare)
-        first = 1 if n_levels == 2 else 0
-        indicators = (codes == np.arange(first, n_levels)[:, None]).astype(dtype)
+        indicators = (codes == np.arange(n_levels - len(self.by_indicator), n_levels)[:, None]).astype(dtype)
         if values.null_count:
             indicators[:, values.is_null().to_numpy(zero_copy_only=False)] = np.nan
         return indicators
-
-    def unseen(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return the levels among ``counts`` that are new, and how many rows have each."""
-        known = {*self.kept, *self.rare}
-        return {level: count for level, count in counts.items() if level not in known}
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -131,8 +114,8 @@ def unseen_note(levels: Sequence[Levels], counts: Mapping[str, Mapping[str, int]
     """Return a sentence on values that the model has not seen; None where there are none."""
     parts = []
     for each in levels:
-        new = each.unseen(counts[each.name])
-        if new:
+        known = {*each.kept, *each.rare}
+        if new := {level: n for level, n in counts[each.name].items() if level not in known}:
             rows = sum(new.values())
             parts.append(f"{each.name} (such as {next(iter(new))!r}; {rows:,} row{'' if rows == 1 else 's'})")
     return (

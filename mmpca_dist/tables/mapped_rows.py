@@ -121,9 +121,11 @@ class RowMaps:
         for first in range(start - start % MAP_ROWS, stop, MAP_ROWS):
             begin, end = max(first, start), min(first + MAP_ROWS, stop)
             block = filled_up(_row_by_row(X[begin - start : end - start], dtype), begin - first)
-            rows = apply_steps(block, self.maps, self._steps)[begin - first : end - first]
+            for row_map, step in zip(self.maps, self._steps, strict=True):
+                # Rows keep their precision until a map with columns of its own, as they do without it.
+                block = step(block.astype(np.float64, copy=False) if row_map.own_columns else block)
             with np.errstate(over="ignore"):
-                out[begin - start : end - start] = rows
+                out[begin - start : end - start] = block[begin - first : end - first]
             if not (finite := np.isfinite(out[begin - start : end - start]).all(axis=1)).all():
                 row = begin + int(np.argmin(finite))
                 raise InputError(
@@ -149,13 +151,3 @@ def filled_up(X: Any, offset: int) -> Any:
     block = np.zeros((MAP_ROWS, X.shape[1]), X.dtype)
     block[offset : offset + n_rows] = X
     return block
-
-
-def apply_steps(X: Any, maps: Sequence[RowMap], steps: Sequence[Callable[[Any], Any]]) -> Any:
-    """Return rows after fitted maps, one after the other; the result of maps with own columns is in double precision.
-
-    Rows keep their precision until such a map, as they do without it.
-    """
-    for row_map, step in zip(maps, steps, strict=True):
-        X = step(X.astype(np.float64, copy=False) if row_map.own_columns else X)
-    return X

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,18 +24,6 @@ SAMPLE = 1 << 20
 """Values of a column, about, that its quantiles are taken of; more are sampled evenly."""
 
 
-def _no_look(rows: SeenRows, column: Column, name: str, option: Any) -> Any:
-    return option
-
-
-def _as_it_is(look: Any) -> Any:
-    return look
-
-
-def _last(before: NDArray | None, now: NDArray) -> NDArray:
-    return now
-
-
 @dataclass(frozen=True)
 class Role:
     """The meaning of a column for the rows.
@@ -45,11 +34,11 @@ class Role:
         What messages and records call it.
     into : str
         The array of a batch that it makes, or changes.
-    columns : callable
-        Returns name, column and option of each column that plays it, by the section of a configuration; the column None
-        is that of the labels.
     encode : callable
         Returns the array of some rows: from values, or the batch so far, where they are, and the look.
+    columns : callable
+        Returns name, column and option of each column that plays it, by the section of a configuration, by default
+        none; the column None is that of the labels.
     look : callable
         Looks once at the column in the rows left so far, and returns plain data, by the name and the option.
     combine : callable
@@ -65,15 +54,15 @@ class Role:
 
     name: str
     into: str
-    columns: Callable[[Any], Sequence[Asked]]
     encode: Callable[[Any, Place, Any], NDArray]
-    look: Callable[[Any, Column, str, Any], Any] = _no_look
-    combine: Callable[[NDArray | None, NDArray], NDArray] = _last
+    columns: Callable[[Any], Sequence[Asked]] = lambda section: ()
+    look: Callable[[Any, Column, str, Any], Any] = lambda rows, column, name, option: option
+    combine: Callable[[NDArray | None, NDArray], NDArray] = lambda before, now: now
     keeps: Callable[[NDArray], NDArray[np.bool_]] | None = None
     why_left_out: str = ""
     reads: tuple[str, ...] = ()
-    to_json: Callable[[Any], Any] = _as_it_is
-    from_json: Callable[[Any], Any] = _as_it_is
+    to_json: Callable[[Any], Any] = lambda look: look
+    from_json: Callable[[Any], Any] = lambda look: look
 
     @property
     def plural(self) -> str:
@@ -146,9 +135,7 @@ def _may_lack(section: Any) -> Sequence[Asked]:
     return [] if option == ("refuse", None) else [("", None, option)]
 
 
-KNOWN = Role(
-    "known", "known", _may_lack, _labelled, keeps=lambda known: known, why_left_out="none has a label"
-)  # fmt: skip
+KNOWN = Role("known", "known", _labelled, _may_lack, keeps=lambda known: known, why_left_out="none has a label")
 
 
 def _label(known: Known, place: Place, look: None) -> NDArray:
@@ -158,11 +145,7 @@ def _label(known: Known, place: Place, look: None) -> NDArray:
     return normalize_labels(values, place.where)
 
 
-LABEL = Role("label", "label", lambda section: [] if section.target else [("", None, None)], _label)
-
-
-def _weight(known: Known, place: Place, look: None) -> NDArray[np.float64]:
-    return numbers(known, place, "weight", positive=True)
+LABEL = Role("label", "label", _label, lambda section: [] if section.target else [("", None, None)])
 
 
 def _product(before: NDArray | None, now: NDArray) -> NDArray:
@@ -174,7 +157,8 @@ def _beside(*names: str | None) -> Sequence[Asked]:
 
 
 WEIGHT = Role(
-    "weight", "weight", lambda section: _beside(section.weight), _weight,
+    "weight", "weight", lambda known, place, look: numbers(known, place, "weight", positive=True),
+    lambda section: _beside(section.weight),
     combine=_product, keeps=lambda weights: weights > 0, why_left_out="all have weight zero",
 )  # fmt: skip
 
@@ -184,29 +168,25 @@ Factors = tuple[NDArray, NDArray[np.float64]]
 
 def _balance(rows: SeenRows, column: Column, name: str, option: Any) -> Factors:
     """Return the factors by which all names in a column count alike; the sum of all weights stays as it is."""
-    totals: dict[Any, float] = {}
+    totals = Counter[Any]()
     for known, place, batch in rows.values(column, "weight"):
         found, codes = np.unique(names(known, place), return_inverse=True)
-        for level, total in zip(found.tolist(), np.bincount(codes, batch.weight).tolist(), strict=True):
-            totals[level] = totals.get(level, 0.0) + total
+        totals.update(dict(zip(found.tolist(), np.bincount(codes, batch.weight).tolist(), strict=True)))
         if len(totals) > LIMITS.max_groups:
             raise InputError(f"{column.place} has more than {LIMITS.max_groups} names: which are to count alike?")
     counts = np.asarray([totals[level] for level in sorted(totals)])
     return distinct_labels(sorted(totals)), counts.sum() / (len(counts) * counts)
 
 
-def _factor(known: Known, place: Place, look: Factors) -> NDArray[np.float64]:
-    return look[1][encode(names(known, place), look[0], place.where)]
-
-
 BALANCE = Role(
-    "balance", "weight", lambda section: _beside(section.balance), _factor, look=_balance, combine=_product,
+    "balance", "weight", lambda known, place, look: look[1][encode(names(known, place), look[0], place.where)],
+    lambda section: _beside(section.balance), look=_balance, combine=_product,
     to_json=lambda look: [each.tolist() for each in look],
     from_json=lambda look: (distinct_labels(look[0]), np.asarray(look[1])),
 )  # fmt: skip
 COVARIATE = Role(
-    "covariates", "covariates", lambda section: _beside(*section.covariates),
-    lambda known, place, covariate: covariate.encoded(known, place),
+    "covariates", "covariates", lambda known, place, covariate: covariate.encoded(known, place),
+    lambda section: _beside(*section.covariates),
     look=lambda rows, column, name, option: Covariate.of(name, rows, column),
     combine=lambda before, now: now if before is None else np.concatenate([before, now], axis=1),
     to_json=Covariate.to_json, from_json=Covariate.from_json,
@@ -226,7 +206,7 @@ def _target(known: Known, place: Place, look: Sequence[str] | None) -> NDArray[n
     return values.reshape(len(values), -1)
 
 
-TARGET = Role("target", "targets", _targets, _target, combine=COVARIATE.combine)
+TARGET = Role("target", "targets", _target, _targets, combine=COVARIATE.combine)
 
 
 def _slices(section: Any) -> Sequence[Asked]:
@@ -249,32 +229,24 @@ def _edges(rows: SeenRows, column: Column, name: str, n_slices: int) -> NDArray[
     return np.unique(np.minimum(edges, below.max()))
 
 
-def _slice(known: Known, place: Place, edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.searchsorted(edges, numbers(known, place, "target")) + 1
-
-
-SLICES = Role("slices", "label", _slices, _slice, look=_edges, to_json=np.ndarray.tolist, from_json=np.asarray)
-
-
-def _nowhere(section: Any) -> Sequence[Asked]:
-    return ()
-
-
-TIME = Role("time", "label", _nowhere, lambda known, place, look: order_keys(times(known, place)))
-ONE_CLASS = Role("one class", "label", _nowhere, lambda batch, place, look: np.zeros(len(batch), np.int64))
+SLICES = Role(
+    "slices", "label", lambda known, place, edges: np.searchsorted(edges, numbers(known, place, "target")) + 1,
+    _slices, look=_edges, to_json=np.ndarray.tolist, from_json=np.asarray,
+)  # fmt: skip
+TIME = Role("time", "label", lambda known, place, look: order_keys(times(known, place)))
+ONE_CLASS = Role("one class", "label", lambda batch, place, look: np.zeros(len(batch), np.int64))
 """All rows of one class, as those with numbers to predict are."""
 FACTOR = Role(
-    "factor", "weight", _nowhere,
-    lambda batch, place, look: look[1][encode(batch.label, look[0], place.where)],
+    "factor", "weight", lambda batch, place, look: look[1][encode(batch.label, look[0], place.where)],
     combine=_product, keeps=WEIGHT.keeps, why_left_out=WEIGHT.why_left_out, reads=("label",),
 )  # fmt: skip
 """Factors on the weights of rows by their labels."""
 ONLY = Role(
-    "only", "only", _nowhere, lambda batch, place, keep: keep(batch), keeps=KNOWN.keeps, why_left_out="none is chosen",
+    "only", "only", lambda batch, place, keep: keep(batch), keeps=KNOWN.keeps, why_left_out="none is chosen",
     reads=("label",),
 )  # fmt: skip
 """Rows that a function of batches chooses."""
-KEY = Role("key", "label", _nowhere, lambda batch, place, key: key(batch), reads=("label",))
+KEY = Role("key", "label", lambda batch, place, key: key(batch), reads=("label",))
 """Keys in the place of labels, such as those of part and class, which a function makes of batches."""
 ROLES = (KNOWN, LABEL, WEIGHT, BALANCE, COVARIATE, TARGET, SLICES)
 """In the order in which they are looked at."""

@@ -16,7 +16,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.facts import Table
-from mmpca_dist.tables.spans import chunk_of
+from mmpca_dist.tables.spans import chunk_of, grain_edges
 
 
 class Source(Table, ABC):
@@ -43,9 +43,12 @@ class Source(Table, ABC):
     """The stored columns that are neither features nor labels."""
 
     @property
-    @abstractmethod
     def chunk_edges(self) -> NDArray[np.int64]:
-        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
+        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing.
+
+        By default those of rows that can be cut anywhere.
+        """
+        return grain_edges(self.n_rows, self.row_bytes)
 
     @abstractmethod
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
@@ -54,12 +57,16 @@ class Source(Table, ABC):
         ``out``, of that shape and of the type of the rows, may be filled and returned.
         """
 
-    @abstractmethod
     def column(self, name: str | None, setting: Setting | str) -> Column:
         """Return a stored column; None is the label.
 
         Raises InputError, which calls the column by the ``setting`` that names it, where there is none.
         """
+        raise InputError(
+            f"{{setting}} is {str(name)!r}, and {self.uri} has no columns but its features. Name a .npy file with a "
+            "value for each row.",
+            setting=setting,
+        )
 
     def fingerprint(self) -> str:
         """Identify the rows without reading them: metadata, object names, sizes, etags or times."""
@@ -70,7 +77,7 @@ class Source(Table, ABC):
     @property
     def addresses(self) -> Sequence[str]:
         """Files that hold the rows, or folders of them; none where nothing is stored."""
-        return ()
+        return [self.uri] if self.facts.kind in ("local", "remote") else ()
 
     @property
     def in_memory(self) -> bool:
@@ -95,14 +102,6 @@ class Source(Table, ABC):
         """Say where a row is stored, for messages."""
         _, start, stop = chunk_of(self.chunk_edges, row)
         return f"rows {start} to {stop - 1} of {self.uri}"
-
-    def refuse_column(self, name: str, setting: Setting | str) -> InputError:
-        """Return the error for a column of a source that has none but its features."""
-        return InputError(
-            f"{{setting}} is {name!r}, and {self.uri} has no columns but its features. Name a .npy file with a value "
-            "for each row.",
-            setting=setting,
-        )
 
 
 def readable(what: str) -> AbstractContextManager[None]:

@@ -91,11 +91,6 @@ def reading_edges(table: Any, more: int = 0) -> NDArray[np.int64]:
     return unit_edges(table.chunk_edges, int(table.row_bytes * table.facts.rows_read) + more)
 
 
-def value_units(table: Any) -> Iterator[tuple[int, int]]:
-    """Yield the first row, and the row after the last, of the units in which a value of each row is read."""
-    yield from itertools.pairwise(unit_edges(table.chunk_edges, 8).tolist())
-
-
 def _fill_units(edges: NDArray[np.int64], limit: int, targets: list[int]) -> list[int]:
     """Return edges near the ``targets``, at most ``limit`` rows or one chunk apart."""
     kept = [int(edges[0])]

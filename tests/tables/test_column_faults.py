@@ -15,7 +15,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.ingest.job import check_ingest, ingest
-from mmpca_dist.ingest.sources import Selection
+from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.readers.parquet import ParquetRows
 from mmpca_pipelines.__main__ import main

@@ -85,7 +85,7 @@ def test_a_row_that_is_taken_and_has_no_value_is_named(kind, name, tmp_path):
     rows = opened(write(tmp_path, kind, lacking=name))
     told = rf"Row {ROW} has (no value|no covariate|the covariate nan) in column '{name}' of .*leave the row out"
     with pytest.raises(InputError, match=told):
-        rows.playing(COVARIATE, column_of(rows.stored, name, "dataset.covariates"), name)
+        COVARIATE.look(rows, column_of(rows.stored, name, "dataset.covariates"), name, None)
     column = KeptColumns.of(rows, [name]).read(rows.batch(0, rows.n_rows, X=False).rows)[name]
     assert column.null_count == 1 and not column[int(TAKEN[:ROW].sum())].is_valid
 

@@ -14,10 +14,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.outcomes import comparison
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.labels import notes_on_missing
 
 N, CHUNK = 100, 10
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -148,5 +148,5 @@ def test_estimators_warn(tmp_path, caplog):
 
 def test_labels_that_are_true_or_false_and_few_of_many_stretches(tmp_path):
     lost = [slice(at, at + 10) for at in range(10, 100, 20)]
-    (note,) = notes_on_missing_labels(open_dataset(stored(str(tmp_path / "t.zarr"), Y == 1, lost=lost)))
+    (note,) = notes_on_missing(open_dataset(stored(str(tmp_path / "t.zarr"), Y == 1, lost=lost)).label_column)
     assert "50 rows of 'y' (rows 10 to 19, 30 to 39, 50 to 59, ...): they are read as class False" in note

@@ -26,8 +26,7 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.mapped_rows import MAP_ROWS
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
-from mmpca_dist.tables.row_maps.log1p import Log1p
-from mmpca_dist.tables.row_maps.normalize_total import NormalizeTotal
+from mmpca_dist.tables.row_maps.maps_of_counts import Log1p, NormalizeTotal
 from mmpca_dist.tables.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS

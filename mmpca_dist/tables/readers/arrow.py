@@ -58,10 +58,6 @@ class ArrowRows(ColumnRows):
         number, start, stop = chunk_of(self.chunk_edges, row)
         return f"record batch {number} (rows {start} to {stop - 1}) of {self.uri}"
 
-    @property
-    def addresses(self) -> list[str]:
-        return [self.uri]
-
 
 def _opened(uri: str) -> pa.NativeFile:
     """Open a file; map it into memory where it is local."""

@@ -21,7 +21,7 @@ from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.facts import Facts
-from mmpca_dist.tables.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.memory import ArrayRows
 from mmpca_dist.tables.source import Source
@@ -61,7 +61,7 @@ class BundledTable(ArrayRows):
 
     def column(self, name: str | None, setting: Setting | str) -> Column:
         if name is not None:
-            raise self.refuse_column(name, setting)
+            return super().column(name, setting)
         return Column("y", self.uri, self.n_rows, partial(_read_labels, self.uri))
 
     @property
@@ -135,8 +135,7 @@ class SyntheticTable(Source):
             raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
-        refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
-        refuse_larger(self.row_bytes, f"A row of {uri}", "Take fewer columns")
+        check_table(uri, (self.n_rows, self.n_features), self.dtype)
         self._chunk_rows = default_chunk_rows(self.row_bytes)
 
     @property
@@ -168,7 +167,7 @@ class SyntheticTable(Source):
 
     def column(self, name: str | None, setting: Setting | str) -> Column:
         if name is not None:
-            raise self.refuse_column(name, setting)
+            return super().column(name, setting)
         return Column("y", self.uri, self.n_rows, self._read_labels)
 
     def _read_labels(self, start: int, stop: int) -> Known:

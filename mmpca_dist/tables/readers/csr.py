@@ -13,9 +13,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Col, Setting
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import grain_edges
 from mmpca_dist.tables.values import not_finite
 
+PARTS = ("data", "indices", "indptr")
+"""The arrays of a CSR matrix, as AnnData and scipy name them."""
 CSR_ITEM = 8
 """Bytes of a column number in the largest matrices."""
 
@@ -31,10 +32,6 @@ class SparseRows(Source):
     @abstractmethod
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         """Return values, column numbers and row ends (from 0) of rows as they are stored."""
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return grain_edges(self.n_rows, self.row_bytes)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form, with values of ``dtype`` and increasing columns in every row.

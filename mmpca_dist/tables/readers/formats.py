@@ -11,7 +11,7 @@ from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.registry import Registry
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.chosen_columns import with_columns
+from mmpca_dist.tables.chosen_columns import Columns, with_columns
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.source import Source
 
@@ -37,7 +37,7 @@ class Request:
     levels: Sequence[Levels] | None = None
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
-    columns: Sequence[str | int] | None = None
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,8 @@ def reading_with(extra: str, what: str, failure: str, remedy: str) -> Iterator[N
 
     ``what`` says what the data are, ``failure`` what cannot be done, and ``remedy`` what to do then.
     """
-    absent, failed = (
-        f"{what}. Install 'mmpca-dist[{extra}]' to read it ({{reason}}).",
-        f"{failure}: {{reason}}. {remedy}",
-    )
+    absent = f"{what}. Install 'mmpca-dist[{extra}]' to read it ({{reason}})."
+    failed = f"{failure}: {{reason}}. {remedy}"
     with instead_of(Exception, InputError, failed), instead_of(ImportError, InputError, absent):
         yield
 

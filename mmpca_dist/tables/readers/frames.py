@@ -6,20 +6,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, some_names
-from mmpca_dist.tables.column import column_in_memory
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.readers.formats import Request
+from mmpca_dist.tables.readers.memory import weighted
 from mmpca_dist.tables.readers.named_columns import ColumnRows
-from mmpca_dist.tables.roles import WEIGHT
-from mmpca_dist.tables.spans import grain_edges
-from mmpca_dist.tables.values import given_weights
 
 
 class FrameRows(ColumnRows):
@@ -29,7 +24,7 @@ class FrameRows(ColumnRows):
         self._table = table
         request = Request(
             "X", "X", label_required=False, names=names or table.column_names,  # one called y is no label
-            missing="mean", encode=True, levels=levels, unlabelled="refuse",
+            missing="mean", encode=True, levels=levels,
         )  # fmt: skip
         super().__init__(request, table.schema)
         self.label = None
@@ -37,10 +32,6 @@ class FrameRows(ColumnRows):
 
     def fingerprint(self) -> str:
         return ""
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return grain_edges(self.n_rows, self.row_bytes)
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         yield self._table.select(columns).slice(start, stop - start), start
@@ -65,9 +56,7 @@ def encoded(
         ) from error
     rows = FrameRows(table, levels, names)
     if levels is None and sample_weight is not None:
-        weights = given_weights(sample_weight, rows.n_rows)
-        weighted = Dataset.of(rows).playing(WEIGHT, column_in_memory(weights, "sample_weight"))
-        rows = rows.with_levels_of(weighted.value_batches("weight"))
+        rows = rows.with_levels_of(weighted(Dataset.of(rows), sample_weight).value_batches("weight"))
     numbers = [each.name for each in rows.levels if _are_numbers([*each.kept, *each.rare])]
     if levels is None and numbers:
         warnings.warn(

@@ -28,15 +28,14 @@ from mmpca_dist.tables.column import Column, Known, has_value
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
+from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request, reading_with
 from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import chunk_edges, grain_edges
+from mmpca_dist.tables.spans import chunk_edges
 from mmpca_dist.tables.stacked_rows import Stack
 
 SUFFIX, ROWS = ".h5ad", "X"
-PARTS = ("data", "indices", "indptr")
 
 
 @contextmanager
@@ -95,10 +94,6 @@ class H5adRows(Source):
             raise InputError(f"{place} has another length than the {self.n_rows} rows. It is damaged.")
         return Column(name, place, self.n_rows, functools.partial(_read_column, self.uri, name))
 
-    @property
-    def addresses(self) -> list[str]:
-        return [self.uri]
-
 
 def _read_column(uri: str, name: str, start: int, stop: int) -> Known:
     with _opened(uri) as file:
@@ -123,7 +118,7 @@ class DenseH5adRows(H5adRows):
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         if self._chunk_rows is None:
-            return grain_edges(self.n_rows, self.row_bytes)
+            return super().chunk_edges
         return chunk_edges(self.n_rows, self._chunk_rows)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:

@@ -25,15 +25,14 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, label_array
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
-from mmpca_dist.tables.readers.csr import SparseRows, check_index_type, check_row_ends, value_type
+from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
 from mmpca_dist.tables.roles import COVARIATE, LABEL, TARGET, WEIGHT, Role
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import grain_edges
 from mmpca_dist.tables.values import given_weights
 
-CSR_PARTS = ("data", "indices", "indptr", "shape")
+CSR_PARTS = (*PARTS, "shape")
 """The arrays of a CSR matrix in an ``.npz`` file, as ``scipy.sparse.save_npz`` names them."""
 
 
@@ -45,15 +44,8 @@ class ArrayRows(Source):
         check_table(uri, self._X.shape, self._X.dtype)
         self.facts = Facts(uri, len(self._X), self._X.shape[1], self._X.dtype, kind="memory", read_overhead=0.0)
 
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return grain_edges(self.n_rows, self.row_bytes)
-
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._X[start:stop]
-
-    def column(self, name: str | None, setting: Setting | str) -> Column:
-        raise self.refuse_column(str(name), setting)
 
     def fingerprint(self) -> str:
         return storage.digest("array", digest_of_arrays(self._X))
@@ -79,9 +71,6 @@ class SparseArrayRows(SparseRows):
         ends = self._X.indptr[start : stop + 1]
         within = slice(ends[0], ends[-1])
         return self._X.data[within], self._X.indices[within], ends - ends[0]
-
-    def column(self, name: str | None, setting: Setting | str) -> Column:
-        raise self.refuse_column(str(name), setting)
 
     @property
     def n_bytes(self) -> int:
@@ -163,10 +152,6 @@ class NpzRows(Source):
     @property
     def _rows(self) -> ArrayRows | SparseArrayRows:
         return _load(*self._key)[0]
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._rows.chunk_edges
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
         return self._rows.read(start, stop)

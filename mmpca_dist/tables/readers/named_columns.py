@@ -21,7 +21,7 @@ from mmpca_dist.faults import Fault, Setting
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.batch import Batch
-from mmpca_dist.tables.chosen_columns import positions_of
+from mmpca_dist.tables.chosen_columns import listed, positions_of
 from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.column_faults import refusal
 from mmpca_dist.tables.facts import Facts
@@ -61,7 +61,8 @@ class ColumnRows(Source):
                 drop.append(name)
         self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
         self.named_columns = not self._is_list
-        self.allows_gaps, self.skips_unlabelled = request.missing == "mean", request.unlabelled == "skip"
+        self.allows_gaps = request.missing == "mean"
+        self.whole_label = None if request.unlabelled == "skip" else self.label
         fields = [schema.field(name) for name in self.columns]
         known = None if request.levels is None else {each.name for each in request.levels}
         self._levels_known = known is not None
@@ -71,8 +72,7 @@ class ColumnRows(Source):
             if (request.encode and is_text(field.type) if known is None else field.name in known)
         ]
         fields = [field for field in fields if field.name not in self._texts]
-        faults = _other_types(fields)
-        if faults:
+        if faults := _other_types(fields):
             raise self._refusal(faults, request)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
@@ -81,9 +81,8 @@ class ColumnRows(Source):
             if is_fixed and not n_features:
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
-            kinds = {_numpy_type(field.type) for field in fields} | (
-                {np.dtype(np.uint8)} if self._texts or not fields else set()
-            )
+            kinds = [_numpy_type(field.type) for field in fields]
+            kinds += [np.dtype(np.uint8)] if self._texts or not fields else []  # of indicators
             n_features, dtype = len(self.columns), np.result_type(*kinds)
         if self.allows_gaps:
             dtype = np.result_type(dtype, np.float32)
@@ -103,10 +102,10 @@ class ColumnRows(Source):
         refuse_absurd(self.uri, (n_rows, self.n_features), self.dtype.itemsize)
         if not self._texts:
             return
-        counts = self._count_levels(_all_rows(self))
+        units = itertools.pairwise(unit_edges(self.chunk_edges, max(self.row_bytes, 1)).tolist())
+        counts = self._count_levels((np.arange(start, stop), None) for start, stop in units)
         if request.levels is None:
-            faults = level_faults(counts)
-            if faults:
+            if faults := level_faults(counts):
                 raise self._refusal(faults, request)
             self.note = mostly_new_note(counts)
             self._encode([Levels.of(name, counts[name]) for name in self._texts])
@@ -184,8 +183,7 @@ class ColumnRows(Source):
 
     def _fill_from_list(self, table: pa.Table, rows: NDArray, first: int) -> None:
         column, at = table.column(0), 0
-        if not self.allows_gaps:
-            _refuse_nulls(column, self.columns[0], first, self.uri)
+        self._refuse_nulls(column, self.columns[0], first)
         for chunk in column.chunks:
             known = chunk.is_valid().to_numpy(zero_copy_only=False)
             lists = chunk.drop_null()  # of null, flatten() may have values or none
@@ -211,8 +209,7 @@ class ColumnRows(Source):
         columns, of_text = np.empty((rows.shape[1], len(rows)), rows.dtype), {each.name: each for each in self.levels}
         done = 0
         for name, column in zip(table.column_names, table.columns, strict=True):
-            if not self.allows_gaps:
-                _refuse_nulls(column, name, first, self.uri)
+            self._refuse_nulls(column, name, first)
             text, at = of_text.get(name), 0
             width = 1 if text is None else len(text.names)
             for chunk in column.chunks:
@@ -222,6 +219,14 @@ class ColumnRows(Source):
             done += width
         for start in range(0, len(rows), TRANSPOSE_ROWS):
             rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
+
+    def _refuse_nulls(self, column: pa.ChunkedArray, name: str, first: int) -> None:
+        if column.null_count and not self.allows_gaps:
+            row = first + int(np.argmax(column.is_null().to_numpy()))
+            text = (
+                f"Column {name!r} of {self.uri} has missing values (null), the first in row {row}. Fill or drop them."
+            )
+            raise ColumnError(Fault(text, {"name": name}, "gap"))
 
     def column(self, name: str | None, setting: Setting | str) -> Column:
         name = str(self.label) if name is None else name
@@ -291,7 +296,7 @@ def _feature_columns(
             features=Setting("features"), drop=Setting("drop"),
         )  # fmt: skip
     if request.columns is not None and not lists:
-        names = tuple(names[i] for i in positions_of(request.columns, names, len(names), uri))
+        names = tuple(names[i] for i in positions_of(listed(request.columns), names, len(names), uri))
     return names, bool(lists)
 
 
@@ -319,27 +324,16 @@ def refuse_gaps(rows: Source, beside: Sequence[str] = (), dropped: Sequence[str]
 def _other_types(fields: list[pa.Field]) -> list[Fault]:
     kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
     is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    dates = " (turn dates into numbers, such as days since one of them)"
     return [
-        Fault(f"{_kind(kind)}, where numbers belong", {"name": name}, "text")
+        Fault(f"type {kind}{dates * pa.types.is_temporal(kind)}, where numbers belong", {"name": name}, "text")
         for name, kind in kinds.items()
         if not any(test(kind) for test in is_number)
     ]
 
 
-def _kind(kind: pa.DataType) -> str:
-    dates = " (turn dates into numbers, such as days since one of them)" if pa.types.is_temporal(kind) else ""
-    return f"type {kind}{dates}"
-
-
 def _numpy_type(kind: pa.DataType) -> np.dtype:
     return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-
-
-def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:
-    if column.null_count:
-        row = first + int(np.argmax(column.is_null().to_numpy()))
-        text = f"Column {name!r} of {uri} has missing values (null), the first in row {row}. Fill or drop them."
-        raise ColumnError(Fault(text, {"name": name}, "gap"))
 
 
 def _numbers(values: pa.Array) -> NDArray:
@@ -357,9 +351,3 @@ def _values(chunk: pa.Array) -> NDArray:
         return chunk.to_numpy(zero_copy_only=False)
     levels, codes = chunk.dictionary.to_numpy(zero_copy_only=False), chunk.indices.fill_null(0)
     return levels[codes.to_numpy(zero_copy_only=False)] if len(levels) else np.full(len(chunk), None, object)
-
-
-def _all_rows(table: Source) -> Iterator[tuple[NDArray, None]]:
-    """Yield the numbers of all rows of a table, unit by unit, without weights."""
-    for start, stop in itertools.pairwise(unit_edges(table.chunk_edges, max(table.row_bytes, 1)).tolist()):
-        yield np.arange(start, stop), None

@@ -114,32 +114,24 @@ class NpyRows(Source):
     def column(self, name: str | None, setting: Setting | str) -> Column:
         if name is None and self.label is not None:
             return npy_column(self.label)
-        raise self.refuse_column(str(name), setting)
-
-    @property
-    def addresses(self) -> list[str]:
-        return [self.uri]
+        return super().column(name, setting)
 
 
 def npy_column(uri: str) -> Column:
     """Return a ``.npy`` file with a value for each row as a column."""
     token = uuid.uuid4().hex
-    n_rows, dtype = _n_values(uri, token), _header(uri, token).dtype
-    check_label_type(dtype, min(n_rows, default_chunk_rows(dtype.itemsize)), uri)
-    return Column(uri, uri, n_rows, functools.partial(_read_column, uri, token), [uri])
+    header = _header(uri, token)
+    shape, dtype = header.shape, header.dtype
+    if not shape or shape[1:] not in ((), (1,)):
+        raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
+    check_label_type(dtype, min(shape[0], default_chunk_rows(dtype.itemsize)), uri)
+    return Column(uri, uri, shape[0], functools.partial(_read_column, uri, token), [uri])
 
 
 def _read_column(uri: str, token: str, start: int, stop: int) -> Known:
     with readable(f"the labels of rows {start} to {stop - 1} of {uri}"):
         values = np.asarray(_read(uri, token, start, stop)).reshape(-1)
         return values, has_value(values)
-
-
-def _n_values(uri: str, token: str) -> int:
-    shape = _header(uri, token).shape
-    if not shape or shape[1:] not in ((), (1,)):
-        raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
-    return shape[0]
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:

@@ -7,7 +7,7 @@ import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,6 @@ from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, holds_parquet, p
 from mmpca_dist.tables.spans import chunk_of, overlaps
 
 
-class RowGroup(NamedTuple):
-    """A row group: the file that holds it, and its number there."""
-
-    file: str
-    number: int
-
-
 class ParquetRows(ColumnRows):
     """Rows and labels of a Parquet file, or of the Parquet files of a folder; see ``parquet_folders``."""
 
@@ -44,33 +37,32 @@ class ParquetRows(ColumnRows):
         # Where files hold a column of a folder's name too, the files count.
         self._in_folders = [column for column in table.fields if column.name not in stored.names]
         self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
-        self._groups: list[RowGroup] = []
+        self._groups: list[tuple[str, int]] = []  # the file that holds each, and its number there
         self._edges = [0]
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
             for number in range(metadata.num_row_groups):
                 if n_rows := metadata.row_group(number).num_rows:
-                    self._groups.append(RowGroup(file, number))
+                    self._groups.append((file, number))
                     self._edges.append(self._edges[-1] + n_rows)
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
         label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
-        for group in self._groups:
-            self._refuse_oversized(group, label_number)
+        for file, number in self._groups:
+            self._refuse_oversized(file, number, label_number)
         self._complete(request, self._edges[-1])
 
-    def _refuse_oversized(self, group: RowGroup, label_number: int | None) -> None:
+    def _refuse_oversized(self, file: str, number: int, label_number: int | None) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
-        where = f"Row group {group.number} of {group.file}"
-        columns = _metadata(group.file, self._token).row_group(group.number)
+        where = f"Row group {number} of {file}"
+        columns = _metadata(file, self._token).row_group(number)
         refuse_absurd(where, (columns.num_rows, self.n_features), self.dtype.itemsize)
         labels = 0 if label_number is None else columns.column(label_number).total_uncompressed_size
         refuse_larger(max(columns.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
     def gaps(self, beside: Sequence[str] = ()) -> list[Fault]:
-        label = None if self.skips_unlabelled else self.label
-        names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (label, *beside) if name}
-        return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
+        names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (self.whole_label, *beside) if name}
+        return _gaps((_metadata(file, self._token).row_group(number) for file, number in self._groups), names)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -78,40 +70,40 @@ class ParquetRows(ColumnRows):
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         for number, first, last in overlaps(self._edges, start, stop):
-            group = self._groups[number]
-            table = self._with_folders(group, storage.undamaged(group.file, partial(self._read_group, group, columns)))
+            file, group = self._groups[number]
+            table = storage.undamaged(file, partial(self._read_group, file, group, columns))
+            table = self._with_folders(file, table)
             # Columns are read in the order of the file.
             yield table.select(columns).slice(first - self._edges[number], last - first), first
 
-    def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
-        metadata = _metadata(group.file, self._token)
-        source = _source(group.file)
-        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=True) as file:
-            return file.read_row_group(group.number, columns=columns, use_threads=False)
+    def _read_group(self, file: str, number: int, columns: list[str]) -> pa.Table:
+        options = {"metadata": _metadata(file, self._token), "page_checksum_verification": True, "pre_buffer": True}
+        with pq.ParquetFile(_source(file), **options) as opened:
+            return opened.read_row_group(number, columns=columns, use_threads=False)
 
-    def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
+    def _with_folders(self, file: str, table: pa.Table) -> pa.Table:
         for column in self._in_folders:
-            value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
+            value = pa.scalar(self._of_file[file].get(column.name), column.type)
             table = table.append_column(column, pa.repeat(value, len(table)))
         return table
 
     @property
     def layout(self) -> str:
-        groups = (_metadata(group.file, self._token).row_group(group.number) for group in self._groups[:1])
+        groups = (_metadata(file, self._token).row_group(number) for file, number in self._groups[:1])
         codecs = {group.column(0).compression for group in groups if group.num_columns}
         return f"{super().layout.replace('chunks', 'row groups')}, {', '.join(codecs) or 'no rows'}"
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = chunk_of(self.chunk_edges, row)
-        group = self._groups[number]
-        return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
+        file, group = self._groups[number]
+        return f"row group {group} (rows {start} to {stop - 1}) of {file}"
 
     @property
     def rows_by_file(self) -> dict[str, int]:
         """The number of rows in each file."""
         counts = dict.fromkeys(self._files, 0)
-        for group, (first, last) in zip(self._groups, itertools.pairwise(self._edges), strict=True):
-            counts[group.file] += last - first
+        for (file, _), (first, last) in zip(self._groups, itertools.pairwise(self._edges), strict=True):
+            counts[file] += last - first
         return counts
 
     @property

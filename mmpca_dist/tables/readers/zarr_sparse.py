@@ -15,15 +15,13 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
-from mmpca_dist.tables.readers.csr import SparseRows, check_form, check_index_type, check_row_ends, value_type
+from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import chunk_of
-
-PARTS = ("data", "indices", "indptr")
 
 
 def _open(request: Request) -> Source:
@@ -55,14 +53,11 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         dtype = value_type(arrays["data"].dtype)
         return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
-    @property
-    def _matrix(self) -> _Matrix:
-        return _open_matrix(self.table, self.features, self._token)
-
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        matrix, ends = self._matrix, self._ends[start : stop + 1]
+        data, indices, row_ends = _open_matrix(self.table, self.features, self._token)
+        ends = row_ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
-        return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
+        return data.read(first, last), indices.read(first, last), ends - first
 
     @property
     def n_bytes(self) -> int:
@@ -74,7 +69,7 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
 
     @property
     def _ends(self) -> NDArray:
-        return self._matrix.row_ends
+        return _open_matrix(self.table, self.features, self._token)[2]
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = chunk_of(self.chunk_edges, row)
@@ -128,21 +123,13 @@ class _Stretches:
         return out
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """The opened parts of a CSR matrix, and where its rows end, shape (n + 1,), in memory."""
-
-    data: _Stretches
-    indices: _Stretches
-    row_ends: NDArray[np.int64]
-
-
 # Kept per process, as the arrays of dense rows are; not many, for they hold 8 bytes a row.
 @functools.lru_cache(maxsize=4)
-def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
+def _open_matrix(uri: str, name: str, token: str) -> tuple[_Stretches, _Stretches, NDArray[np.int64]]:
+    """Return the values and column numbers of a CSR matrix, and where its rows end, shape (n + 1,), in memory."""
     arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
     where = f"{uri}/{name}"
     with readable(f"{where}/indptr"), storage.explained(f"{where}/indptr"):
         row_ends = values_of(arrays["indptr"])
     check_row_ends(row_ends, shape[0], arrays["data"].shape[0], arrays["indices"].shape[0], where)
-    return _Matrix(_Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64))
+    return _Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64)

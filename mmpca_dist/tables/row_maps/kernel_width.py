@@ -19,12 +19,12 @@ relative standard error is about 1%, far below what the choice of a width matter
 Gamma = Literal["scale"] | Annotated[float, Field(gt=0)]
 
 
-def gamma_option(example: float = 0.1) -> Any:
+def gamma_option() -> Any:
     """Return the option ``gamma`` of a row map."""
     return setting(
         "scale",
         values="scale, or a number above 0",
-        example=example,
+        example=0.1,
         description="Width of the kernel: scale is 1 / (d x variance of the values), d the columns; the variance is "
         "that of all values of a sample of rows",
     )

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.census import notes_on_missing_labels
 from mmpca_dist.tables.compose import column_of, open_rows
+from mmpca_dist.tables.labels import notes_on_missing
 
 HEIGHT, WIDTH = 23, 17
 N = HEIGHT * WIDTH
@@ -140,7 +140,7 @@ def test_chunks_that_are_not_stored(tmp_path):
     uri = write(tmp_path / "c.zarr", labels.ravel())
     assert not (tmp_path / "c.zarr/cover/c/1/0").exists()
     rows = open_dataset(uri, **SKIPPING)
-    assert notes_on_missing_labels(rows) == [] and class_moments(rows).sizes.sum() == np.count_nonzero(labels)
+    assert notes_on_missing(rows.label_column) == [] and class_moments(rows).sizes.sum() == np.count_nonzero(labels)
     as_class = open_dataset(uri, **NAMED)
     missing = as_class.label_column.missing
     assert (missing.n_rows, missing.stretches) == (63, ((7 * WIDTH, 14 * WIDTH),))

@@ -1,4 +1,4 @@
-"""``normalize-total``: let the values of every row add up to the same number."""
+"""``log1p`` and ``normalize-total``, the usual maps of rows that hold counts, such as those of genes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from mmpca_dist.settings import setting
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
 
 
+class Log1p(RowMap):
+    """Takes log(1 + x) of every value x; zeros stay so."""
+
+    def fitted(self, arrays: Arrays) -> Callable[[Any], Any]:
+        return _log1p
+
+
+def _log1p(X: Any) -> Any:
+    _refuse_values(X, "log1p takes values above -1", lambda least: least <= -1)
+    return X.log1p() if issparse(X) else np.log1p(X)
+
+
 class NormalizeTotal(RowMap):
     """Multiplies every row so that its values add up to ``to``; rows of zeros stay as they are."""
 
@@ -24,12 +36,7 @@ class NormalizeTotal(RowMap):
 
 
 def _normalized(X: Any, to: float) -> Any:
-    least = (X.data if issparse(X) else X).min(initial=0)
-    if least < 0:
-        raise InputError(
-            f"The map normalize-total takes counts, and found {least}. Leave it out, or name counts in "
-            "dataset.features, such as layers/counts."
-        )
+    _refuse_values(X, "normalize-total takes counts", lambda least: least < 0)
     total = np.asarray(X.sum(axis=1, dtype=np.float64)).reshape(-1)
     factors = np.where(total > 0, to / np.where(total > 0, total, 1.0), 1.0)
     if not issparse(X):
@@ -38,4 +45,17 @@ def _normalized(X: Any, to: float) -> Any:
     return csr_array((data.astype(X.dtype, copy=False), X.indices, X.indptr), shape=X.shape)
 
 
-MAP = RowMapKind("normalize-total", "lets the values of every row add up to the same number", NormalizeTotal)
+def _refuse_values(X: Any, takes: str, is_refused: Callable[[Any], bool]) -> None:
+    """Raise InputError where the least value is refused."""
+    least = (X.data if issparse(X) else X).min(initial=0)
+    if is_refused(least):
+        raise InputError(
+            f"The map {takes}, and found {least}. Leave it out, or name counts in dataset.features, such as "
+            "layers/counts."
+        )
+
+
+MAPS = (
+    RowMapKind("log1p", "takes log(1 + x) of every value x", Log1p),
+    RowMapKind("normalize-total", "lets the values of every row add up to the same number", NormalizeTotal),
+)
