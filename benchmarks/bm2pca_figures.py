@@ -117,8 +117,7 @@ def by_rows_and_size() -> None:
     panels[1].set_xticks(SIZES)
     drawing.dress(panels[0], "k = 10", "training rows a class, of 10", "accuracy, percent")
     drawing.dress(panels[1], "2 training rows a class", "components k", "accuracy, percent")
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend_below(sheet, handles, labels, 3)
+    drawing.legend_below(sheet, *panels[0].get_legend_handles_labels())
     (DOCS / "bm2pca-accuracy.png").write_bytes(drawing.png(sheet))
 
 

@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
+from mmpca_dist.jobs.job import watched_memory
 from mmpca_dist.passes.rows import Rows
 
 D, K, CHUNK = 256, 32, 65_536
@@ -195,22 +197,39 @@ def measure(case: str, path: Path) -> dict[str, float]:
     import mmpca_dist  # noqa: F401
 
     dask.config.set(scheduler="threads", num_workers=THREADS)
-    process, stop = psutil.Process(), threading.Event()
-    base = peak = process.memory_info().rss
+    base = psutil.Process().memory_info().rss
+    with watched_memory(0.005) as peak:
+        begin = time.perf_counter()
+        CASES[case](path)
+        seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "bytes": peak() - base}
 
-    def watch() -> None:
-        nonlocal peak
-        while not stop.wait(0.005):
-            peak = max(peak, process.memory_info().rss)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    begin = time.perf_counter()
-    CASES[case](path)
-    seconds = time.perf_counter() - begin
-    stop.set()
-    watcher.join()
-    return {"seconds": seconds, "bytes": peak - base}
+def of_cases(
+    cases: dict[str, Callable[[Path], dict[str, Any]]], description: str | None, prepare: Callable[[Path], Any] = Path
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the rows of a store that is prepared once, and what each case returned of it, with its peak memory.
+
+    Every case runs in a process of its own: the same script, which ends here.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--case", choices=list(cases))
+    arguments = parser.parse_args()
+    path = arguments.folder / f"moments-{arguments.rows}.zarr"
+    if arguments.case:
+        base = psutil.Process().memory_info().rss
+        with watched_memory(0.002) as peak:
+            found = cases[arguments.case](path)
+        print(json.dumps({**found, "bytes": peak() - base}))
+        sys.exit()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    make_store(path, arguments.rows)
+    prepare(path)
+    here = [sys.executable, sys.argv[0], "--rows", str(arguments.rows), "--folder", str(arguments.folder)]
+    outputs = {name: subprocess.check_output([*here, "--case", name]) for name in cases}
+    return arguments.rows, {name: json.loads(output.splitlines()[-1]) for name, output in outputs.items()}
 
 
 def main() -> None:

@@ -8,22 +8,18 @@ precision on all cores. Ratios within one run are what counts.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import psutil
-from moments import THREADS, make_store
+from moments import THREADS, of_cases
 
 K, C, SWEEPS, BLOCK = 10, 100.0, 4, 8192
 
 
-def moments(path: Path) -> list[float]:
+def moments(path: Path) -> dict[str, Any]:
     from mmpca_dist import class_moments, open_dataset
 
     times = []
@@ -31,10 +27,10 @@ def moments(path: Path) -> list[float]:
         begin = time.perf_counter()
         class_moments(open_dataset(str(path)))
         times.append(time.perf_counter() - begin)
-    return times
+    return {"seconds": min(times)}
 
 
-def sweeps(path: Path) -> list[float]:
+def sweeps(path: Path) -> dict[str, Any]:
     from mmpca_dist import BayesianMarginPCA, open_dataset
     from mmpca_dist.eigen.options import SolverOptions
     from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
@@ -49,10 +45,10 @@ def sweeps(path: Path) -> list[float]:
     statistics = class_statistics(rows, model.needs(), SolverOptions(), precision="single", standardize=False)
     begins.clear()
     with_sweeps(statistics, rows, model._fit(), [K])
-    return np.diff([*begins, time.perf_counter()]).tolist()
+    return {"seconds": float(np.diff([*begins, time.perf_counter()]).min())}
 
 
-def row_by_row(path: Path) -> list[float]:
+def row_by_row(path: Path) -> dict[str, Any]:
     """Update z and lambda of every row with an inverse of its own, and add up what the updates need."""
     import zarr
 
@@ -81,41 +77,16 @@ def row_by_row(path: Path) -> list[float]:
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(block, range(0, len(y), BLOCK)):
             pass
-    return [time.perf_counter() - begin]
+    return {"seconds": time.perf_counter() - begin}
 
 
 CASES = {case.__name__: case for case in (moments, sweeps, row_by_row)}
 
 
-def measure(name: str, path: Path) -> None:
-    """Run a case in this process, and print its best time and its memory."""
-    from mmpca_dist.jobs.job import watched_memory
-
-    base = psutil.Process().memory_info().rss
-    with watched_memory(0.002) as peak:
-        times = CASES[name](path)
-    print(json.dumps({"seconds": min(times), "bytes": peak() - base}))
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, default=Path("runs/benchmarks"))
-    parser.add_argument("--case", choices=list(CASES))
-    arguments = parser.parse_args()
-    path = arguments.folder / f"moments-{arguments.rows}.zarr"
-    if arguments.case:
-        measure(arguments.case, path)
-        return
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    make_store(path, arguments.rows)
-    print(f"| {arguments.rows:,} x 256, k = {K}, {THREADS} threads | seconds | MiB | times a sweep |")
+    rows, found = of_cases(CASES, __doc__)
+    print(f"| {rows:,} x 256, k = {K}, {THREADS} threads | seconds | MiB | times a sweep |")
     print("| --- | --- | --- | --- |")
-    found = {}
-    for name in CASES:
-        command = [sys.executable, __file__, "--case", name, "--rows", str(arguments.rows)]
-        output = subprocess.check_output([*command, "--folder", str(arguments.folder)])
-        found[name] = json.loads(output.splitlines()[-1])
     for name, case in found.items():
         ratio = case["seconds"] / found["sweeps"]["seconds"]
         print(f"| {name.replace('_', ' ')} | {case['seconds']:.2f} | {case['bytes'] / 2**20:.0f} | {ratio:.2f} |")

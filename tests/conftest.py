@@ -192,19 +192,20 @@ def bucket(s3_proxy, monkeypatch):
     s3_proxy.reset()
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
-def folder(request, tmp_path):
+@pytest.fixture
+def folder_in_memory():
+    """Return the address of a folder in memory."""
+    place = f"memory://{uuid.uuid4().hex}"
+    yield place
+    fs = fsspec.filesystem("memory")
+    if fs.exists(place):
+        fs.rm(place, recursive=True)
+
+
+@pytest.fixture(params=["tmp_path", "folder_in_memory", "bucket"], ids=["local", "memory", "s3"])
+def folder(request):
     """Return a folder of each kind of storage."""
-    if request.param == "local":
-        yield str(tmp_path)
-    elif request.param == "s3":
-        yield request.getfixturevalue("bucket")
-    else:
-        place = f"memory://{uuid.uuid4().hex}"
-        yield place
-        fs = fsspec.filesystem("memory")
-        if fs.exists(place):
-            fs.rm(place, recursive=True)
+    return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture

@@ -31,12 +31,10 @@ def _refuse_bool(value: Any) -> Any:
     return value
 
 
-def _in_order(sizes: list[int]) -> list[int]:
-    return sorted(set(sizes))
-
-
 Size = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
-Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list), AfterValidator(_in_order)]
+Sizes = Annotated[
+    list[Size], Field(min_length=1), BeforeValidator(as_list), AfterValidator(lambda sizes: sorted(set(sizes)))
+]
 
 
 class RunConfig(Section):

@@ -81,6 +81,11 @@ class Evaluation:
         return {cell.key: cell for cell in self.table.cells(self.all_columns or "", self.unreduced)}
 
     @property
+    def predicts(self) -> bool:
+        """Whether there are numbers to predict in the place of classes."""
+        return "targets" in self.dataset
+
+    @property
     def n_splits(self) -> int:
         """How many splits every cell is a mean over."""
         return next(iter(self.cells.values())).summary.count

@@ -67,11 +67,18 @@ def panel_grid(n: int, height: float) -> tuple[Sheet, list[Axes]]:
     return drawn, panels[:n]
 
 
-def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad: float | None = None) -> None:
+def dress(
+    panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", *, pad: float | None = None, outer: bool = False
+) -> None:
     """Give a panel its titles and the common look; call when all is drawn.
 
-    ``pad`` is the room between title and panel in points, for text between them.
+    ``pad`` is the room between title and panel in points, for text between them. Of the panels of a grid whose labels
+    are ``outer``, only the lowest and those on the left have any.
     """
+    if outer and (spec := panel.get_subplotspec()) is not None:
+        columns = spec.get_gridspec().ncols
+        xlabel = xlabel if spec.num1 >= len(panel.figure.axes) - columns else ""
+        ylabel = ylabel if spec.num1 % columns == 0 else ""
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -83,22 +90,11 @@ def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad:
     panel.set_ylabel(ylabel, fontsize=LABEL_SIZE, color=INK, family=FONT)
 
 
-def outer_labels(panel: Axes, index: int, count: int, xlabel: str, ylabel: str) -> tuple[str, str]:
-    """Return the labels of a panel in a grid of ``count``: only the lowest panels and those on the left have any."""
-    spec = panel.get_subplotspec()
-    columns = spec.get_gridspec().ncols if spec else 1
-    return xlabel if index >= count - columns else "", ylabel if index % columns == 0 else ""
-
-
-def legend_below(drawn: Sheet, handles: Sequence[Any], labels: Sequence[str], columns: int, **look: Any) -> None:
-    """Put a legend without frame below all panels."""
+def legend_below(drawn: Sheet, handles: Sequence[Any], labels: Sequence[str], most: int = 7, **look: Any) -> None:
+    """Put a legend without frame below all panels, in at most ``most`` columns, with rows that are filled evenly."""
+    rows = -(-len(labels) // most)
+    columns = -(-len(labels) // rows)
     drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=LABEL_SIZE, **look)
-
-
-def even_columns(count: int, most: int) -> int:
-    """Return how many columns a legend of so many entries has, at most ``most``, with rows that are filled evenly."""
-    rows = -(-count // most)
-    return -(-count // rows)
 
 
 def few_numbers(panel: Axes) -> None:

@@ -6,7 +6,7 @@ import base64
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,6 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Command:
-    """Something to type next, and what it does."""
-
-    what: str
-    text: str
-
-
-@dataclass(frozen=True)
 class PagePart:
     """A part of a page under one heading: a lead, words on how to read what follows, pictures and tables."""
 
@@ -142,23 +134,8 @@ class PagePart:
     tables: Sequence[PrintedTable] = ()
     lead: Sequence[str] = ()
     plots: Sequence[Plot] = ()
-    commands: Sequence[Command] = ()
-
-    @classmethod
-    def of(cls, figure: Figure) -> PagePart:
-        """Return a part of one picture."""
-        return cls(figure.name, figure.title, figures=[figure])
-
-
-class ReportedRun(Protocol):
-    """A finished run that a report is made of."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows its data set has."""
-
-    def model(self, label: str) -> Any:
-        """Return the fitted estimator of a method."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """What to type next, by what it does."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +146,8 @@ class ReportSection:
 
     ``draw(methods, data, dataset)`` returns figures. ``methods`` are results of at least one method, with ``name`` and
     ``title``; ``dataset`` describes the table: ``classes``, ``feature_names`` and ``image_shape``. ``data`` is what
-    ``data(run, methods)`` returns, where there is such a function: what the pictures show of a ``ReportedRun`` beyond
-    its methods. None leaves the section out.
+    ``data(run, methods)`` returns, where there is such a function: what the pictures show of a run beyond its methods,
+    such as its ``table.n_rows``, or ``model(name)``, the fitted estimator of a method. None leaves the section out.
     """
 
     name: str

@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import METHODS, title_of
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, small
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, regressions, small
 from mmpca_dist.report.pages import config_in
 
 
@@ -106,14 +106,14 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
     """Return what the test against all columns, or of these against the best reduction, says."""
     if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
-    test, predicts = difference_of(evaluation, use, other, evaluation.all_columns), "targets" in evaluation.dataset
+    test = difference_of(evaluation, use, other, evaluation.all_columns)
     than, keeps = _named(evaluation, other), use.method in evaluation.unreduced
     subject = f"A{_named(evaluation, use)[1:]}" if keeps else _named(evaluation, use)  # "All 13 columns"
     if math.isclose(test.difference, 0, abs_tol=1e-9):
         return [f"{subject} {'are' if keeps else 'is'} as good as {than}. {corrected(test, ALL_COLUMNS)}"]
-    more = "more" if test.difference > 0 else "less" if predicts else "fewer"
+    more = "more" if test.difference > 0 else "less" if evaluation.predicts else "fewer"
     points = f"{small(abs(test.difference), digits(evaluation))} percentage points {more}"
-    unit = "unexplained variance" if predicts else "errors"
+    unit = "unexplained variance" if evaluation.predicts else "errors"
     return [f"{subject} {'have' if keeps else 'has'} {points} {unit} than {than}. {corrected(test, ALL_COLUMNS)}"]
 
 
@@ -125,10 +125,9 @@ def _named(evaluation: Evaluation, cell: Cell) -> str:
 
 def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
     """Return "5.2% errors", or R^2 and RMSE where numbers are predicted: means over the splits."""
-    if "targets" not in evaluation.dataset:
+    if not evaluation.predicts:
         return f"{cell.summary.mean:.{digits(evaluation)}f}%{unit}"
-    own = [line for line in evaluation.table.lines if (line["method"], line["n_components"]) == cell.key[:2]]
-    r2, rmse = (mean(line[name] for line in own) for name in ("r2", "rmse"))
+    r2, rmse = map(mean, regressions(evaluation, cell.key))
     return f"R\N{SUPERSCRIPT TWO} {r2:.3f} and RMSE {rmse:.4g}"
 
 

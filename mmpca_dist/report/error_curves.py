@@ -21,7 +21,7 @@ from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.evaluation_words import MAX_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
-from mmpca_dist.report.explorer import bk, blank, tools
+from mmpca_dist.report.explorer import MARKERS, bk, blank, tools
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -34,8 +34,6 @@ SPREAD = 0.25
 COLOURS = FEW_COLOURS[:MAX_DRAWN]
 LINE = 10.0
 """Points between lines of text above a panel of single splits."""
-MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "inverted_triangle", "P": "plus",
-           "X": "x", "None": "dash"}  # fmt: skip
 MARKER_SIZE = 7
 
 
@@ -110,7 +108,7 @@ def error_curves(evaluation: Evaluation) -> Figure:
         for s in styles(evaluation).values()
     ]
     room = int(sheet.get_figwidth() / (LEGEND_LINE + LEGEND_LETTER * max(map(len, names))))
-    drawing.legend_below(sheet, handles, names, drawing.even_columns(len(names), max(1, room)), labelcolor=INK)
+    drawing.legend_below(sheet, handles, names, max(1, room), labelcolor=INK)
     many = len(evaluation.n_components) > 1
     title = "Error against the number of components" if many else "Error of every method"
     caption = (
@@ -207,7 +205,7 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
     room = 0.06 * (high - low) or 1.0
     ends = [low - room, high + room]
     sheet, panels = drawing.panel_grid(len(points), 3.3 if len(points) <= 6 else 2.7)
-    for i, (panel, (method, by_size)) in enumerate(zip(panels, points.items(), strict=True)):
+    for panel, (method, by_size) in zip(panels, points.items(), strict=True):
         panel.plot(ends, ends, color=FAINT, linewidth=0.9)
         for index, (size, xy) in enumerate(by_size.items()):
             spots, counts = np.unique(xy, axis=0, return_counts=True)
@@ -227,8 +225,8 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, 
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=4))
         below = f"{plain(title_of(reference))}: error (%)"
-        labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
-        drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
+        title, pad = plain(title_of(method)), 6 + LINE * len(by_size)
+        drawing.dress(panel, title, below, "the method: error (%)", pad=pad, outer=True)
     title = f"Split by split: {label(evaluation, classifier)}"
     keys = [(method, size, classifier) for method in methods for size in sizes]
     seen = "; ".join(f"{title_of(key[0])}, {_test_words(evaluation, key, True)}" for key in keys)

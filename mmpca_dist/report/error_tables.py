@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import mean, stdev
-from typing import Any
 
 from dask.utils import format_bytes, format_time
 
@@ -24,6 +23,7 @@ from mmpca_dist.report.evaluation_words import (
     label,
     named,
     probability,
+    regressions,
     spread,
 )
 from mmpca_dist.report.pages import DASH
@@ -100,14 +100,11 @@ def class_table(evaluation: Evaluation) -> PrintedTable:
 
 def regression_table(evaluation: Evaluation) -> PrintedTable:
     """Return R^2 and the root mean squared error of each method and number of components, means over the splits."""
-    lines: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for line in evaluation.table.lines:
-        lines.setdefault((line["method"], line["n_components"]), []).append(line)
     rows = []
-    for (method, size), of_cell in sorted(lines.items(), key=lambda item: evaluation.methods.index(item[0][0])):
-        of_both = [[line[name] for line in of_cell] for name in ("r2", "rmse")]
-        words = [f"{mean(each):.4g}" + (f"{PLUS_MINUS}{stdev(each):.2g}" if len(each) > 1 else "") for each in of_both]
-        rows.append([title_of(method), str(size), *words])
+    for key in evaluation.cells:
+        both = regressions(evaluation, key)
+        words = [f"{mean(each):.4g}" + (f"{PLUS_MINUS}{stdev(each):.2g}" if len(each) > 1 else "") for each in both]
+        rows.append([title_of(key[0]), str(key[1]), *words])
     numbers = ("components", "R\N{SUPERSCRIPT TWO}", "RMSE")
     columns = [Heading("method", "head"), *(Heading(name, "number") for name in numbers)]
     about = "R^2 and RMSE, mean and deviation over splits"

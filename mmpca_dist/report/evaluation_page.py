@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.frame import Command, Field, Heading, PagePart, PrintedTable
+from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.advice import advise, recommended
 from mmpca_dist.report.error_curves import errors_part, split_errors
 from mmpca_dist.report.error_tables import class_table, costs, error_tables, regression_table, standings
@@ -39,11 +39,12 @@ CLASS_WORDS = (
 def parts(evaluation: Evaluation) -> list[PagePart]:
     """Return the parts of the page, in reading order; those without content are left out."""
     cost_table, splits = costs(evaluation), split_errors(evaluation)
+    classes = [class_table(evaluation)] if evaluation.table.has_classes else []
     return [
         _answer(evaluation),
         errors_part(evaluation),
         _verdict(evaluation),
-        *_by_class(evaluation),
+        *([PagePart("class-errors", "Errors by class", [CLASS_WORDS], tables=classes)] if classes else []),
         _errors(evaluation),
         *([PagePart("splits", "Split by split", figures=splits)] if splits else []),
         *margins_part(evaluation),
@@ -55,7 +56,7 @@ def parts(evaluation: Evaluation) -> list[PagePart]:
 def _answer(evaluation: Evaluation) -> PagePart:
     answer, commands = advise(evaluation)
     what = f"Type next{about_config(evaluation.folder)}:"
-    return PagePart("answer", "Answer", lead=answer, commands=[Command(what, "\n".join(commands))] if commands else [])
+    return PagePart("answer", "Answer", lead=answer, commands={what: "\n".join(commands)} if commands else {})
 
 
 def _verdict(evaluation: Evaluation) -> PagePart:
@@ -71,11 +72,6 @@ def _verdict(evaluation: Evaluation) -> PagePart:
     return PagePart("verdict", "Verdict", about, tables=[standings(evaluation)], lead=words(evaluation))
 
 
-def _by_class(evaluation: Evaluation) -> list[PagePart]:
-    tables = [class_table(evaluation)] if evaluation.table.has_classes else []
-    return [PagePart("class-errors", "Errors by class", [CLASS_WORDS], tables=tables)] if tables else []
-
-
 def _errors(evaluation: Evaluation) -> PagePart:
     about = (
         "Mean \N{PLUS-MINUS SIGN} standard deviation of the test error over the splits, in percent; the lowest mean of "
@@ -86,7 +82,7 @@ def _errors(evaluation: Evaluation) -> PagePart:
         "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
         'set of twenty. "With 1": the method gave so many components only.'
     )
-    regressions = [regression_table(evaluation)] if "targets" in evaluation.dataset else []
+    regressions = [regression_table(evaluation)] if evaluation.predicts else []
     return PagePart("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
 
 

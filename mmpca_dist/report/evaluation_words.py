@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
-from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
-from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, Summary
+from mmpca_dist.evaluation.results import Evaluation, verdict
+from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
@@ -106,9 +106,9 @@ def words(evaluation: Evaluation) -> list[str]:
         f"The lowest mean error, {best.mean:.{decimals}f}%, is that of {named(evaluation, outcome.best)} ({spread})."
         + (f" Cells with the same mean: {len(outcome.tied)} more." if outcome.tied else "")
     ]
-    if outcome.rival is not None:
-        sentences.append(_against(evaluation, outcome, outcome.rival, decimals))
-        sentences += _tested(evaluation, outcome, outcome.rival)
+    if outcome.rival and outcome.test and outcome.t_test:
+        sentences.append(_against(evaluation, outcome.best, outcome.rival, outcome.t_test))
+        sentences += _tested(evaluation, outcome.best, outcome.test, outcome.t_test)
     sentences.append(_baseline(evaluation, best.mean, decimals))
     if best.count > 1 and len(evaluation.distinct) > 1:
         sentences.append(
@@ -120,7 +120,7 @@ def words(evaluation: Evaluation) -> list[str]:
 
 def guess(evaluation: Evaluation) -> str:
     """Return what the baseline predicts."""
-    return "the mean of the rows that train" if "targets" in evaluation.dataset else "always the largest class"
+    return "the mean of the rows that train" if evaluation.predicts else "always the largest class"
 
 
 def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
@@ -132,16 +132,13 @@ def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
             " Some classifiers (fisher midway, svm and logistic without bias) take no account of how frequent classes "
             "are: try others."
         )
-        return (
-            f"{sentence}, and no mean is lower: nothing is learned.{'' if 'targets' in evaluation.dataset else advice}"
-        )
+        return f"{sentence}, and no mean is lower: nothing is learned.{'' if evaluation.predicts else advice}"
     above = sum(cell.summary.mean >= baseline for cell in cells)
     return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."
 
 
-def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, decimals: int) -> str:
-    best = outcome.best
-    difference = rival.summary.mean - best.summary.mean
+def _against(evaluation: Evaluation, best: Cell, rival: Cell, test: CorrectedTest) -> str:
+    difference, decimals = rival.summary.mean - best.summary.mean, digits(evaluation)
     if best.method == evaluation.reference:
         reference = title_of(evaluation.reference)
         opening = f"No method has a lower mean than the reference, {reference}; the nearest is"
@@ -150,11 +147,15 @@ def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, decimals: in
     comparison = "the same"
     if not math.isclose(difference, 0, abs_tol=1e-9):
         comparison = f"{small(difference, decimals)} percentage points more"
-        error = outcome.t_test.standard_error if outcome.t_test is not None else math.nan
-        comparison += (
-            f", {small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
-        )
+        if test.standard_error > 0:
+            errors = small(difference / test.standard_error, 1)
+            comparison += f", {errors} corrected standard errors of the difference"
     return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{decimals}f}%, {comparison}."
+
+
+def regressions(evaluation: Evaluation, key: Key) -> list[list[float]]:
+    """Return R^2 and the root mean squared error of each split, where numbers are predicted."""
+    return [[line[name] for line in evaluation.table.by_key[key]] for name in ("r2", "rmse")]
 
 
 def small(value: float, decimals: int) -> str:
@@ -163,21 +164,16 @@ def small(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}" if round(value, decimals) >= finest else f"less than {finest:.{decimals}f}"
 
 
-def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
+def _tested(evaluation: Evaluation, best: Cell, test: SignTest, t_test: CorrectedTest) -> list[str]:
     """Return what tests say of the best cell and its rival: of new rows first, then of these splits."""
-    if outcome.test is None or outcome.t_test is None:
-        return []
-    title, splits = title_of(outcome.best.method), rival.summary.count
+    title, splits = title_of(best.method), best.summary.count
     if splits == 1:
-        return [
-            f"One split has no standard error: {title} has {'fewer' if outcome.test.wins else 'no fewer'} errors in it."
-        ]
-    test = outcome.test
+        return [f"One split has no standard error: {title} has {'fewer' if test.wins else 'no fewer'} errors in it."]
     return [
-        f"{corrected(outcome.t_test, title_of(evaluation.reference))} Of these {splits} splits, {title} errs less "
+        f"{corrected(t_test, title_of(evaluation.reference))} Of these {splits} splits, {title} errs less "
         f"in {test.wins}, more in {test.untied - test.wins} and as often in {splits - test.untied} (sign test of these "
         f"splits: {probability(test.p_value)}).",
-        *_limits(evaluation, outcome.t_test, outcome.best.summary.overlap),
+        *_limits(evaluation, t_test, best.summary.overlap),
     ]
 
 

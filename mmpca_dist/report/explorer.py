@@ -26,6 +26,8 @@ from mmpca_dist.report.sections.projections import (
 
 bk: Any = models
 """Its annotations tell what models hold, not what they take."""
+MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "inverted_triangle", "P": "plus",
+           "X": "x", "None": "dash"}  # fmt: skip
 MAX_KEYS = 20
 """Classes with a colour and an entry in the legend; the others share one."""
 OTHERS, POSITIVE, NEGATIVE = "#8a8a8a", "#b2182b", "#2166ac"
@@ -148,9 +150,8 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     plot.add_layout(bk.LinearAxis(name="strips", ticker=ticker, major_label_overrides=labels, visible=False), "left")
     look = {"source": source, "size": 6 if m > 500 else 8, "fill_alpha": 0.75, "line_color": None,
             "nonselection_fill_alpha": 0.08}  # fmt: skip
-    markers = {"o": "circle", "^": "triangle"}
     drawn = [
-        plot.scatter("x", "y", name=key.renderers, color=key.colour, marker=markers[key.marker],
+        plot.scatter("x", "y", name=key.renderers, color=key.colour, marker=MARKERS[key.marker],
                      view=bk.CDSView(filter=bk.IndexFilter(np.flatnonzero(ranks == i).tolist())), **look)
         for i, key in sorted(enumerate(keys), key=lambda pair: pair[1].renderers != "others")
     ] or [plot.scatter("x", "y", color="colour", **look)]  # fmt: skip

@@ -53,11 +53,6 @@ class SolvedRun:
     table: Table
     results: Results
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows its data set has."""
-        return self.table.n_rows
-
     def model(self, label: str) -> MomentReducer:
         """Return the fitted estimator of a method."""
         return load_model(self.run.uri, label)

@@ -12,8 +12,6 @@ import yaml
 from dask.utils import format_bytes, format_time
 
 from mmpca_dist import models
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.notes import search_rows, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
@@ -30,14 +28,13 @@ from mmpca_dist.jobs.records import (
     StageName,
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
-from mmpca_dist.pictures.frame import Command, Figure, Heading, PagePart, PrintedTable, ReportSection
+from mmpca_dist.pictures.frame import Figure, Heading, PagePart, PrintedTable, ReportSection
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.method_results import MethodResult, SolvedRun, eigenvalue_parts, methods_part
 from mmpca_dist.report.pages import about_config, config_in, page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
-from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.readers.formats import TEXT
 
 SECTIONS = Registry(
@@ -99,23 +96,23 @@ class ReportContents:
     """
 
 
-def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
+def write_report(finished: SolvedRun) -> ReportRecord:
     """Write ``report/index.html`` and the pictures, and return where they are."""
-    contents = report_contents(run, config, dataset, results)
+    contents = report_contents(finished)
     drawn = figures(contents)
-    record = write_page(run.uri, render(contents, drawn), drawn, contents.config_yaml)
+    record = write_page(contents.output, render(contents, drawn), drawn, contents.config_yaml)
     return {**record, "notes": contents.notes}
 
 
-def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
+def report_contents(finished: SolvedRun) -> ReportContents:
     """Gather what the report shows."""
+    run, config, results = finished.run, finished.config, finished.results
     count, choice = results.of(COUNT), results.find(CHOOSE)
-    finished = SolvedRun(run, config, dataset, results)
     methods = [MethodResult.of(finished, section) for section in config.methods]
     return ReportContents(
         dataset={
             **count,
-            "uri": dataset.uri if "uri" in count else config.dataset.uri,
+            "uri": finished.table.uri if "uri" in count else config.dataset.uri,
             "classes": [str(label) for label in count["classes"]],
         },
         methods=methods,
@@ -169,12 +166,13 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
     points = points_part(projected, contents.data.get(PROJECTION.name), dataset, still)
     shown = points.plots[0].explorer if points.plots else {}
     first = shown["methods"][shown["start"]]["label"] if shown else ""
+    pictures = [figure for figure in figures if figure is not still or not points.plots]
     parts = [
         *([points] if projected else []),
         *loadings_part(methods, dataset, first),
         *_next(contents, first),
         methods_part(methods, chosen),
-        *(PagePart.of(figure) for figure in figures if figure is not still or not points.plots),
+        *(PagePart(figure.name, figure.title, figures=[figure]) for figure in pictures),
         *eigenvalue_parts(methods),
         *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
     ]
@@ -200,22 +198,17 @@ def _next(contents: ReportContents, first: str) -> list[PagePart]:
     output, methods = shlex.quote(contents.output), contents.methods
     suffix = ".csv" if TEXT.is_named_by(str(contents.dataset["uri"]).lower()) else ".parquet"
     method = next((one for one in methods if one.label == first), methods[0])
-    evaluate = Command(
-        f"Which method and how many components serve best on rows that are held out{about_config(contents.output)}:",
-        f"mmpca evaluate {config_in(contents.output)}",
+    commands = {}
+    if contents.evaluates:
+        aim = "Which method and how many components serve best on rows that are held out"
+        commands[f"{aim}{about_config(contents.output)}:"] = f"mmpca evaluate {config_in(contents.output)}"
+    commands["Project new rows with the models of this run:"] = (
+        f"mmpca transform {output} new_rows{suffix} {output}-new{suffix}"
     )
-    commands = [
-        *([evaluate] if contents.evaluates else []),
-        Command(
-            "Project new rows with the models of this run:",
-            f"mmpca transform {output} new_rows{suffix} {shlex.quote(contents.output)}-new{suffix}",
-        ),
-        Command(
-            "Use a model in Python; X is a data frame or an array with the columns of the table:",
-            "from mmpca_dist import load_model\n\n"
-            f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)",
-        ),
-    ]
+    commands["Use a model in Python; X is a data frame or an array with the columns of the table:"] = (
+        "from mmpca_dist import load_model\n\n"
+        f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)"
+    )
     return [PagePart("next", "What to type next", commands=commands)]
 
 

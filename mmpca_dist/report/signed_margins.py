@@ -131,7 +131,7 @@ def _picture(
     highest = max(float(shares.max()) for shares in [grey, *(margins.shares(edges) for margins in comparable)])
     top = 1.06 * min(highest, TALLEST * float(grey.max()))
     sheet, panels = drawing.panel_grid(len(after), 2.2)
-    for i, (panel, (method, margins)) in enumerate(zip(panels, after.items(), strict=True)):
+    for panel, (method, margins) in zip(panels, after.items(), strict=True):
         if method in own_units:
             _outlines(panel, margins, _edges(margins, None), sizes)
         else:
@@ -140,10 +140,9 @@ def _picture(
             panel.set_ylim(0, top)
         panel.axvline(0, color=INK, linewidth=0.8)
         drawing.shares_of_distances(panel)
-        labels = drawing.outer_labels(panel, i, len(after), "signed distance", "share of rows")
-        drawing.dress(panel, plain(title_of(method)), *labels)
+        drawing.dress(panel, plain(title_of(method)), "signed distance", "share of rows", outer=True)
     handles = {text: line for panel in panels for line, text in zip(*panel.get_legend_handles_labels(), strict=True)}
-    drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
+    drawing.legend_below(sheet, list(handles.values()), list(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
     medians = ", ".join(f"{title_of(method)} {margins[-1].median:.3g}" for method, margins in after.items())

@@ -226,9 +226,10 @@ def _solve(job: Job) -> records.SolveRecord:
 
 
 def _report(job: Job) -> records.ReportRecord:
+    from mmpca_dist.report.method_results import SolvedRun
     from mmpca_dist.report.run_page import write_report
 
-    return write_report(job.run, job.config, job.inputs.table, job.results)
+    return write_report(SolvedRun(job.run, job.config, job.inputs.table, job.results))
 
 
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))

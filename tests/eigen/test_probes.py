@@ -44,16 +44,20 @@ def hiding_rows(noise):
     return X, np.tile(np.arange(D) % 2, 2), sample
 
 
-def certificate_of(X, y, sample, monkeypatch):
+def attacked(X, y, sample, monkeypatch):
+    """Return statistics in passes whose sample hides a component."""
     monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
     dataset, spans = rows_in_memory(X, y), spans_of(np.asarray([0, len(X)]))
-    statistics = statistics_in_passes(
+    return statistics_in_passes(
         Rows.of(dataset, Threads(1), spans=spans),
         Needs(n_components=K),
         SolverOptions("krylov", OVERSAMPLING, 2, 0.0),
         precision="double",
     )
-    found = MarginPCA(K, variant="pca")._solve(statistics)
+
+
+def certificate_of(X, y, sample, monkeypatch):
+    found = MarginPCA(K, variant="pca")._solve(attacked(X, y, sample, monkeypatch))
     np.testing.assert_allclose(found.eigenvalues, SHOWN, rtol=1e-6, err_msg="the attack failed: it was found")
     return found.certificate
 
@@ -107,15 +111,7 @@ def test_the_same_certificate_again_and_for_a_dask_array():
 
 
 def test_the_seed_is_stored(tmp_path, monkeypatch):
-    X, y, sample = hiding_rows(1.0)
-    monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
-    dataset, spans = rows_in_memory(X, y), spans_of(np.asarray([0, len(X)]))
-    statistics = statistics_in_passes(
-        Rows.of(dataset, Threads(1), spans=spans),
-        Needs(n_components=K),
-        SolverOptions("krylov", OVERSAMPLING, 2, 0.0),
-        precision="double",
-    )
+    statistics = attacked(*hiding_rows(1.0), monkeypatch)
     uri = str(tmp_path / "statistics.zarr")
     save_statistics(uri, statistics)
     config = config_of(tmp_path, "bundled:iris", methods=["pca"], n_components=K, precision="double")

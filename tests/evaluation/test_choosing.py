@@ -23,6 +23,7 @@ from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.report.method_results import SolvedRun
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
 from mmpca_dist.runs import evaluate as stages
@@ -196,7 +197,7 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
     page = (tmp_path / "out" / "report" / "index.html").read_text()
     assert "How many components" in page and "chosen by cross-validation in 5 folds" in page
     assert "n_components: auto" in page and "choose: moments, choose: score" in page
-    contents = report_contents(RunDirectory(config.output), config, open_dataset("bundled:iris"), results)
+    contents = report_contents(SolvedRun(RunDirectory(config.output), config, open_dataset("bundled:iris"), results))
     pca = results["choose"]["methods"]["pca"]
     cells = tried("pca", contents.data["choice"])
     assert [cell.summary.mean for cell in cells] == pca["means"]

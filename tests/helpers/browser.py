@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.operations import background, free_port, wait_for
+from helpers.operations import background, wait_for
+from helpers.servers import free_port
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key of references to elements (W3C WebDriver, section 12)."""

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,18 +16,13 @@ from pathlib import Path
 import psutil
 
 from helpers import ROOT
+from helpers.servers import free_port
 
 PREFECT = [sys.executable, "-m", "prefect"]
 JSON = {"Content-Type": "application/json"}
 BUSY = 30
 """So often a server on SQLite may be asked again that has answered 503, as Prefect's clients do."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(what, seconds, describe=lambda: ""):

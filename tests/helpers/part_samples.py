@@ -17,11 +17,11 @@ from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 
 
-def make_small(patch):
+def make_small(patch, cell=10, segment=16, queries=150):
     """Many cells, pieces and segments from few rows, and samples that few rows suffice for."""
-    patch.setattr(LIMITS, "rows_per_cell", 10)
-    patch.setattr(LIMITS, "smallest_segment", 16)
-    patch.setattr(LIMITS, "calibration_queries", 150)
+    patch.setattr(LIMITS, "rows_per_cell", cell)
+    patch.setattr(LIMITS, "smallest_segment", segment)
+    patch.setattr(LIMITS, "calibration_queries", queries)
 
 
 def prepared(data, names, *, edges=None, scheduler=None):

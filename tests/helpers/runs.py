@@ -4,7 +4,9 @@ import hashlib
 
 import numpy as np
 import zarr
+from click.testing import CliRunner
 
+from helpers.tables import write_config
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job
@@ -41,6 +43,17 @@ def model_hash(output, methods):
         for name, array in sorted(group.arrays()):
             digest.update(name.encode() + np.asarray(array[...]).tobytes())
     return digest.hexdigest()
+
+
+def hash_of_command(path, uri, **settings):
+    """Run the command on a table, and hash the models that it leaves."""
+    from mmpca_pipelines.cli import cli
+
+    methods = ["pca", "m-pca1a"]
+    config = write_config(path / "my.yaml", f"{uri}-run", uri, methods=methods, **settings)
+    done = CliRunner().invoke(cli, ["run", config, "--no-prefect"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return model_hash(f"{uri}-run", methods)
 
 
 class Recorder(Callback):

@@ -22,7 +22,8 @@ import pytest
 import yaml
 
 from helpers.__init__ import ROOT
-from helpers.operations import Operations, background, free_port, wait_for
+from helpers.operations import Operations, background, wait_for
+from helpers.servers import free_port
 
 COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
 SECRETS = ("POSTGRES_PASSWORD", "PREFECT_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")

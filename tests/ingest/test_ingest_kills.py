@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import uuid
 
 import fsspec
 import numpy as np
@@ -119,16 +118,9 @@ def test_what_was_written_since_the_kill_is_not_replaced(tmp_path):
     assert storage.names_in(str(tmp_path)) == ["a.zarr", "elsewhere"] and state_of(place) == 0
 
 
-@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["folder_in_memory", pytest.param("bucket", marks=pytest.mark.slow)], ids=["memory", "s3"])
 def folder(request):
-    if request.param == "s3":
-        yield request.getfixturevalue("bucket")
-        return
-    place = f"memory://{uuid.uuid4().hex}"
-    yield place
-    fs = fsspec.filesystem("memory")
-    if fs.exists(place):
-        fs.rm(place, recursive=True)
+    return request.getfixturevalue(request.param)
 
 
 def die_after(last, folder, monkeypatch):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from distributed import Client, LocalCluster
+from helpers.part_samples import make_small
 from helpers.samples import even_edges, find
 from helpers.tables import entangled
 
@@ -28,16 +29,9 @@ URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"
 EDGES = even_edges(2000, 217)
 
 
-def make_small(patch):
-    """Many cells and segments, and samples that few rows suffice for."""
-    patch.setattr(LIMITS, "rows_per_cell", 20)
-    patch.setattr(LIMITS, "smallest_segment", 200)
-    patch.setattr(LIMITS, "calibration_queries", 300)
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    make_small(monkeypatch)
+    make_small(monkeypatch, 20, 200, 300)
 
 
 # ------------------------------------------------------------------------------------------------- recall
@@ -229,7 +223,7 @@ def bits(scheduler, make_scratch=MemoryScratch, searches=SEARCHES):
 @pytest.fixture(scope="module")
 def reference():
     with pytest.MonkeyPatch.context() as patch:
-        make_small(patch)
+        make_small(patch, 20, 200, 300)
         data = open_dataset(URI)
         X, y = data.read_rows(0, 2000), data.read_labels(0, 2000)
         found = bits(Threads(1))

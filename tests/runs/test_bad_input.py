@@ -8,7 +8,7 @@ import pytest
 import yaml
 import zarr
 from helpers import each
-from helpers.servers import forbidding_server
+from helpers.servers import server
 from helpers.tables import write_parquet, write_zarr
 
 from mmpca_dist import run
@@ -85,7 +85,7 @@ CASES = {
     "too little memory": (write, {"compute": {"memory_limit": "1MiB"}}, [
         "The plan needs", "2.00 MiB", "memory_limit"]),
     "damaged labels": (damaged_labels, {}, ["labels of rows", "a.zarr/y", "checksum", "restore"]),
-    "forbidden": (lambda f: f"http://127.0.0.1:{forbidding_server()}/a.parquet", {}, [
+    "forbidden": (lambda f: f"http://127.0.0.1:{server(403)}/a.parquet", {}, [
         "ADDRESS", "permission denied", "credentials"]),
     "memory of another process": (lambda f: "memory://a/a.zarr", LOCAL, [
         "memory://a/a.zarr", "memory of this process", "compute.cluster: threads"]),

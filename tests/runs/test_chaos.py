@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import pytest
 from helpers import ROOT
 from helpers.dask_processes import dask_processes
 from helpers.resuming import no_report, results_hash, small_units
+from helpers.servers import free_port
 from helpers.tables import labelled, make_config, write_zarr
 
 from mmpca_dist import run
@@ -61,10 +61,7 @@ def rows(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with dask_processes(tmp_path_factory.mktemp("dask"), port) as processes:
+    with dask_processes(tmp_path_factory.mktemp("dask"), free_port()) as processes:
         yield processes
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
+from mmpca_dist.pictures.frame import Figure, ReportSection
 
 MAX_PANELS = 12
 """Models that have a panel each, the first ones."""
@@ -62,8 +62,8 @@ class Evidence:
         return drawing.distinct(self.classes, 18)
 
 
-def _data(run: ReportedRun, methods: Sequence[Any]) -> list[Evidence]:
-    return [Evidence.of(method.title, run.model(method.name), run.n_rows) for method in methods]
+def _data(run: Any, methods: Sequence[Any]) -> list[Evidence]:
+    return [Evidence.of(method.title, run.model(method.name), run.table.n_rows) for method in methods]
 
 
 def evidence(_: Sequence[Any], fitted: Sequence[Evidence], __: Mapping[str, Any]) -> list[Figure]:
@@ -81,8 +81,7 @@ def _bounds(fitted: Sequence[Evidence]) -> Figure:
         drawing.dress(panel, plain(method.title), "sweep", "evidence bound, nats a row")
     several = next((panel for panel, method in zip(panels, fitted, strict=True) if method.classes), None)
     if several is not None:  # all methods of a run are of the same classes
-        handles, labels = several.get_legend_handles_labels()
-        drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(labels), 7))
+        drawing.legend_below(sheet, *several.get_legend_handles_labels())
     caption = (
         "The fit maximizes a lower bound on the log evidence of the rows, which no sweep over them lowers; here it is "
         "divided by the number of rows. Where the curve is flat, more sweeps would change little. A late bump is often "
@@ -117,10 +116,10 @@ def _plain_numbers(axis: Axis) -> None:
 def _relevance(fitted: Sequence[Evidence]) -> Figure:
     models = [(method, i) for method in fitted for i in range(len(method.squares))]
     sheet, panels = drawing.panel_grid(min(len(models), MAX_PANELS), 2.4)
-    for position, (panel, (method, i)) in enumerate(zip(panels, models, strict=False)):
+    for panel, (method, i) in zip(panels, models, strict=False):
         _squares(panel, method, i)
         title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
-        drawing.dress(panel, title, *drawing.outer_labels(panel, position, len(panels), "component", "squared length"))
+        drawing.dress(panel, title, "component", "squared length", outer=True)
     caption = (
         "The loadings of each component have a precision of their own, r, which the fit learns: where a component "
         "explains too little, r grows, its loadings shrink towards zero, and it is switched off (automatic relevance "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
-from mmpca_dist.pictures.frame import Figure, ReportedRun, ReportSection
+from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
 
 MAX_MODELS = 10
@@ -43,7 +43,7 @@ class PenaltyParts:
         return cls(title, labels[-len(inside) :], inside, outside, model.alpha_)
 
 
-def _data(run: ReportedRun, methods: Sequence[Any]) -> list[PenaltyParts]:
+def _data(run: Any, methods: Sequence[Any]) -> list[PenaltyParts]:
     return [PenaltyParts.of(method.title, run.model(method.name)) for method in methods]
 
 
@@ -95,8 +95,7 @@ def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
         drawing.dress(panel, f"for {plain(name)}")
     for unused in panels[count:]:
         unused.set_axis_off()
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend_below(sheet, handles, labels, 2)
+    drawing.legend_below(sheet, *panels[0].get_legend_handles_labels())
     return sheet
 
 

@@ -78,10 +78,9 @@ def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapp
         panel.set_xlim(-0.01 * right, right)
         panel.set_ylim(0, min(top, 1.06 * highest))
         drawing.shares_of_distances(panel)
-        axis_labels = drawing.outer_labels(panel, i, len(methods), "distance within a pair", "share of pairs")
-        drawing.dress(panel, f"{plain(method.title)} ({len(method.leading)})", *axis_labels)
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend_below(sheet, handles, labels, 2)
+        title = f"{plain(method.title)} ({len(method.leading)})"
+        drawing.dress(panel, title, "distance within a pair", "share of pairs", outer=True)
+    drawing.legend_below(sheet, *panels[0].get_legend_handles_labels())
     title = "The margin before and after projection"
     return [drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)]
 

@@ -84,9 +84,12 @@ class ProjectedSample:
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read(start, stop)[picks])
             values = np.concatenate(labels)
-            values = values if has_targets else normalize_labels(values, run.uri)
-            codes = _shades(values) if has_targets else encode(values, Counted(counted).classes, run.uri)
-        n_rows = finished.n_rows
+            if has_targets:
+                codes = np.searchsorted(np.quantile(values, np.arange(1, SHADES) / SHADES), values)
+            else:
+                values = normalize_labels(values, run.uri)
+                codes = encode(values, Counted(counted).classes, run.uri)
+        n_rows = finished.table.n_rows
         note = f"all {n_rows:,} rows" if len(codes) == n_rows else f"{len(codes):,} of {n_rows:,} rows, evenly spaced"
         stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
         columns = _columns(finished, numbers)
@@ -111,11 +114,6 @@ def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]
         places = [(number, bisect(starts, number) - 1) for number in numbers]
         found[name] = [str(values[chunk][number - starts[chunk]])[:MAX_LETTERS] for number, chunk in places]
     return found
-
-
-def _shades(values: NDArray) -> NDArray[np.intp]:
-    """Return numbers to predict as one of `SHADES` quantiles."""
-    return np.searchsorted(np.quantile(values, np.arange(1, SHADES) / SHADES), values)
 
 
 def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
@@ -261,8 +259,8 @@ def _legend(sheet: Sheet, names: list[str]) -> None:
         Line2D([], [], linestyle="", marker=drawing.class_marker(i, len(names)), color=colours[i], markersize=6)
         for i in range(len(names))
     ]
-    columns = drawing.even_columns(len(names), max(1, min(len(names), int(110 / (max(map(len, names)) + 6)))))
-    drawing.legend_below(sheet, handles, names, columns, handletextpad=0.1, columnspacing=1.2)
+    most = max(1, int(110 / (max(map(len, names)) + 6)))
+    drawing.legend_below(sheet, handles, names, most, handletextpad=0.1, columnspacing=1.2)
 
 
 PROJECTION = ReportSection("projection", 20, _projections, ProjectedSample.of)

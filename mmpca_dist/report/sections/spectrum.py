@@ -48,8 +48,7 @@ def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -
         drawing.whole_numbers(panel, longest)
         drawing.dress(panel, title, "component", "share of the method's total")
     if len(curves) > 1:
-        handles, labels = each.get_legend_handles_labels()
-        drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(curves), 7))
+        drawing.legend_below(sheet, *each.get_legend_handles_labels())
     shares = (f"{m.title} {m.drawn_shares[0]:.0%} and {np.nansum(m.mean_shares):.0%}" for m in curves)
     alt = f"Curves of shares. Share of the first component, and of all: {', '.join(shares)}."
     return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet, alt)]

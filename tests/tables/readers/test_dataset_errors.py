@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers import each
-from helpers.servers import forbidding_server, whole_file_server
+from helpers.servers import server
 from helpers.tables import labelled, write_parquet, write_zarr
 
 from mmpca_dist import class_moments, open_dataset
@@ -182,14 +182,14 @@ def test_npy_that_cannot_be_read_by_ranges(tmp_path):
     with pytest.raises(InputError, match=r"X.npy declares the shape \(60, 3\), which takes 1568 bytes, and has 1560"):
         open_dataset("memory://tests-ranges/X.npy", label=label)
     with pytest.raises(InputError, match="read by ranges"):
-        open_dataset(f"http://127.0.0.1:{whole_file_server(whole)}/X.npy", label=label).read_rows(40, 60)
+        open_dataset(f"http://127.0.0.1:{server(200, whole)}/X.npy", label=label).read_rows(40, 60)
 
 
 def test_what_a_server_refuses(monkeypatch):
     """File systems say of it that it does not exist."""
     monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "0.1")
     for name in ("a.zarr", "a.parquet", "a.npz", "a.npy", "a"):
-        for port, words in ((forbidding_server(), "permission denied"), (9, "cannot be reached")):
+        for port, words in ((server(403), "permission denied"), (9, "cannot be reached")):
             with pytest.raises(InputError, match=f"127.0.0.1:{port}/{name}: .*{words}"):
                 open_dataset(f"http://127.0.0.1:{port}/{name}", label="y.npy" if name == "a.npy" else None)
 
