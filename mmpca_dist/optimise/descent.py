@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -19,14 +19,13 @@ from mmpca_dist.passes.serialization import storable
 
 MEMORY = 10
 """Steps that BFGS remembers."""
-PAIRS = ("moved", "turned")
-"""Attributes with the minimisations along their second axis."""
 SUFFICIENT = 1e-4
 """Share of the linear decrease that a step must reach."""
 SLACK = 1e-13
 """The rounding error of a value, relative to it."""
 JITTER = 1e-13
 """Added to a diagonal of ones to make a singular matrix of second derivatives definite."""
+S = TypeVar("S", bound=Any)
 
 
 @storable
@@ -40,8 +39,8 @@ class Descent:
     direction: Array  # (m, p): of the search
     step: Array  # (m,): the length of the trial's
     metric: Array  # (m, p, p): second derivatives near the point, where a pass has brought some; else (0, p, p)
-    moved: Array  # (MEMORY, m, p): earlier steps, the newest first; zeros where there are none
-    turned: Array  # (MEMORY, m, p): changes of the gradient with them
+    moved: Array  # (m, MEMORY, p): earlier steps, the newest first; zeros where there are none
+    turned: Array  # (m, MEMORY, p): changes of the gradient with them
 
     @classmethod
     def start(cls, point: Array, metric: Array | None = None) -> Self:
@@ -49,24 +48,8 @@ class Descent:
         m, p = point.shape
         zeros = np.zeros_like(point)
         metric = np.empty((0, p, p)) if metric is None else metric
-        pairs = np.zeros((MEMORY, m, p))
+        pairs = np.zeros((m, MEMORY, p))
         return cls(point, np.full(m, np.inf), zeros, zeros, np.ones(m), metric, pairs, pairs)
-
-    def only(self, models: NDArray[np.intp]) -> Descent:
-        """Return the state of some of the minimisations."""
-        rows = {name: value[models] for name, value in vars(self).items() if name not in PAIRS and len(value)}
-        return replace(self, **rows, moved=self.moved[:, models], turned=self.turned[:, models])
-
-    def merged(self, models: NDArray[np.intp], others: Descent) -> Descent:
-        """Return the state with that of ``others`` for some of the minimisations."""
-        arrays = {}
-        for name, value in vars(self).items():
-            new = getattr(others, name)
-            if name == "metric" and not len(value):
-                value = np.zeros((len(self.point), *new.shape[1:])) if len(new) else value
-            arrays[name] = value.copy()
-            arrays[name][(slice(None), models) if name in PAIRS else models if len(value) else []] = new
-        return Descent(**arrays)
 
     @property
     def trial(self) -> Array:
@@ -114,7 +97,7 @@ class Descent:
         kept = self.metric
         if len(metric):
             kept = metric if not len(kept) else np.where(accepted[:, None, None], metric, kept)
-            moved, turned = (np.where(at, 0.0, pairs) for pairs in (moved, turned))
+            moved, turned = (np.where(at[:, None], 0.0, pairs) for pairs in (moved, turned))
         new = replace(
             self,
             point=np.where(at, self.trial, self.point),
@@ -140,14 +123,15 @@ class Descent:
     def quasi_newton_direction(self) -> Array:
         """Return -H^-1 g for BFGS's H, shape (m, p)."""
         q, shares = self.gradient.copy(), []
-        products = np.einsum("hmp,hmp->hm", self.moved, self.turned)
+        products = np.einsum("mhp,mhp->mh", self.moved, self.turned)
         inverse = np.divide(1.0, products, out=np.zeros_like(products), where=products > 0)
-        for moved, turned, one in zip(self.moved, self.turned, inverse, strict=True):
+        steps = list(zip(*(np.moveaxis(pairs, 1, 0) for pairs in (self.moved, self.turned, inverse)), strict=True))
+        for moved, turned, one in steps:
             share = one * np.einsum("mp,mp->m", moved, q)
             q -= share[:, None] * turned
             shares.append(share)
-        q = self._first(q, products[0])
-        for moved, turned, one, share in reversed(list(zip(self.moved, self.turned, inverse, shares, strict=True))):
+        q = self._first(q, products[:, 0])
+        for (moved, turned, one), share in zip(reversed(steps), reversed(shares), strict=True):
             q += (share - one * np.einsum("mp,mp->m", turned, q))[:, None] * moved
         return -q
 
@@ -155,7 +139,7 @@ class Descent:
         """Return H0^-1 q, with the metric as H0, or else with the curvature along the newest step."""
         if len(self.metric):
             return np.stack([solve_definite(metric, each) for metric, each in zip(self.metric, q, strict=True)])
-        lengths = np.einsum("mp,mp->m", self.turned[0], self.turned[0])
+        lengths = np.einsum("mp,mp->m", self.turned[:, 0], self.turned[:, 0])
         sizes = np.linalg.norm(self.gradient, axis=1)
         first = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
         scale = np.divide(newest, lengths, out=first, where=lengths > 0)
@@ -164,8 +148,29 @@ class Descent:
 
 def _with_newest(pairs: Array, newest: Array, is_used: Array) -> Array:
     """Return pairs with the newest in front, for the functions that use it."""
-    shifted = np.concatenate([newest[None], pairs[:-1]])
-    return np.where(is_used[None, :, None], shifted, pairs)
+    shifted = np.concatenate([newest[:, None], pairs[:, :-1]], axis=1)
+    return np.where(is_used[:, None, None], shifted, pairs)
+
+
+def some_of(state: S, models: NDArray[np.bool_]) -> S:
+    """Return the state of some of m models, whose arrays, of nested states, too, have models along their first axis."""
+    values = vars(state).items()
+    parts = {name: some_of(value, models) for name, value in values if isinstance(value, Descent)}
+    arrays = {name: value[models] for name, value in values if isinstance(value, np.ndarray) and len(value)}
+    return replace(state, **arrays, **parts)
+
+
+def with_some(state: S, models: NDArray[np.bool_], some: S) -> S:
+    """Return the state with that of ``some`` of the models."""
+    merged: dict[str, Any] = {}
+    for name, new in vars(some).items():
+        old = getattr(state, name)
+        if isinstance(new, Descent):
+            merged[name] = with_some(old, models, new)
+        elif isinstance(new, np.ndarray) and len(new):
+            merged[name] = old.copy() if len(old) else np.zeros((len(models), *new.shape[1:]))
+            merged[name][models] = new
+    return replace(some, **merged)
 
 
 def solve_definite(matrix: Array, right: Array) -> Array:

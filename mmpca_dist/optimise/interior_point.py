@@ -30,7 +30,7 @@ from mmpca_dist.optimise.interior_rows import (
     longest_step,
     products_of,
 )
-from mmpca_dist.optimise.model_sweeps import LEAST_SCALE, ModelFit, ModelSweep, hold_intercept
+from mmpca_dist.optimise.model_sweeps import LEAST_SCALE, ModelFit, ModelSweep
 from mmpca_dist.optimise.penalties import Parts, Penalty
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
@@ -146,9 +146,7 @@ class HingeSweep(ModelSweep[HingeFit, "HingeSums | Longest"]):
         metric = penalty.lifted_twice(sums.hessians)
         penalty.add_derivatives(alphas, point, pull, metric, sign=-1.0)
         penalty.add_slacks(alphas, point, parts, metric, pull, push)
-        if not self.has_intercept:
-            pull[:, -1] = push[:, -1] = 0
-            hold_intercept(metric)
+        self._hold_intercept(metric, pull, push)
         ahead, here = pull + mu[:, None] * push, pull + mean[:, None] * push
         solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, ahead, here, strict=True)]
         change, still = np.moveaxis(np.stack(solved), 2, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,33 +30,12 @@ LEFT = 0.1
 """Share of slacks and multipliers that a step leaves, where each row holds back for itself."""
 
 
-class NewtonStep(NamedTuple):
-    """Newton's step of a, D (pull + du + mu push) for products mu where u changes by du; arrays of shape (m, n)."""
-
-    width: Array
-    """D."""
-    pull: Array
-    push: Array
-
-    def change(self, du: Array, mu: Array) -> Array:
-        return self.width * (self.pull + du + mu * self.push)
-
-
-class InteriorValues(NamedTuple):
-    """For every row: slacks times multipliers, added up; the loss at u; and a - L*(a)."""
-
-    products: Array
-    losses: Array
-    duals: Array
-
-
 @dataclass(frozen=True)
 class Interior(ABC):
     """Slacks and multipliers of rows, arrays of shape (m, n), for max(u, 0) or its square; u = 1 - y f = xi - s."""
 
     a: Array  # multiplier of s: the derivative of the loss that it tends to
     s: Array  # slack, xi - u
-    products_a_row: ClassVar[int] = 1
 
     @classmethod
     @abstractmethod
@@ -69,16 +48,23 @@ class Interior(ABC):
         """1 - y f."""
 
     @abstractmethod
-    def newton(self) -> NewtonStep:
-        """Return what Newton's step of a follows from."""
+    def newton(self) -> tuple[Array, Array, Array]:
+        """Return D, pull and push, (m, n): Newton's step of a to products mu, where u changes by du, follows from them.
+
+        It is D (pull + du + mu push).
+        """
 
     @abstractmethod
-    def values(self) -> InteriorValues:
-        """Return products, losses and dual terms."""
+    def values(self) -> tuple[Array, Array, Array]:
+        """Return for every row, (m, n): slacks times multipliers, added up; the loss at u; and a - L*(a)."""
 
     @abstractmethod
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         """Return Newton's step of every part to products mu (m, 1) where u changes by du."""
+
+    def _change_of_a(self, du: Array, mu: Array) -> Array:
+        width, pull, push = self.newton()
+        return width * (pull + du + mu * push)
 
     @property
     def parts(self) -> tuple[Array, ...]:
@@ -114,7 +100,6 @@ class HingeInterior(Interior):
 
     xi: Array
     rest: Array
-    products_a_row = 2
 
     @classmethod
     def central(cls, m: int, n: int) -> Self:
@@ -125,16 +110,15 @@ class HingeInterior(Interior):
     def u(self) -> Array:
         return self.xi - self.s
 
-    def newton(self) -> NewtonStep:
-        width = 1 / (self.xi / self.rest + self.s / self.a)
-        return NewtonStep(width, pull=self.u, push=1 / self.a - 1 / self.rest)
+    def newton(self) -> tuple[Array, Array, Array]:
+        return 1 / (self.xi / self.rest + self.s / self.a), self.u, 1 / self.a - 1 / self.rest
 
-    def values(self) -> InteriorValues:
-        return InteriorValues(self.a * self.s + self.rest * self.xi, np.maximum(self.u, 0), self.a)
+    def values(self) -> tuple[Array, Array, Array]:
+        return self.a * self.s + self.rest * self.xi, np.maximum(self.u, 0), self.a
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         a, s, xi, rest = self.parts
-        da = self.newton().change(du, mu)
+        da = self._change_of_a(du, mu)
         return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
 
     def moved_apart(self, change: tuple[Array, ...]) -> Self:
@@ -158,14 +142,14 @@ class SquaredHingeInterior(Interior):
     def u(self) -> Array:
         return self.a / 2 - self.s
 
-    def newton(self) -> NewtonStep:
-        return NewtonStep(self.a / (self.s + self.a / 2), pull=-self.s, push=1 / self.a)
+    def newton(self) -> tuple[Array, Array, Array]:
+        return self.a / (self.s + self.a / 2), -self.s, 1 / self.a
 
-    def values(self) -> InteriorValues:
-        return InteriorValues(self.a * self.s, np.maximum(self.u, 0) ** 2, self.a - self.a**2 / 4)
+    def values(self) -> tuple[Array, Array, Array]:
+        return self.a * self.s, np.maximum(self.u, 0) ** 2, self.a - self.a**2 / 4
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
-        da = self.newton().change(du, mu)
+        da = self._change_of_a(du, mu)
         return da, da / 2 - du
 
 
@@ -246,8 +230,8 @@ class MoveInside(BlockStep[Any]):
 
 
 def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> HingeSums:
-    newton, values = inside.newton(), inside.values()
-    width, is_up = newton.width * trains, np.stack([y > 0, y < 0])
+    (width, pull, push), (products, losses, duals) = inside.newton(), inside.values()
+    width, is_up = width * trains, np.stack([y > 0, y < 0])
     by_class = np.where(is_up, y * inside.a * trains, 0.0)
     (m, n), r = y.shape, rows.X.shape[1]
 
@@ -255,13 +239,13 @@ def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> Hinge
         return np.concatenate([rows.cross(weights), weights.sum(axis=1)[:, None]], axis=1)
 
     return HingeSums(
-        loss=(values.losses * trains).sum(axis=1),
-        products=(values.products * trains).sum(axis=1),
-        counts=inside.products_a_row * trains.sum(axis=1),
+        loss=(losses * trains).sum(axis=1),
+        products=(products * trains).sum(axis=1),
+        counts=len(inside.parts) // 2 * trains.sum(axis=1),
         moves=by_class.sum(axis=2),
         cross=rows.cross(by_class.reshape(2 * m, n)).reshape(2, m, r),
-        duals=np.where(is_up, values.duals * trains, 0.0).sum(axis=2),
-        pull=summed(y * width * newton.pull),
-        push=summed(y * width * newton.push),
+        duals=np.where(is_up, duals * trains, 0.0).sum(axis=2),
+        pull=summed(y * width * pull),
+        push=summed(y * width * push),
         hessians=outer_sums(rows, width, r),
     )

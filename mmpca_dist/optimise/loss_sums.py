@@ -5,9 +5,9 @@ For classes u is one less the margin, for continuous targets the residual. Every
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,77 +29,59 @@ class Values(NamedTuple):
     curvature: Array
 
 
-class Loss(ABC):
+@dataclass(frozen=True)
+class Loss:
     """A loss."""
 
-    name: ClassVar[str]
-    renewal: ClassVar[int] = 5  # passes after which second derivatives are renewed
+    values: Callable[[Array], Values]  # of u
+    conjugate: Callable[[Array], Array]  # L*(s), the largest s u - L(u) over u, for derivatives s of this loss
+    renewal: int = 5  # passes after which second derivatives are renewed
     # fractions of every trial step: a pass sums the losses there, too, and the best follows a step that fails
-    fractions: ClassVar[tuple[float, ...]] = ()
+    fractions: tuple[float, ...] = ()
     # with h = L''(u), L*(s + h z) is at most L*(s) + u h z + divergence h z^2 for every |z| up to the domain
-    divergence: ClassVar[float] = 0.5
-    domain: ClassVar[float] = np.inf
-
-    @abstractmethod
-    def __call__(self, u: Array) -> Values:
-        """Return the values at u."""
-
-    def conjugate(self, slope: Array) -> Array:
-        """Return L*(s), the largest s u - L(u) over u, for slopes of this loss."""
-        return slope**2 / 4
+    divergence: float = 0.5
+    domain: float = np.inf
 
 
-class Squared(Loss):
-    """u^2."""
-
-    name = "squared"
-
-    def __call__(self, u: Array) -> Values:
-        return Values(u**2, 2 * u, np.full_like(u, 2.0))
+def _squared(u: Array) -> Values:
+    return Values(u**2, 2 * u, np.full_like(u, 2.0))
 
 
-class Logistic(Loss):
-    """log(1 + exp(u - 1)): of the margin 1 - u the negative log-likelihood."""
-
-    name = "logistic"
-    divergence, domain = 1.0, 1.0  # of Bernoulli variables: Kullback-Leibler is at most chi-squared divergence
-
-    def __call__(self, u: Array) -> Values:
-        loss, slope = np.logaddexp(0, u - 1), expit(u - 1)
-        return Values(loss, slope, slope * (1 - slope))
-
-    def conjugate(self, slope: Array) -> Array:
-        return slope + xlogy(slope, slope) + xlogy(1 - slope, 1 - slope)
+def _logistic(u: Array) -> Values:
+    loss, slope = np.logaddexp(0, u - 1), expit(u - 1)
+    return Values(loss, slope, slope * (1 - slope))
 
 
-class Hinge(Loss):
-    """max(u, 0)."""
-
-    name = "hinge"
-
-    def __call__(self, u: Array) -> Values:
-        return Values(np.maximum(u, 0), np.where(u > 0, 1.0, 0.0), np.zeros_like(u))
-
-    def conjugate(self, slope: Array) -> Array:
-        return np.zeros_like(slope)
+def _hinge(u: Array) -> Values:
+    return Values(np.maximum(u, 0), np.where(u > 0, 1.0, 0.0), np.zeros_like(u))
 
 
-class SquaredHinge(Loss):
-    """max(u, 0)^2.
-
-    Its second derivatives jump, so that whole Newton steps either end the fit within a few passes or overshoot far.
-    """
-
-    name = "squared hinge"
-    renewal, fractions = 1, tuple(0.5**power for power in range(1, 11))
-    domain = 0.0  # L* is infinite at negative slopes
-
-    def __call__(self, u: Array) -> Values:
-        positive = np.maximum(u, 0)
-        return Values(positive**2, 2 * positive, np.where(u > 0, 2.0, 0.0))
+def _squared_hinge(u: Array) -> Values:
+    positive = np.maximum(u, 0)
+    return Values(positive**2, 2 * positive, np.where(u > 0, 2.0, 0.0))
 
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Squared(), Logistic(), Hinge(), SquaredHinge())}
+def _conjugate_of_square(slope: Array) -> Array:
+    return slope**2 / 4
+
+
+def _conjugate_of_logistic(slope: Array) -> Array:
+    return slope + xlogy(slope, slope) + xlogy(1 - slope, 1 - slope)
+
+
+LOSSES = {
+    "squared": Loss(_squared, _conjugate_of_square),  # u^2
+    # log(1 + exp(u - 1)): of the margin 1 - u the negative log-likelihood. The divergence is that of Bernoulli
+    # variables: Kullback-Leibler is at most chi-squared divergence
+    "logistic": Loss(_logistic, _conjugate_of_logistic, divergence=1.0, domain=1.0),
+    "hinge": Loss(_hinge, np.zeros_like),  # max(u, 0)
+    # max(u, 0)^2: its second derivatives jump, so that whole Newton steps either end the fit within a few passes or
+    # overshoot far. L* is infinite at negative slopes
+    "squared hinge": Loss(
+        _squared_hinge, _conjugate_of_square,
+        renewal=1, fractions=tuple(0.5**power for power in range(1, 11)), domain=0.0,
+    ),
+}  # fmt: skip
 """By name."""
 
 
@@ -146,7 +128,7 @@ class SumLosses(BlockStep[LossSums]):
         a, b = (np.ascontiguousarray(each[:, self.active, 0].T) for each in (terms.levels, terms.signs))
         trains = None if terms.trains is None else np.ascontiguousarray(terms.trains[:, self.active].T)
         u = a - b * (rows.images(self.coef) + self.intercept[:, None])
-        loss, slope, curvature = self.loss(u)
+        loss, slope, curvature = self.loss.values(u)
         duals, moves = slope * a - self.loss.conjugate(slope), slope * b
         if trains is not None:
             for each in (loss, duals, moves, curvature):
@@ -169,7 +151,7 @@ class SumLosses(BlockStep[LossSums]):
         if self.change is None or not self.loss.fractions:
             return np.empty((0, len(u)))
         du = -b * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
-        shares = [(self.loss(u - (1 - part) * du).loss * trains).sum(axis=1) for part in self.loss.fractions]
+        shares = [(self.loss.values(u - (1 - part) * du).loss * trains).sum(axis=1) for part in self.loss.fractions]
         return np.stack(shares)
 
 

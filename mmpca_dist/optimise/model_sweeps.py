@@ -116,7 +116,6 @@ class ModelSweep(Sweep[M, S]):
     has_intercept: bool
     tol: float
     max_iter: int
-    keeps_sparse: bool = False
     ends_stalled: bool = False  # whether models end that more than ``SETBACKS`` passes have set back
 
     def is_done(self, fitted: M) -> bool:
@@ -130,6 +129,14 @@ class ModelSweep(Sweep[M, S]):
         moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
         return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
 
+    def _hold_intercept(self, metric: Array, *gradients: Array) -> None:
+        """Let Newton's step leave b at zero where models have no intercept: change derivatives by it, in place."""
+        if not self.has_intercept:
+            metric[:, -1, :-1] = metric[:, :-1, -1] = 0
+            metric[:, -1, -1] = 1
+            for gradient in gradients:
+                gradient[:, -1] = 0
+
     def _judged(self, before: M, after: M, left: tuple[Array, Array]) -> M:
         """Return a fit after a pass, and the models that are done; ``left`` (m,) is what was to go before and after."""
         with np.errstate(invalid="ignore"):
@@ -140,9 +147,3 @@ class ModelSweep(Sweep[M, S]):
         if self.ends_stalled:
             is_done |= after.setbacks > SETBACKS
         return replace(after, idle=idle, is_done=is_done)
-
-
-def hold_intercept(metric: Array) -> None:
-    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
-    metric[:, -1, :-1] = metric[:, :-1, -1] = 0
-    metric[:, -1, -1] = 1

@@ -7,14 +7,13 @@ A step p from [w; b] solves H p = -g. With u = a - b' f of a row with the label 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmpca_dist.optimise.descent import Descent
+from mmpca_dist.optimise.descent import Descent, some_of, with_some
 from mmpca_dist.optimise.loss_sums import Loss, LossSums, SumLosses
-from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep, hold_intercept
+from mmpca_dist.optimise.model_sweeps import ModelFit, ModelSweep
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step
@@ -35,22 +34,6 @@ class LinearFit(ModelFit):
         unknown, none = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
         descent = Descent.start(point, metric)
         return cls(descent, unknown, bound=-unknown, start=unknown, is_done=none > 0, idle=none, setbacks=none)
-
-    def only(self, models: NDArray[np.intp]) -> LinearFit:
-        """Return the fit of some of the models."""
-        arrays: dict[str, Any] = {name: value[models] for name, value in self._arrays.items()}
-        return replace(self, descent=self.descent.only(models), **arrays)
-
-    def merged(self, models: NDArray[np.intp], others: LinearFit) -> LinearFit:
-        """Return the fit with that of ``others`` for some of the models."""
-        arrays: dict[str, Any] = {name: value.copy() for name, value in self._arrays.items()}
-        for name, value in arrays.items():
-            value[models] = getattr(others, name)
-        return replace(others, descent=self.descent.merged(models, others.descent), **arrays)
-
-    @property
-    def _arrays(self) -> dict[str, NDArray]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def objective(self) -> Array:  # type: ignore[override]
@@ -78,8 +61,9 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models, change)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
-        active = np.flatnonzero(~fitted.is_done)
-        return fitted.merged(active, replace(self, alphas=self.alphas[active])._update(fitted.only(active), sums))
+        active = ~fitted.is_done
+        updated = replace(self, alphas=self.alphas[active])._update(some_of(fitted, active), sums)
+        return with_some(fitted, active, updated)
 
     def _update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
         """Return the fit after a pass, for models that are all active."""
@@ -87,9 +71,7 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
         gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
         self.penalty.add_derivatives(self.alphas, trial, gradient, metric)
-        if not self.has_intercept:
-            gradient[:, -1] = 0
-            hold_intercept(metric)
+        self._hold_intercept(metric, gradient)
         accepted = fitted.descent.accepts(value, self._slope(fitted.descent))
         shorter = self._best_fraction(fitted.descent, sums.along)
         descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction, shorter)
@@ -124,7 +106,7 @@ class NewtonSweep(ModelSweep[LinearFit, LossSums]):
         """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
         if not len(sums.hessians):
             return np.full(len(sums.loss), np.inf)
-        return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
+        return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss.values(np.ones(1)).curvature)
 
     def _needs_hessian(self, fitted: LinearFit) -> bool:
         """Return whether the next pass sums second derivatives."""

@@ -15,7 +15,6 @@ import numpy as np
 from mmpca_dist.optimise.descent import Descent, solve_definite
 from mmpca_dist.optimise.interior_rows import START, longest_step, products_of
 from mmpca_dist.optimise.loss_sums import LossSums
-from mmpca_dist.optimise.model_sweeps import hold_intercept
 from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
 from mmpca_dist.optimise.penalties import Parts, SparsePenalty
 from mmpca_dist.passes.centred_rows import Array
@@ -62,9 +61,7 @@ class SparseSweep(NewtonSweep):
         limits = self.alphas[:, None]
         excess = np.append(np.clip(cross[:, :-1], -limits, limits), np.zeros_like(limits), axis=1) - cross
         excess[:, self.penalty.n_sparse : -1] = 0
-        if not self.has_intercept:
-            excess[:, -1] = 0
-            hold_intercept(H)
+        self._hold_intercept(H, excess)
         z = np.zeros_like(excess)
         for _ in range(2):  # the second solution takes out what rounding left
             left = excess - np.einsum("mpq,mq->mp", H, z)

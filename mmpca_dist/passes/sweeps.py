@@ -75,8 +75,6 @@ class Sweep(ABC, Generic[F, S]):
     """Name of its passes, and of its tables."""
     state_bytes: int
     """Bytes of a row's state; 0 where rows have none."""
-    keeps_sparse = False
-    """Whether rows in CSR form are read as they are; else they are made dense."""
 
     @abstractmethod
     def step(self, fitted: F) -> Step[S]:
@@ -101,7 +99,6 @@ class OnePass(Sweep[S | None, S]):
 
     name: str
     work: Step[S]
-    keeps_sparse: bool = False
     state_bytes = 0
 
     def step(self, fitted: S | None) -> Step[S]:
@@ -131,10 +128,6 @@ class SweepsTogether(Sweep[Together, Together]):
     @property
     def state_bytes(self) -> int:  # type: ignore[override]
         return sum(sweep.state_bytes for sweep in self.sweeps)
-
-    @property
-    def keeps_sparse(self) -> bool:  # type: ignore[override]
-        return all(sweep.keeps_sparse for sweep in self.sweeps)
 
     def step(self, fitted: Together) -> Step[Together]:
         pairs = zip(self.sweeps, fitted, strict=True)
@@ -180,6 +173,8 @@ class Sweeper:
     tables: Scratch
     prefix: str = ""
     """Prefix of the names of tables, where several fits share them."""
+    keeps_sparse: bool = False
+    """Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows."""
 
     def run(self, sweep: Sweep[F, S], fitted: F) -> F:
         """Return what is fitted after as many sweeps as it takes; it goes on where an earlier attempt ended."""
@@ -189,7 +184,7 @@ class Sweeper:
         spans = sweep_spans(dataset, sweep.state_bytes)
         while not sweep.is_done(fitted):
             before, after = (f"{name}-{i}" for i in (number, number + 1))
-            sparse = dataset.sparse and sweep.keeps_sparse
+            sparse = dataset.sparse and self.keeps_sparse
             stored = before if number and sweep.state_bytes else None
             task = partial(
                 _sweep_span, step=sweep.step(fitted), tables=self.tables, name=after, before=stored, sparse=sparse

@@ -39,10 +39,8 @@ class FittedRows:
     def predict(self, Z: Any) -> NDArray:
         """Return the class of each reduced row; raise InputError for rows that the classifier cannot use."""
         with _refusals(self.label), single_blas_thread():
-            return self.classes[in_blocks(self._predicted_codes, Z, len(self.classes))]
-
-    def _predicted_codes(self, Z: Any) -> NDArray[np.intp]:
-        return np.asarray(self.model.predict(Z)).astype(np.intp)
+            codes = in_blocks(lambda rows: np.asarray(self.model.predict(rows)).astype(np.intp), Z, len(self.classes))
+            return self.classes[codes]
 
 
 FittedClassifier = Rule | FittedRows

@@ -18,8 +18,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
 from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, NumberOption, Rule, check_options
 
-DDOF = NumberOption(lambda value: value in (0, 1), "0 or 1")
-QDA_OPTIONS = {"reg_param": NumberOption(lambda value: 0 <= value <= 1, "a number between 0 and 1"), "ddof": DDOF}
+DDOF: NumberOption = (lambda value: value in (0, 1), "0 or 1")
+QDA_OPTIONS = {"reg_param": (lambda value: 0 <= value <= 1, "a number between 0 and 1"), "ddof": DDOF}
 BAYES_OPTIONS = {"var_smoothing": ZERO_OR_MORE, "ddof": DDOF}
 
 

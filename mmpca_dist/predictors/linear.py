@@ -156,8 +156,7 @@ def _inverse_root(S: NDArray[np.float64], least: float) -> NDArray | None:
         factor = scipy.linalg.cholesky(S, check_finite=False)
     except np.linalg.LinAlgError:
         return None
-    root, failed = scipy.linalg.lapack.dtrtri(factor, overwrite_c=True)
-    return None if failed else root
+    return np.asarray(scipy.linalg.lapack.dtrtri(factor, overwrite_c=True)[0])
 
 
 def _nearest_mean(reduced: ReducedMoments, root: NDArray, log_priors: NDArray[np.float64]) -> LinearRule:

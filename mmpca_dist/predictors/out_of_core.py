@@ -26,14 +26,13 @@ from mmpca_dist.predictors.specification import (
     DEFAULT_C,
     ZERO_OR_MORE,
     Classifier,
-    NumberOption,
     Training,
     check_options,
 )
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
 LOGISTIC_OPTIONS = {
-    "max_iter": NumberOption(lambda value: isinstance(value, int) and value >= 1, "a whole number, at least 1"),
+    "max_iter": (lambda value: isinstance(value, int) and value >= 1, "a whole number, at least 1"),
     "tol": ZERO_OR_MORE,
 }
 LOGISTIC_DEFAULTS = {"max_iter": 1000, "tol": 1e-4}

@@ -136,24 +136,18 @@ def check_names(settings: Iterable[str], names: Sequence[str], owner: str, kind:
         raise InputError(f"{owner} has no {kind} {unknown!r}.{hint}")
 
 
-@dataclass(frozen=True)
-class NumberOption:
-    """An option that is a number: which ones it accepts, and these in words."""
-
-    accepts: Callable[[Any], bool]
-    words: str
-
-
-ZERO_OR_MORE = NumberOption(lambda value: 0 <= value < math.inf, "a number, zero or more")
+NumberOption = tuple[Callable[[Any], bool], str]
+"""An option that is a number: which ones it accepts, and these in words."""
+ZERO_OR_MORE: NumberOption = (lambda value: 0 <= value < math.inf, "a number, zero or more")
 
 
 def check_options(owner: str, numbers: Mapping[str, NumberOption], options: Mapping[str, Any]) -> None:
     """Raise `InputError` for the first option of ``owner`` that is none of ``numbers``, or not a number it accepts."""
     check_names(options, list(numbers), owner)
     for name, value in options.items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (is_number and numbers[name].accepts(value)):
-            raise InputError(f"The option {name} of {owner} must be {numbers[name].words} (found {value!r}).")
+        is_number, (accepts, words) = isinstance(value, Real) and not isinstance(value, bool), numbers[name]
+        if not (is_number and accepts(value)):
+            raise InputError(f"The option {name} of {owner} must be {words} (found {value!r}).")
 
 
 CLASSIFIERS = Registry(

@@ -28,8 +28,6 @@ class WorkingRows:
     scale: Array | None  # (d,): standard deviations that rows have yet to be divided by
     basis: Array | None  # (d, r)
     mean: Array  # (d,): ``centre`` in the columns
-    # whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows
-    keeps_sparse: bool = False
     is_uncentred: bool = False  # whether the mean stays in the rows
 
     @classmethod
@@ -38,7 +36,8 @@ class WorkingRows:
         centre, basis, mean = coordinates_of(statistics, by_column=by_column)
         if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
-            return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse)
+            sweeper = replace(sweeper, keeps_sparse=sparse)
+            return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean)
         assert isinstance(statistics, RowSpaceStatistics)  # noqa: S101  (others have no basis of their rows)
         sweeper = replace(sweeper, rows=in_row_space(statistics, sweeper.rows, targets=targets))
         return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)

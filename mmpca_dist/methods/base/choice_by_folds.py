@@ -127,7 +127,7 @@ class FoldGrid:
         rows = working.sweeper.rows
         task = partial(
             _held_out_errors, terms=self.terms, coef=coef, intercept=intercept, units=working.units(),
-            shape=self.shape, sparse=working.keeps_sparse,
+            shape=self.shape, sparse=working.sweeper.keeps_sparse,
         )  # fmt: skip
         spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
         rows.begins("held-out", rows.dataset.n_bytes)

@@ -14,19 +14,18 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.methods.base.traits import Fitted, Option, check_choice, check_number
-from mmpca_dist.models.bayesian_margin.fit import MarginModels
-from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, transposed
-from mmpca_dist.models.bayesian_margin.prior import Prior
+from mmpca_dist.models.bayesian_margin.fit import MarginFit, MarginModels
+from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Prior, transposed
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.working_statistics import Statistics
 
 PRIOR_NAMES = tuple(field.name for field in fields(Prior))
+KEPT = tuple(field.name for field in fields(Posterior) if field.name != "loadings")
+"""Factors of the posterior that are attributes of estimators; the loadings are their components."""
 DEFAULT_COMPONENTS = 10
 """Components that do not matter are switched off."""
 SWITCHED_OFF = 1e-3
 """Components whose loadings have less than this share of the noise variance are reported as switched off."""
-
-
 LARGEST_PRIOR = 1e12
 
 
@@ -49,20 +48,28 @@ class BayesianMargin(SweptReducer):
             description=f"What replaces the paper's values among {', '.join(PRIOR_NAMES)}",
         ),
     }, stored=(
-        "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
+        "bounds_", "converged_", *(f"{name}_" for name in KEPT),
         "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
     ))  # fmt: skip
+    C: float | Literal["auto"] | None
+    candidates: tuple[float, ...] | None = None
+    unlabelled: str | int | None = None
+    _per_column = 3.0
+    """C for each column: where the rows follow the model, their likelihood costs half a nat a column; errors cost C."""
 
     def __init__(
-        self, n_components: int | None, *, tol: float, max_iter: int, start: Literal["pca", "random"],
-        seed: int, prior: Mapping[str, float] | None, scratch: str | None, **shared: Any,
+        self, n_components: int | None, *, start: Literal["pca", "random"], seed: int,
+        prior: Mapping[str, float] | None, **shared: Any,
     ) -> None:  # fmt: skip
-        super().__init__(n_components, tol=tol, max_iter=max_iter, scratch=scratch, **shared)
+        super().__init__(n_components, **shared)
         self.start, self.seed, self.prior = start, seed, prior
 
-    @property
-    def _prior(self) -> Prior:
-        return Prior(**dict(self.prior or {}))
+    def _fit(self) -> MarginFit:
+        return MarginFit(
+            C=self.C, per_column=self._per_column, candidates=() if self.candidates is None else tuple(self.candidates),
+            start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter, unlabelled=self.unlabelled,
+            prior=Prior(**dict(self.prior or {})),
+        )  # fmt: skip
 
     def _count(self, rows: Rows) -> int:
         return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
@@ -77,9 +84,8 @@ class BayesianMargin(SweptReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         models: MarginModels = self._swept(statistics)
         posterior = arranged(models.posterior)
-        for field in fields(posterior):
-            if field.name != "loadings":
-                setattr(self, f"{field.name}_", getattr(posterior, field.name))
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(posterior, name))
         self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
         choice = models.choice
         self.C_, self.candidates_, self.candidate_errors_ = choice.value, choice.values, choice.errors.ravel()
@@ -113,8 +119,7 @@ class BayesianMargin(SweptReducer):
     @property
     def posterior_(self) -> Posterior:
         """The factors of W, t, r, tau, eta and nu, of (standardised) rows less their mean."""
-        names = (field.name for field in fields(Posterior) if field.name != "loadings")
-        return Posterior(loadings=self._loadings, **{name: getattr(self, f"{name}_") for name in names})
+        return Posterior(loadings=self._loadings, **{name: getattr(self, f"{name}_") for name in KEPT})
 
     @property
     def latent_covariance_(self) -> Array:

@@ -20,10 +20,6 @@ from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import with_targets
 
-PER_COLUMN = 3.0
-"""C for each column: where the rows follow the model, their likelihood costs half a nat a column, and errors cost C."""
-PER_COLUMN_OF_TARGETS = 1.0
-
 
 class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
@@ -130,13 +126,6 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         )  # fmt: skip
         self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
 
-    def _fit(self) -> MarginFit:
-        return MarginFit(
-            C=self.C, per_column=PER_COLUMN, candidates=() if self.candidates is None else tuple(self.candidates),
-            prior=self._prior, start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
-            unlabelled=self.unlabelled, epsilon=None,
-        )  # fmt: skip
-
     def check_parameters(self) -> None:
         if self.candidates is not None:
             check_numbers(
@@ -196,6 +185,7 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
     traits = BayesianMargin.traits.extended(
         {"C": Option(gt=0, le=LARGEST_C), "epsilon": Option(ge=0)}, takes_targets=True
     )
+    _per_column = 1.0
 
     def __init__(
         self, n_components: int | None = None, *, C: float | None = None, epsilon: float = 0.1,
@@ -210,11 +200,7 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         self.C, self.epsilon = C, epsilon
 
     def _fit(self) -> MarginFit:
-        return MarginFit(
-            C=self.C, per_column=PER_COLUMN_OF_TARGETS, candidates=(), prior=self._prior,
-            start=self.start, seed=self.seed, tol=self.tol, max_iter=self.max_iter,
-            unlabelled=None, epsilon=self.epsilon, targets=self._units,
-        )  # fmt: skip
+        return replace(super()._fit(), epsilon=self.epsilon, targets=self._units)
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         given = np.asarray(y, dtype=object if y is None else None)

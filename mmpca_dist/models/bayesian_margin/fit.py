@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
-from mmpca_dist.models.bayesian_margin.posterior import Array, Constants, Posterior, transposed
-from mmpca_dist.models.bayesian_margin.prior import PRIOR, Prior
+from mmpca_dist.models.bayesian_margin.posterior import PRIOR, Array, Constants, Posterior, Prior, transposed
 from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, MarginSweep, SweptVariants
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
@@ -143,7 +142,7 @@ class MarginFit(SweptNeed):
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
         constants = Constants(C, working.centre, working.n_features, self.prior)
-        return MarginSweep(name, constants, terms, working.units(), self.tol, self.max_iter, working.keeps_sparse)
+        return MarginSweep(name, constants, terms, working.units(), self.tol, self.max_iter)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""

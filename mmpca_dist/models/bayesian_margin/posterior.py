@@ -19,18 +19,56 @@ Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma, gammaln
 
-from mmpca_dist.models.bayesian_margin.prior import PRIOR, Gamma, Prior
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.serialization import storable
 
 Array = NDArray[Any]
 """Arrays of doubles; solvers of stacked systems have no more exact type."""
+
+
+class Gamma(NamedTuple):
+    """The shape and rate of gamma distributions."""
+
+    shape: Any
+    rate: Any
+
+    @property
+    def mean(self) -> Any:
+        return self.shape / self.rate
+
+    @property
+    def mean_log(self) -> Any:
+        return digamma(self.shape) - np.log(self.rate)
+
+    def gain(self, prior: Gamma) -> Any:
+        """Return E[log prior] + the entropy: what the factor adds to the bound."""
+        normalizer = self.shape * np.log(self.rate) - gammaln(self.shape)
+        before = prior.shape * np.log(prior.rate) - gammaln(prior.shape)
+        return before - normalizer + (prior.shape - self.shape) * self.mean_log + self.shape - prior.rate * self.mean
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Shapes and rates of the gamma priors, and the location's precision; by default those of the paper, section 5."""
+
+    relevance_shape: float = 1e-3  # of the precision of each component's loadings
+    relevance_rate: float = 1e-3
+    noise_shape: float = 1e-2  # of that of the noise in the rows
+    noise_rate: float = 1e-5
+    weight_shape: float = 1e-1  # of that of the classifier's weights
+    weight_rate: float = 1e-5
+    location_precision: float = 1e-5
+
+
+PRIOR = Prior()
+"""The prior of the paper."""
 
 
 class _Contiguous:
@@ -147,7 +185,6 @@ class TableSums(_Contiguous, ArraySums):
         return cls(trains.sum(axis=0), rows.cross(trains.T), trains.T @ rows.squares())
 
 
-@storable
 @dataclass(frozen=True)
 class Constants:
     """The constants that m variants are fitted with."""
@@ -158,7 +195,6 @@ class Constants:
     prior: Prior = PRIOR
 
 
-@storable
 @dataclass(frozen=True)
 class UpdateSums:
     """All that the updates need to know of rows and settings."""

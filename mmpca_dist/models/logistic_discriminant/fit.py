@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -10,10 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Sweep, Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.sweeps import Step, Sweep, Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -29,14 +29,8 @@ def contrasts(n_classes: int) -> Array:
     return np.asarray(scipy.linalg.helmert(n_classes))
 
 
-@storable
-@dataclass(frozen=True)
-class NewtonSums(ArraySums):
-    """The losses of all rows, and their derivatives by the p parameters: a number, (p,) and (p, p)."""
-
-    loss: float
-    gradient: Array
-    hessian: Array
+NewtonSums = tuple[float, Array, Array]
+"""The losses of all rows, and their derivatives by the p parameters: a number, (p,) and (p, p)."""
 
 
 @storable
@@ -55,34 +49,27 @@ class NewtonFit:
     n_passes: int = 0
 
 
-@dataclass(frozen=True)
-class _SumRows:
-    """The step of a sweep: the sums over the rows of a unit."""
-
-    parameters: Array
-    classes: NDArray
-    units: RowUnits
-
-    def __call__(self, batch: Batch, state: NDArray | None) -> tuple[NewtonSums, None]:
-        X, codes = batch.X, batch.codes(self.classes)
-        H, m, p = contrasts(len(self.classes)), len(self.parameters), self.parameters.shape[1]
-        loss, gradient, hessian = 0.0, np.zeros((m, p)), np.zeros((m, p, m, p))
-        for first in range(0, X.shape[0], BLOCK_ROWS):
-            block = slice(first, first + BLOCK_ROWS)
-            rows = np.column_stack([self.units(X[block]).X, np.ones(len(codes[block]))])
-            log_shares = log_softmax(rows @ self.parameters.T @ H, axis=1)
-            loss -= float(log_shares[np.arange(len(rows)), codes[block]].sum())
-            shares = np.exp(log_shares)
-            means = shares @ H.T
-            gradient += (means - H.T[codes[block]]).T @ rows
-            for i in range(m):
-                for j in range(i + 1):
-                    curvature = shares @ (H[i] * H[j]) - means[:, i] * means[:, j]
-                    hessian[i, :, j] += rows.T @ (curvature[:, None] * rows)
+def _sum_rows(
+    batch: Batch, state: NDArray | None, *, parameters: Array, classes: NDArray, units: RowUnits
+) -> tuple[NewtonSums, None]:
+    """Return the sums over the rows of a unit: the step of a sweep."""
+    codes, H, (m, p) = batch.codes(classes), contrasts(len(classes)), parameters.shape
+    loss, gradient, hessian = 0.0, np.zeros((m, p)), np.zeros((m, p, m, p))
+    for block, centred in units.blocks(batch.X, BLOCK_ROWS):
+        rows = np.column_stack([centred.X, np.ones(len(centred.X))])
+        log_shares = log_softmax(rows @ parameters.T @ H, axis=1)
+        loss -= float(log_shares[np.arange(len(rows)), codes[block]].sum())
+        shares = np.exp(log_shares)
+        means = shares @ H.T
+        gradient += (means - H.T[codes[block]]).T @ rows
         for i in range(m):
-            for j in range(i):
-                hessian[j, :, i] = hessian[i, :, j].T
-        return NewtonSums(loss, gradient.ravel(), hessian.reshape(m * p, m * p)), None
+            for j in range(i + 1):
+                curvature = shares @ (H[i] * H[j]) - means[:, i] * means[:, j]
+                hessian[i, :, j] += rows.T @ (curvature[:, None] * rows)
+    for i in range(m):
+        for j in range(i):
+            hessian[j, :, i] = hessian[i, :, j].T
+    return (loss, gradient.ravel(), hessian.reshape(m * p, m * p)), None
 
 
 @dataclass(frozen=True)
@@ -97,18 +84,19 @@ class LogisticSweep(Sweep[NewtonFit, NewtonSums]):
     name: str = "sweep"
     state_bytes: int = 0
 
-    def step(self, fitted: NewtonFit) -> _SumRows:
-        return _SumRows(fitted.best + fitted.step, self.classes, self.units)
+    def step(self, fitted: NewtonFit) -> Step[NewtonSums]:
+        return partial(_sum_rows, parameters=fitted.best + fitted.step, classes=self.classes, units=self.units)
 
     def update(self, fitted: NewtonFit, sums: NewtonSums) -> NewtonFit:
+        loss, gradient, hessian = sums
         point, n_passes = fitted.best + fitted.step, fitted.n_passes + 1
         penalised = np.ones(point.shape)
         penalised[:, -1] = 0  # constants bear no penalty
-        objective = sums.loss + self.alpha / 2 * float((penalised * point**2).sum())
+        objective = loss + self.alpha / 2 * float((penalised * point**2).sum())
         if not objective <= fitted.objective:
             return replace(fitted, step=fitted.step / 2, n_passes=n_passes)
-        gradient = sums.gradient + self.alpha * (penalised * point).ravel()
-        step = -scipy.linalg.solve(sums.hessian + np.diag(self.alpha * penalised.ravel()), gradient, assume_a="pos")
+        gradient = gradient + self.alpha * (penalised * point).ravel()
+        step = -scipy.linalg.solve(hessian + np.diag(self.alpha * penalised.ravel()), gradient, assume_a="pos")
         gap = -float(gradient @ step) / 2 / max(objective, np.finfo(np.float64).tiny)
         return NewtonFit(point, step.reshape(point.shape), objective, gap, n_passes)
 
@@ -141,7 +129,8 @@ class LogisticFit(SweptNeed):
                 f"parameters; {MAX_PARAMETERS:,} are the most. Choose columns first, or use fisher."
             )
         sweep = LogisticSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
-        fitted = working.sweeper.run(sweep, NewtonFit(start, np.zeros_like(start)))
+        dense = replace(working.sweeper, keeps_sparse=False)
+        fitted = dense.run(sweep, NewtonFit(start, np.zeros_like(start)))
         return replace(fitted, best=np.column_stack([working.in_columns(fitted.best[:, :-1]), fitted.best[:, -1]]))
 
     def largest(self, statistics: Statistics) -> int:

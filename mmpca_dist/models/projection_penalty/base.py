@@ -126,20 +126,13 @@ class ProjectionPenalty(TakesReduction):
 
     def _solve(self, statistics: Statistics) -> Solution:
         self._note_spread(statistics)
-        models, targets = self._models(statistics), statistics.moments.targets
-        if targets is not None and self.fit_intercept:  # the models are of numbers less their means
-            models = replace(models, intercept=models.intercept + targets.mean)
-        return self._solution(models)
-
-    def _models(self, statistics: Statistics) -> PenalizedModels:
-        if not self._from_moments:
-            models: PenalizedModels = self._swept(statistics)
-            return models
-        size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
-        return self._fit().from_moments(statistics, self._chosen or Choice.given(size, float(self.alpha)))
-
-    def _solution(self, models: PenalizedModels) -> Solution:
-        choice = models.choice
+        models: PenalizedModels
+        if self._from_moments:
+            size = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
+            models = self._fit().from_moments(statistics, self._chosen or Choice.given(size, float(self.alpha)))
+        else:
+            models = self._swept(statistics)
+        targets, choice = statistics.moments.targets, models.choice
         self.alpha_, self.fitted_by_fold_ = choice.value, choice.is_nested
         self.candidates_, self.candidate_sizes_ = choice.values, choice.sizes
         self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
@@ -151,6 +144,8 @@ class ProjectionPenalty(TakesReduction):
         if self._appended is not None:
             self.weights_ = self._appended_gain * (models.inside + models.outside)[:, -models.weights.shape[1] :]
         self.outputs_at_mean_ = models.intercept
+        if targets is not None and self.fit_intercept:  # the models are of numbers less their means
+            self.outputs_at_mean_ = models.intercept + targets.mean
         components = np.concatenate([models.inside, models.outside])
         values = np.einsum("kd,kd->k", components, components)
         return Solution.of_models(components, values, float("nan"), "that of its reduction")
@@ -262,10 +257,8 @@ class ProjectionPenalty(TakesReduction):
             raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
         check_numbers("alphas", self.alphas, "a value among alphas", {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
         super().check_parameters()
-        if self.n_components == "auto":
-            self._check_sizes()
-
-    def _check_sizes(self) -> None:
+        if self.n_components != "auto":
+            return
         check_numbers("sizes", self.sizes, "a value among sizes", {"ge": 1}, integral=True)
         reduction = self._from_parameters()
         if isinstance(reduction, MethodReduction) and not reduction.estimator.traits.nested:

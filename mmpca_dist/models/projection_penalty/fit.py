@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, Choice, FoldGrid, folds_of_classes
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
@@ -66,12 +65,14 @@ class PenaltyFit(SweptNeed):
         P = self.reduction.components(statistics, choice.n_components)
         penalty = self._penalty(working, P)
         if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
-            squares, _ = squares_of(statistics, is_centred=not working.is_uncentred, has_intercept=self.fit_intercept)
-            squares.refuse_undetermined(penalty)
+            squares_of(statistics, self.fit_intercept)[0].refuse_undetermined(penalty)
         terms = self._terms(working)
         n_models = len(terms.held_out)
         models = Models(penalty, terms, np.full(n_models, choice.value))
-        (minimum,) = minimise(self._problem("sweep", [models], terms, n_models), working)
+        problem = Problem(
+            working, "sweep", self.loss, [models], terms, n_models, self.fit_intercept, self.tol, self.max_iter
+        )
+        (minimum,) = minimise(problem)
         intercept = minimum.intercept  # the outputs for the mean of the rows
         if working.is_uncentred:
             intercept = intercept + penalty.coefficients(minimum.parameters) @ working.centre
@@ -89,19 +90,24 @@ class PenaltyFit(SweptNeed):
         """Return the number of components and alpha with the least errors in rows held out, unless both are given."""
         if self.alpha is not None and not self.sizes:
             return Choice.given(sizes[0], self.alpha)
-        n_folds = self._n_folds(rows)
+        name = "alpha" if self.alpha is None else "n_components"
+        n_folds = min(MAX_FOLDS, rows.dataset.n_rows) if self.targets else folds_of_classes(name, rows)
         reductions, is_nested = self.reduction.by_fold(statistics, rows, n_folds, sizes)
         alphas = self._alphas
         grid = FoldGrid.of(self._terms(working, n_folds), np.tile(alphas, len(reductions)), n_folds)
+        # of each size, (alphas, folds, models); a single reduction is for all folds
         numbers = np.arange(len(grid.values)).reshape(len(reductions), -1, *grid.shape[1:])
         models = [
             Models(self._penalty(working, P), grid.terms.only(place), grid.values[place], place)
             for folds, of_size in zip(reductions.values(), numbers, strict=True)
-            for P, place in _by_fold(folds, of_size)
+            for P, place in zip(folds, map(np.ravel, np.split(of_size, len(folds), axis=1)), strict=True)
         ]
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
-        problem = self._problem("choose", models, once, grid.shape[2])
-        minima = minimise(replace(problem, tol=max(self.tol, ROUGH)), working)
+        tol = max(self.tol, ROUGH)
+        problem = Problem(
+            working, "choose", self.loss, models, once, grid.shape[2], self.fit_intercept, tol, self.max_iter
+        )
+        minima = minimise(problem)
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
         gaps = np.empty(len(grid.values))
         for some, minimum in zip(models, minima, strict=True):
@@ -114,8 +120,7 @@ class PenaltyFit(SweptNeed):
     def from_moments(self, statistics: Statistics, choice: Choice) -> PenalizedModels:
         """Return the models of squared losses and a squared penalty, which moments determine."""
         P = self.reduction.components(statistics, choice.n_components)
-        is_centred = self.fit_intercept or statistics.scale is not None
-        squares, basis = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
+        squares, basis = squares_of(statistics, self.fit_intercept)
         penalty = SubspacePenalty.of(P if basis is None else P @ basis, self.epsilon)
         (minimum,) = squares.minimum(
             penalty, np.array([choice.value]), has_intercept=self.fit_intercept, rounding=statistics.epsilon,
@@ -138,8 +143,7 @@ class PenaltyFit(SweptNeed):
             statistics = tall_statistics(training, precision="double", standardize=standardize)
             held_out, targets = statistics.adjusted(held_out), statistics.moments.targets
             assert held_out.targets is not None and targets is not None  # noqa: S101  (rows have numbers to predict)
-            is_centred = self.fit_intercept or standardize
-            squares, _ = squares_of(statistics, is_centred=is_centred, has_intercept=self.fit_intercept)
+            squares, _ = squares_of(statistics, self.fit_intercept)
             for number, size in enumerate(sizes):
                 penalty = SubspacePenalty.of(self.reduction.components(statistics, size), self.epsilon)
                 minima = squares.minimum(penalty, np.asarray(alphas), has_intercept=self.fit_intercept)
@@ -154,9 +158,6 @@ class PenaltyFit(SweptNeed):
                     ).sum()
         is_nested = not self.reduction.is_fitted_to_all
         return Choice.of_least(sizes, alphas, errors, gaps, is_nested=is_nested, largest_first=True)
-
-    def _problem(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> Problem:
-        return Problem(name, self.loss, models, once, n_models, self.fit_intercept, self.tol, self.max_iter)
 
     @property
     def _alphas(self) -> tuple[float, ...]:
@@ -179,11 +180,6 @@ class PenaltyFit(SweptNeed):
         if self.penalty == "l1":
             return SparsePenalty(P, self.epsilon, len(P) if self.reduction.appended else 0)
         return SubspacePenalty.of(P, self.epsilon)
-
-    def _n_folds(self, rows: Rows) -> int:
-        if self.targets:
-            return min(MAX_FOLDS, rows.dataset.n_rows)
-        return folds_of_classes("alpha" if self.alpha is None else "n_components", rows)
 
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         models = len(self.targets) or (1 if n_classes == 2 else n_classes)
@@ -223,16 +219,11 @@ class PenaltyFit(SweptNeed):
         )
 
 
-def _by_fold(reductions: Sequence[Array], numbers: NDArray[np.intp]) -> Iterator[tuple[Array, NDArray[np.intp]]]:
-    """Yield each reduction, of all folds or of one after the other, with the numbers (A, F, m) of its fits in a row."""
-    folds = np.moveaxis(numbers, 1, 0) if len(reductions) > 1 else [numbers]
-    yield from zip(reductions, (fold.ravel() for fold in folds), strict=True)
-
-
-def squares_of(statistics: Statistics, *, is_centred: bool, has_intercept: bool) -> tuple[Squares, Array | None]:
+def squares_of(statistics: Statistics, has_intercept: bool) -> tuple[Squares, Array | None]:
     """Return the sums for the labels -1 and +1 of every class against the rest, and the basis of their coordinates.
 
-    With numbers to predict, those for each of these, less its mean where the models have an intercept.
+    With numbers to predict, those for each of these, less its mean where the models have an intercept. The mean of the
+    rows stays in them without an intercept, unless they are standardised.
     """
     moments = statistics.moments
     n, regression, targets = moments.total, regression_of(moments), moments.targets
@@ -249,6 +240,6 @@ def squares_of(statistics: Statistics, *, is_centred: bool, has_intercept: bool)
     spare = len(centre) - len(scatter)  # coordinates of the mean, along which centred rows do not vary
     scatter, cross = np.pad(scatter, (0, spare)), np.pad(cross, ((0, 0), (0, spare)))
     mean = np.zeros_like(centre)
-    if not is_centred:
+    if not has_intercept and statistics.scale is None:
         mean, scatter, cross = centre, scatter + n * np.outer(centre, centre), cross + np.outer(moves, centre)
     return Squares(n, scatter, n * mean, cross, moves, squares), basis

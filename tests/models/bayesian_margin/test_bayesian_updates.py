@@ -16,7 +16,7 @@ from mmpca_dist.models.bayesian_margin.posterior import (
     evidence_bound,
     update,
 )
-from mmpca_dist.models.bayesian_margin.row_update import RowUpdate
+from mmpca_dist.models.bayesian_margin.sweep import RowUpdate
 from mmpca_dist.passes.centred_rows import RowUnits
 from mmpca_dist.passes.label_terms import Terms
 

@@ -205,7 +205,7 @@ def test_the_kernel_values_of_libsvm_alone_do_not_suffice():
     plain, refined = [], []
 
     def record(problem, start, tolerance):
-        plain.append(problem.certified(start).gap)
+        plain.append(problem.certified(start[0]).gap)
         found = original(problem, start, tolerance)
         refined.append(found.gap)
         return found
@@ -220,7 +220,7 @@ def test_the_kernel_values_of_libsvm_alone_do_not_suffice():
 
 def test_where_the_gap_stays_wide_a_warning_says_so(monkeypatch):
     X, y = load_wine(return_X_y=True)
-    monkeypatch.setattr(margin_solvers, "refined", lambda problem, start, tolerance: problem.certified(start))
+    monkeypatch.setattr(margin_solvers, "refined", lambda problem, start, tolerance: problem.certified(start[0]))
     with pytest.warns(ConvergenceWarning, match=r"objective for class 1 is proved to be within .*solver='clarabel'"):
         model = KernelProjectionPenaltyClassifier(PCA(1), max_iter=10).fit(X, y)
     assert (model.gaps_ > 1e-6).any()

@@ -107,18 +107,12 @@ def _best_intercept(scores: Array, y: Array, b: float) -> float:
 def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Solved:
     """Return a point with a relative duality gap of at most ``tol``, or else the best of those tried."""
     if solver == "clarabel":
-        return _refined(problem, _by_clarabel(problem), tol)
+        return refined(problem, _by_clarabel(problem), tol)
     coarse, fine = TOLERANCES
-    best = _refined(problem, _by_libsvm(problem, coarse, max_iter), tol)
+    best = refined(problem, _by_libsvm(problem, coarse, max_iter), tol)
     if best.gap <= tol:
         return best
-    return min(best, _refined(problem, _by_libsvm(problem, fine, max_iter), tol), key=lambda solved: solved.gap)
-
-
-def _refined(problem: MarginProblem, start: tuple[Point, int], tol: float) -> Solved:
-    """Return what the active-set method makes of a point, with the steps of both."""
-    solved = refined(problem, start[0], tol)
-    return solved._replace(n_iter=start[1] + solved.n_iter)
+    return min(best, refined(problem, _by_libsvm(problem, fine, max_iter), tol), key=lambda solved: solved.gap)
 
 
 def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point, int]:
@@ -172,14 +166,14 @@ def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
     return Point(beta, multipliers[1:] * size, float(multipliers[0])), max(int(solution.iterations), 1)
 
 
-def refined(problem: MarginProblem, start: Point, tol: float) -> Solved:
-    """Return a better point of the problem, never a worse one.
+def refined(problem: MarginProblem, start: tuple[Point, int], tol: float) -> Solved:
+    """Return a better point of the problem, never a worse one; its steps come on top of those to the start.
 
     Rows whose multiplier is at a bound stay there, and the others move to the margin, as far as none of them meets a
     bound; there it stays. On the margin, the rows at a bound on the wrong side of it are freed. The dual objective
     never falls, so that few steps lead from a point near the solution to it.
     """
-    best = problem.certified(start)
+    best = problem.certified(start[0])
     point, sets = _snapped(problem, best.point)
     freed_many, n_iter = True, 0
     while best.gap > tol and n_iter < 10 * len(problem.y) + 100:
@@ -200,7 +194,7 @@ def refined(problem: MarginProblem, start: Point, tol: float) -> Solved:
             break
         sets[excess >= (worst / 4 if freed_many else worst)] = 0
         freed_many = True
-    return best._replace(n_iter=n_iter)
+    return best._replace(n_iter=start[1] + n_iter)
 
 
 def _snapped(problem: MarginProblem, point: Point) -> tuple[Point, NDArray[np.int8]]:
