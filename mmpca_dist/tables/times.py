@@ -74,7 +74,7 @@ def _first_time(boundary: str | float, dtype: np.dtype, where: str) -> Any:
                 f"The boundary {boundary!r} is no date, and {where} holds dates: write it like 2024-01-31."
             )
         first = date.astype(dtype)
-        return first + 1 if first < date else first
+        return first + np.asarray(1, dtype.str.replace("M8", "m8")) if first < date else first
     try:
         number = Decimal(str(boundary))  # exact, beyond 2^53 too
     except InvalidOperation:

@@ -143,7 +143,8 @@ def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
     n, r = problem.features.shape
     unit, roots = min(problem.C, 1.0), np.sqrt(problem.ridge)
     size = 1 / np.maximum(roots, 1.0)
-    objective = sparse.block_diag([sparse.triu(unit * problem.kernel), unit * sparse.eye_array(r)], format="csc")
+    upper = sparse.triu(sparse.coo_array(unit * problem.kernel))
+    objective = sparse.block_diag([upper, unit * sparse.eye_array(r)], format="csc")
     linear = np.concatenate([-problem.y, np.zeros(r)])
     signs = sparse.diags_array(problem.y)
     constraints = sparse.block_array(
