@@ -22,13 +22,11 @@ from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.column_units import standard_deviations
-from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.moments_pass import take_medians
+from mmpca_dist.statistics.moments_pass import column_medians
 from mmpca_dist.statistics.precision import SAFE_EXPONENT, provisional_centre, refuse_vanished, safe_scale, work_type
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.statistics.working_statistics import ColumnSums, SubspaceStatistics
 from mmpca_dist.tables.dataset import Dataset
 
@@ -73,8 +71,7 @@ def statistics_in_passes(
         rows, centres, work, powers=safe_scale(sample, work), sums=sums, adjustment=adjustment, read_with=read_with
     )
     sample = sample if adjustment is None else adjustment.rows(sample)
-    sets = median_sets(len(counts), *needs.medians)
-    medians = by_pairing(None if sets is None else take_medians(adjusted_rows(rows, adjustment), sets), needs.medians)
+    medians = column_medians(rows, adjustment, needs.medians)
     if standardize:
         operator.apply([])
         squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2

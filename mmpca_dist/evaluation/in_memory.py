@@ -20,7 +20,7 @@ from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.widened_rows import Widened
-from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import make_spans
@@ -28,36 +28,28 @@ from mmpca_dist.tables.spans import make_spans
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,).
+    """Rows in memory, and their ``values`` and ``groups`` as `Splits` has them."""
 
-    ``values`` and ``groups`` are those of `Splits`, for all rows; ``weights`` (n,) say how often rows count.
-    """
-
-    X: Any
-    y: NDArray
-    uri: str
+    batch: Batch
     values: NDArray
     groups: NDArray[np.intp] | None
-    weights: NDArray[np.float64] | None
-    widening: Widening | None = None
 
     def some(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return some of the rows, after counting their labels."""
         groups = None if self.groups is None else self.groups[chosen]
-        rows = rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
-        if self.widening is not None:
-            rows = replace(rows, form=Widened(self.widening))
-        if self.weights is not None:
-            rows = weighted(rows, self.weights[chosen])
+        table, some = self.batch.table, self.batch.take(chosen)
+        rows = rows_in_memory(self.batch.X[chosen], some.label, table.uri)
+        if table.widening is not None:
+            rows = replace(rows, form=Widened(table.widening))
+        if some.weight is not None:
+            rows = weighted(rows, some.weight)
         return Rows.of(rows, Threads(1), groups=groups)
 
 
 def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
-    X, y, weights = collect_rows(dataset, make_spans(dataset), tasks)
-    return LabelledRows(
-        X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)), weights, dataset.widening
-    )
+    batch = collect_rows(dataset, make_spans(dataset), tasks)
+    return LabelledRows(batch, splits.values(0, len(batch)), splits.groups(0, len(batch)))
 
 
 def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
@@ -67,10 +59,11 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     classifier cannot use.
     """
     meter, classifiers = Meter(owners=owners_of(request.methods)), request.classifiers
+    X, y = rows.batch.X, rows.batch.label
     split, index = divmod(number, len(splits.held_out))
     held_out = splits.held_out[index]
     splits = splits.only(split)
-    (parts,) = splits.parts_of(rows.values, rows.y)
+    (parts,) = splits.parts_of(rows.values, y)
     train, test = splits.trains(held_out)[parts], parts == held_out
     statistics = statistics_for(
         rows.some(train), request.needs, request.solver, precision=request.precision, standardize=request.standardize,
@@ -81,12 +74,12 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: Eva
     if statistics.moments.pooled or request.class_weight is not None:
         reductions = reductions.without_moments()
     meter.turn(ERRORS)
-    part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups, rows.weights)
+    part = Part(reductions.reduced(X), y, train, test, rows.groups, rows.batch.weight)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
         if request.margins:
             own = statistics if request.class_weight is None else None
-            margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, own)
-            notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
+            margins = margin_records(X, part, reductions, classifiers, scores.fitted, own)
+            notes = notes + margin_notes(margins, classifiers, issparse(X) and reductions.scale is not None)
     return split_record(splits, index, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes)

@@ -24,8 +24,11 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import scored_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics, wide_statistics
+from mmpca_dist.statistics.row_space import wide_statistics
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.labels import encode
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 
@@ -238,12 +241,11 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
 
 def _columns_of(X: NDArray, y: NDArray, weights: NDArray | None) -> Statistics:
     """Return statistics of rows with one scatter within all classes, in double precision."""
-    classes, codes = np.unique(y, return_inverse=True)
+    batch, classes = Batch.of_arrays(X, rows_in_memory(X, uri="rows that train"), label=y, weight=weights), np.unique(y)
     if len(X) < X.shape[1]:
-        return wide_statistics(X, codes, classes, row_weights=weights)
+        return wide_statistics(batch, classes)
     adder = ChunkAdder(len(classes), X.shape[1], X.dtype, "double", np.ones((1, len(classes))))
-    where = "Found {2} in row {0}, column {1} of rows that train."
-    adder.add(X, codes, where.format, weights)
+    adder.add(batch, batch.codes(classes))
     return tall_statistics(replace(adder.moments(), classes=classes), None, precision="double")
 
 

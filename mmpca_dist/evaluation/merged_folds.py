@@ -41,7 +41,7 @@ from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
 from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.widened_rows import adjusted
+from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 from mmpca_dist.tables.batch import Batch
 
@@ -108,8 +108,8 @@ def moments_by_fold(
 
     The moments of the P parts of ``splits``, which is one split, are C P d^2 doubles, and so is what a task leaves; or
     fewer, where scatters are ``pooled`` over the classes into what these ``weightings`` need (`scatters_of_parts`). For
-    fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T, C), are
-    sets of classes whose coordinate-wise medians to compute. Raises InputError for rows that are not finite.
+    fewer rows than columns, take `row_space_statistics` of the rows that train. ``medians_of``, bool of shape (T, C),
+    are sets of classes whose coordinate-wise medians to compute. Raises InputError for rows that are not finite.
     """
     view = rows.dataset.keyed(partial(part_and_class, splits=splits))
     counts = splits.counts[0]
@@ -201,8 +201,7 @@ def _with_own_searches(
 ) -> Iterator[Statistics]:
     """Yield statistics with pairs from a search for each part: rows, or their weights, depend on what trains."""
     for part, training in zip(splits.held_out, statistics, strict=True):
-        dataset = rows.dataset if training.adjustment is None else adjusted(rows.dataset, training.adjustment)
-        selected = dataset.only(partial(_trains, splits=splits, part=part))
+        selected = adjusted_rows(rows, training.adjustment).dataset.only(partial(_trains, splits=splits, part=part))
         own = weighted_by_class(Rows.of(selected, rows.scheduler, scratch=rows.scratch), request.class_weight)
         for search in request.needs.searches:
             with meter.charging_owner(search):

@@ -165,13 +165,13 @@ def _run_on_blocks(
     X = _joined(rows) if rows else np.empty((len(beside[LABELS]), 1))  # a task for labels alone looks at no rows
     check_table(NAME, X.shape, X.dtype, sparse=issparse(X))
     blocks = (_SparseBlocks if issparse(X) else _Blocks)(X, edges, X, beside)
-    return run_span(lambda unit: replace(task, dataset=task.dataset.over(blocks))(unit), span)
+    return run_span(replace(task, dataset=task.dataset.over(blocks)), span)
 
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, **columns: Sequence[NDArray]) -> Any:
     beside = {name: _joined(blocks) for name, blocks in columns.items()}
     rows = _StoredRows(reader.array, np.asarray([span.start], np.int64), reader, beside)
-    return run_span(lambda unit: replace(task, dataset=task.dataset.over(rows))(unit), span)
+    return run_span(replace(task, dataset=task.dataset.over(rows)), span)
 
 
 def _block_edges(X: da.Array) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.schedulers import OnRows, Scheduler
 from mmpca_dist.passes.tree_reduction import Tasks, concatenated
 from mmpca_dist.passes.units import read_batch, read_finite
-from mmpca_dist.tables.batch import dense
+from mmpca_dist.tables.batch import Batch, dense
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span, make_spans
 
@@ -107,22 +107,19 @@ def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict
     return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
 
 
-def collect_rows(
-    dataset: Dataset, spans: Sequence[Span], tasks: Tasks, *, targets: bool = False
-) -> tuple[Any, NDArray, NDArray[np.float64] | None]:
-    """Return all rows, dense or in CSR form as they are stored, their labels, or targets, and their weights, if any.
+def collect_rows(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> Batch:
+    """Return all rows, dense or in CSR form as they are stored, with the arrays of their roles.
 
     Raises InputError for rows that are not finite.
     """
-    task = OnRows(dataset, partial(_read_span, targets=targets))
-    X, y, *weights = tasks.run(task, spans, concatenated, "rows", kept=False)  # too large for a checkpoint
-    return X, y, weights[0] if weights else None
+    # They are too large for a checkpoint.
+    arrays = tasks.run(OnRows(dataset, _read_span), spans, concatenated, "rows", kept=False)
+    return Batch.of_arrays(table=dataset, **arrays)
 
 
-def _read_span(dataset: Dataset, span: Span, *, targets: bool) -> tuple[Any, ...]:
+def _read_span(dataset: Dataset, span: Span) -> dict[str, Any]:
     batch = read_finite(dataset, span)
-    own = () if batch.weight is None else (batch.weight,)
-    return batch.X, batch.targets if targets else batch.label, *own
+    return {"X": batch.X, **batch.roles}
 
 
 def _draw_sample(
@@ -137,12 +134,17 @@ def _draw_sample(
     return dense(batch.X[chosen]), codes[chosen]
 
 
+def by_class(codes: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows in the order of their classes, and the number of rows of each class."""
+    counts = np.bincount(codes)
+    # 16-bit keys are sorted by radix, in linear time.
+    keys = codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes
+    return np.argsort(keys, kind="stable"), counts
+
+
 def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:
     """Yield each class present and its rows, in order."""
-    # 16-bit keys are sorted by radix, in linear time.
-    keys = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
-    order = np.argsort(keys, kind="stable")
-    counts = np.bincount(codes)
+    order, counts = by_class(codes)
     ends = np.cumsum(counts)
     for label in np.flatnonzero(counts):
         yield int(label), order[ends[label] - counts[label] : ends[label]]

@@ -208,7 +208,9 @@ def joined(*parts: Any) -> Any:
 
 
 def concatenated(*parts: T) -> T:
-    """Return tuples, or dataclasses, of arrays joined end to end, array by array."""
+    """Return tuples, dictionaries or dataclasses of arrays joined end to end, array by array."""
+    if isinstance(parts[0], dict):
+        return {name: joined(*(part[name] for part in parts)) for name in parts[0]}  # type: ignore[index,return-value]
     rows = [part if isinstance(part, tuple) else vars(part).values() for part in parts]
     columns = [joined(*column) for column in zip(*rows, strict=True)]
     return tuple(columns) if isinstance(parts[0], tuple) else type(parts[0])(*columns)  # type: ignore[return-value]

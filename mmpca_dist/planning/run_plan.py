@@ -22,7 +22,7 @@ from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.statistics.costs import largest_unit, summary_bytes
-from mmpca_dist.statistics.from_rows import is_wide, n_scatters, scatter_bytes
+from mmpca_dist.statistics.from_rows import n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
@@ -71,14 +71,13 @@ def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
     """Return the plan of fits to all rows of a data set, and of projections."""
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
-    wide, rank = is_wide(n, dataset.n_columns), min(request.largest, d, n)
-    scatters = n_scatters(n_classes, d, request.needs.scatters)
+    rank, scatters = min(request.largest, d, n), n_scatters(n_classes, d, request.needs.scatters)
     choice, gathered = choose_solver(request.solver, n, dataset.n_columns, request.needs), 0
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
         memory, node, stored = costs.memory, costs.sums, 0
-    elif wide:
+    elif choice.kind == "dual":
         solver = "in the span of the rows"
         passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
         gathered = wide_bytes(rows, request)

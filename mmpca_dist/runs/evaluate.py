@@ -38,7 +38,7 @@ from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
 from mmpca_dist.runs.outcomes import FinishedEvaluation
-from mmpca_dist.statistics.widened_rows import adjusted_rows
+from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
 from mmpca_dist.tables.dataset import Dataset
 
@@ -130,13 +130,14 @@ def _tune(job: Job) -> records.TuneRecord:
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
             f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
         )
-    rows = read_all(adjusted_rows(job.rows()).dataset, job.splits, job.tasks())
+    rows = job.rows()
+    read = read_all(adjusted_rows(rows, adjustment_from_pass(rows)).dataset, job.splits, job.tasks())
     penalties = choose_C(
         specs,
-        rows.X,
-        rows.y,
-        rows.groups,
-        rows.weights,
+        read.batch.X,
+        read.batch.label,
+        read.groups,
+        read.batch.weight,
         seed=config.evaluation.seed,
         standardize=config.standardizes,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),

@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig, as_config
-from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.request import EvaluationRequest
@@ -35,7 +34,6 @@ from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
-from mmpca_dist.statistics.from_rows import is_wide
 from mmpca_dist.statistics.working_statistics import Statistics
 
 NUMBERS = "give n_components as numbers"
@@ -141,10 +139,10 @@ CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)
 
 
 def _reduce(job: Job) -> records.ReduceRecord:
-    config, passes, dataset = job.config, PassCounter(job, "reduce"), job.dataset
+    config, passes = job.config, PassCounter(job, "reduce")
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
-    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_columns)
+    kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
     with measured(job) as peak:
         rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it

@@ -23,6 +23,7 @@ from mmpca_dist.statistics.column_units import EPS, ROUNDING
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.tables.batch import Batch
 
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
@@ -45,9 +46,10 @@ class CrossSums(ArraySums):
     """Of [z | y] and u, shape (q + t, d + g + q + t)."""
 
     @classmethod
-    def of(cls, u: Any, codes: NDArray, n_classes: int, weights: NDArray | None, widening: Widening) -> Self:
-        """Add up rows, dense or CSR, shape (n, d + g + q + t)."""
-        weights = np.ones(len(codes)) if weights is None else weights
+    def of(cls, batch: Batch, classes: NDArray) -> Self:
+        """Add up a batch of widened rows, dense or CSR, shape (n, d + g + q + t)."""
+        u, widening, codes, n_classes = batch.X, batch.table.widening, batch.codes(classes), len(classes)
+        weights = np.ones(len(codes)) if batch.weight is None else batch.weight
         members = csc_array((weights, codes, np.arange(len(codes) + 1)), (n_classes, len(codes)))
         z = u[:, widening.filled :]
         z = z.toarray() if issparse(z) else z
@@ -56,7 +58,7 @@ class CrossSums(ArraySums):
         totals = np.asarray(totals.toarray() if issparse(totals) else totals, np.float64)
         if len(widening.gaps):
             totals[:, widening.gaps] = 0
-            for rows in blocks(len(u), BLOCK_ROWS):
+            for rows in blocks(len(codes), BLOCK_ROWS):
                 near = np.take(u[rows], widening.gaps, axis=1) - widening.fills
                 totals[:, widening.gaps] += members[:, rows] @ near
         return cls(np.bincount(codes, weights, n_classes).astype(np.float64), totals, np.asarray(products, np.float64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.faults import Fault
+from mmpca_dist.passes.rows import by_class
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import (
@@ -25,6 +25,7 @@ from mmpca_dist.statistics.precision import (
     work_type,
 )
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.tables.batch import Batch
 
 GROWTH = 8
 """The scatter about a centre is then at most eight times that about the mean."""
@@ -67,27 +68,14 @@ class ChunkAdder:
         self._product = np.empty((d, d), work)
         self._ones = np.ones(BLOCK_ROWS, work)
 
-    def add(
-        self, X: NDArray, codes: NDArray, locate: Callable[..., Fault | str], row_weights: NDArray | None = None,
-        beside: NDArray | None = None,
-    ) -> None:  # fmt: skip
-        """Add a chunk.
+    def add(self, batch: Batch, codes: NDArray) -> None:
+        """Add a batch of dense rows, with the position of each one's class, shape (n,).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        codes : int array of shape (n,)
-            Position of each row's class.
-        locate : callable
-            Returns the fault of a value that is not finite: called with its row in the chunk, column and value.
-        row_weights : float64 array of shape (n,), optional
-            Positive; by default every row counts once.
-        beside : array of shape (n, q + t), optional
-            Covariates and targets that rows are widened by.
+        Raises InputError for rows that are not finite.
         """
-        if X.dtype == bool:
-            X = X.view(np.uint8)
-        runs = _Runs.of(codes, row_weights)
+        X = batch.X.view(np.uint8) if batch.X.dtype == bool else batch.X
+        beside = None if self._widening is None else batch.beside()
+        runs = _Runs.of(codes, batch.weight)
         few = slice(None, None, max(-(-len(X) // CENTRE_ROWS), 1))
         scale = safe_scale(self._sample(X, beside, few), self._panel.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -99,7 +87,7 @@ class ChunkAdder:
                 own = None if beside is None else np.take(beside, rows, axis=0)
                 if not self._add_block(raw, own, block, scale):
                     X = self._sample(X, beside, slice(None))
-                    raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
+                    raise InputError(explain_not_finite(X, rows, self._panel.dtype, batch))
         self._sums.counts[runs.labels] += runs.counts
         self._sums.sizes[runs.labels] += np.diff(runs.edges)
 
@@ -241,13 +229,10 @@ class _Runs:
 
     @classmethod
     def of(cls, codes: NDArray, row_weights: NDArray | None) -> _Runs:
-        counts = np.bincount(codes)
-        # 16-bit keys are sorted by radix, in linear time.
-        keys = codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes
+        order, counts = by_class(codes)
         labels = np.flatnonzero(counts)
         if 2 * len(labels) > len(counts):
             labels = np.arange(len(counts))
-        order = np.argsort(keys, kind="stable")
         ordered = None if row_weights is None else row_weights[order]
         return cls(order, labels, np.append(0, np.cumsum(counts[labels])), ordered)
 

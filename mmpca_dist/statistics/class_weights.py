@@ -1,8 +1,8 @@
-"""Weights of classes: factors on the weights of their rows, from moments where these suffice."""
+"""Weights of classes: factors on the weights of their rows, and what their scatters count in the sums that are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.passes.census import take_census
+from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.dask_rows import BlockScheduler
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.statistics.moments import pooled_weights, use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.roles import FACTOR, Played
 from mmpca_dist.tables.spans import make_spans
@@ -46,6 +48,19 @@ def class_factors(class_weight: ClassWeight, classes: NDArray, counts: NDArray[n
     if np.count_nonzero(factors * counts) < 2:
         raise InputError("class_weight leaves fewer than two classes that count.")
     return factors
+
+
+def weights_of(
+    census: Census,
+    n_features: int,
+    weightings: Collection[ClassWeighting] = (),
+    class_weight: ClassWeight = None,
+) -> NDArray[np.float64] | None:
+    """Return the class weights of the sums that are kept, shape (k, C); None where every class keeps its scatter."""
+    if not use_pooled(len(census.classes), n_features):
+        return None
+    factors = class_factors(class_weight, census.classes, census.counts)
+    return factors * pooled_weights(census.counts * factors, by_counts=ClassWeighting.OTHERS in weightings)
 
 
 def weighted_by_class(rows: Rows, class_weight: ClassWeight) -> Rows:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.census import Census, check_missing_labels, count_labels, warn_of_missing_labels
+from mmpca_dist.passes.census import check_missing_labels, count_labels, warn_of_missing_labels
 from mmpca_dist.passes.dask_rows import lazy_rows
-from mmpca_dist.passes.rows import Rows, collect_rows
+from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.adjustment import Adjustment, CrossSums, adjustment_of
-from mmpca_dist.statistics.class_weights import ClassWeight, class_factors, weighted_by_class
+from mmpca_dist.statistics.class_weights import ClassWeight, weights_of
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ClassMoments, pooled_weights, use_pooled
-from mmpca_dist.statistics.moments_pass import take_medians, take_moments
+from mmpca_dist.statistics.moments import ClassMoments, use_pooled
+from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics, wide_statistics
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import encode, label_array, normalize_labels
-from mmpca_dist.tables.readers.memory import given, rows_in_memory, weighted, with_targets
-from mmpca_dist.tables.roles import LABEL
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import make_spans
 
 
@@ -47,10 +41,10 @@ def moments_of(
     """
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
-    check_missing_labels(dataset, census, None if classes is None else normalize_labels(classes, "classes"))
+    all_classes = None if classes is None else np.unique(normalize_labels(classes, "classes"))
+    check_missing_labels(dataset, census, all_classes)
     warn_of_missing_labels(dataset)
-    if classes is not None:
-        all_classes = np.unique(normalize_labels(classes, "classes"))
+    if all_classes is not None:
         encode(census.classes, all_classes, dataset.uri)
         census = census.over(all_classes)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
@@ -109,27 +103,9 @@ def class_moments(
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 
 
-def is_wide(n_rows: int, n_features: int) -> bool:
-    """Tell whether there are so few rows that the problem is solved in their span."""
-    return n_rows < n_features
-
-
 def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeighting] = ()) -> int:
     """Return how many scatters are kept: one of each class, or sums that determine those of the ``weightings``."""
     return 1 + (ClassWeighting.OTHERS in weightings) if use_pooled(n_classes, n_features) else n_classes
-
-
-def weights_of(
-    census: Census,
-    n_features: int,
-    weightings: Collection[ClassWeighting] = (),
-    class_weight: ClassWeight = None,
-) -> NDArray[np.float64] | None:
-    """Return the class weights of the sums that are kept, shape (k, C); None where every class keeps its scatter."""
-    if not use_pooled(len(census.classes), n_features):
-        return None
-    factors = class_factors(class_weight, census.classes, census.counts)
-    return factors * pooled_weights(census.counts * factors, by_counts=ClassWeighting.OTHERS in weightings)
 
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
@@ -146,67 +122,21 @@ def gather_statistics(
     precision: str,
     pairings: Sequence[str] = (),
     standardize: bool = False,
-    columns: bool = False,
     weightings: Collection[ClassWeighting] = (),
     class_weight: ClassWeight = None,
-) -> Statistics:
+) -> ColumnStatistics:
     """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
-    ``pairings`` and ``columns`` are as in `Needs`, ``weightings`` what is needed in addition to equal weights.
+    ``pairings`` are the medians of `Needs`, ``weightings`` what is needed in addition to equal weights. Widened rows
+    have no medians here: `column_medians` takes them, by the adjustment that follows from the moments.
     """
-    dataset, census = rows.dataset, rows.census
-    if is_wide(dataset.n_rows, dataset.n_columns):
-        rows = weighted_by_class(rows, class_weight)
-        dataset, census = rows.dataset, rows.census
-        X, labels, row_weights = _rows_in_memory(rows)
-        adjustment, codes = None, encode(labels, census.classes, dataset.uri)
-        if dataset.widening is not None:
-            sums = CrossSums.of(X, codes, len(census.classes), row_weights, dataset.widening)
-            adjustment, Y = Adjustment.of_sums(dataset.widening, sums), X[:, dataset.widening.y]
-            X = adjustment.fitted_rows(X)
-        rank = min(X.shape[1], dataset.n_rows + len(pairings) * len(census.classes))
-        weights = weights_of(census, rank, weightings)
-        statistics = wide_statistics(
-            X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights,
-            row_weights=row_weights, targets=None if adjustment is None else (adjustment.widening.targets, Y),
-        )  # fmt: skip
-        return replace(statistics, adjustment=adjustment)
-    sets, is_widened = median_sets(len(census.classes), *pairings), dataset.widening is not None
+    is_widened = rows.dataset.widening is not None
     moments, medians = take_moments(
         rows,
         precision=precision,
-        medians_of=None if is_widened else sets,
-        weights=weights_of(census, dataset.n_features, weightings, class_weight),
+        medians_of=None if is_widened else median_sets(len(rows.census.classes), *pairings),
+        weights=weights_of(rows.census, rows.dataset.n_features, weightings, class_weight),
     )
-    if is_widened and sets is not None:
-        medians = take_medians(adjusted_rows(rows, adjustment_of(moments)), sets)
     return tall_statistics(
         moments, by_pairing(medians, pairings), precision=precision, standardize=standardize, class_weight=class_weight
     )
-
-
-def _rows_in_memory(
-    rows: Rows, *, targets: bool = False
-) -> tuple[NDArray[np.float64], NDArray, NDArray[np.float64] | None]:
-    """Return all rows, dense and in double precision, their labels or ``targets``, and weights, if any, in a pass."""
-    dataset = rows.dataset
-    rows.begins("rows", dataset.n_bytes)
-    X, labels, weights = collect_rows(dataset, rows.spans, rows, targets=targets)
-    return (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False), labels, weights
-
-
-def in_row_space(statistics: RowSpaceStatistics, rows: Rows, *, targets: bool = False) -> Rows:
-    """Return few rows, in memory, in the working coordinates of their statistics and one more, which is zero.
-
-    They have their labels, or their ``targets``.
-    """
-    X, labels, _ = _rows_in_memory(rows, targets=targets)
-    X = X - statistics.mean
-    if statistics.scale is not None:
-        X /= statistics.scale
-    with single_blas_thread():
-        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), 1))])
-    within = rows_in_memory(coordinates, None, rows.dataset.uri)
-    within = with_targets(within, labels) if targets else given(within, LABEL, labels, "y")
-    scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
-    return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

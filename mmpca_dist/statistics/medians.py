@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.tables.spans import Span
 
 PAIRINGS = ("one-vs-rest", "one-vs-one")
 """Whether a class faces all others together, or one after the other."""
@@ -119,6 +120,11 @@ class MedianCounter:
     budget: int
     _kept_keys: list[NDArray] = field(default_factory=list)
     _kept_values: list[NDArray] = field(default_factory=list)
+
+    @classmethod
+    def of_span(cls, brackets: Brackets, span: Span, n_rows: int) -> MedianCounter:
+        """Return the counter of a span, whose budget is its share of ``n_rows``."""
+        return cls(brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / n_rows))
 
     def __post_init__(self) -> None:
         shape = self.brackets.low.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,12 +13,23 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import read_batches
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import moments_spans
-from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
+from mmpca_dist.statistics.medians import (
+    Brackets,
+    MedianCounter,
+    MedianCounts,
+    brackets_from_sample,
+    by_pairing,
+    key_type,
+    median_sets,
+    settle,
+)
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
+from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.statistics.widening import Widening, effective_precision
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
@@ -28,51 +40,47 @@ from mmpca_dist.tables.spans import Span
 class PassResult:
     """The result of a span: moments of the classes that it has seen, and counts for medians where asked for."""
 
-    moments: ClassMoments | None
-    medians: MedianCounts | None
+    moments: ClassMoments
+    medians: MedianCounts | None = None
 
     def merge(self, other: PassResult, work: np.dtype = DOUBLE) -> PassResult:
         """Merge what two neighbouring stretches of spans left."""
-        moments, medians = None, None
-        if self.moments is not None and other.moments is not None:
-            moments = join_moments(self.moments, other.moments, work)
-        if self.medians is not None and other.medians is not None:
-            medians = self.medians.merge(other.medians)
-        return PassResult(moments, medians)
+        moments = join_moments(self.moments, other.moments, work)
+        if self.medians is None or other.medians is None:
+            return PassResult(moments)
+        return PassResult(moments, self.medians.merge(other.medians))
 
 
 def read_moments(
-    dataset: Dataset, span: Span, *, classes: NDArray, precision: str | None, weights: NDArray | None = None,
+    dataset: Dataset, span: Span, *, classes: NDArray, precision: str, weights: NDArray | None = None,
     brackets: Brackets | None = None, n_rows: int = 0,
 ) -> PassResult:  # fmt: skip
-    """Read the moments of classes, and what medians need, in a span.
-
-    ``precision`` is that of the products; None where a pass is for medians alone.
-    """
-    adder, counter, n_classes = None, None, len(classes)
-    rows, widening = dataset, None
-    if precision is not None:
-        if brackets is None and multiplies_stored(dataset):
-            moments = sparse_moments(dataset, span, classes, precision, weights)
-            if moments is not None:
-                return PassResult(moments, None)
-        # Blocks of rows are widened once they are near the processor, not rows of a unit.
-        if isinstance(dataset.form, Widening):
-            rows, widening = dataset.unwidened, dataset.form
-        adder = ChunkAdder(n_classes, dataset.n_features, rows.dtype, precision, weights, widening)
-    if brackets is not None:
-        counter = MedianCounter(brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / n_rows))
+    """Read the moments of classes, and what medians need, in a span; ``precision`` is that of the products."""
+    if brackets is None and multiplies_stored(dataset):
+        moments = sparse_moments(dataset, span, classes, precision, weights)
+        if moments is not None:
+            return PassResult(moments)
+    # Blocks of rows are widened once they are near the processor, not rows of a unit.
+    widening = dataset.form if isinstance(dataset.form, Widening) else None
+    rows = dataset if widening is None else dataset.unwidened
+    adder = ChunkAdder(len(classes), dataset.n_features, rows.dtype, precision, weights, widening)
+    counter = None if brackets is None else MedianCounter.of_span(brackets, span, n_rows)
     for batch in read_batches(rows, span):
         codes = batch.codes(classes)
-        if adder is not None:
-            beside = None if widening is None else batch.beside()
-            explain = replace(batch, table=dataset).not_finite
-            adder.add(batch.X, codes, explain, batch.weight, beside)
+        adder.add(replace(batch, table=dataset), codes)
         if counter is not None:
             counter.add(batch.X, codes)
-    moments = None if adder is None else adder.moments()
+    moments = adder.moments()
     del adder
     return PassResult(moments, None if counter is None else counter.result())
+
+
+def _count_span(dataset: Dataset, span: Span, *, classes: NDArray, brackets: Brackets, n_rows: int) -> MedianCounts:
+    """Read what medians need in a span, without any moments."""
+    counter = MedianCounter.of_span(brackets, span, n_rows)
+    for batch in read_batches(dataset, span):
+        counter.add(batch.X, batch.codes(classes))
+    return counter.result()
 
 
 def take_moments(
@@ -93,16 +101,21 @@ def take_moments(
     scatters = n_classes if weights is None else len(weights)
     spans = moments_spans(rows.spans, n_classes, rows.dataset.n_features, scatters)
     result = replace(rows, spans=spans).pass_over(task, merge, "moments")
-    assert result.moments is not None  # noqa: S101  (this pass takes them)
     moments = result.moments.over(np.arange(n_classes), weights)
-    medians = None if brackets is None else _settled(rows, brackets, result.medians)
+    medians = None if result.medians is None or brackets is None else _settled(rows, brackets, result.medians)
     return replace(moments, classes=rows.census.classes, widening=rows.dataset.widening), medians
 
 
-def take_medians(rows: Rows, medians_of: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the coordinate-wise medians of sets of classes (T, C), shape (T, d), without any moments."""
-    brackets = _first_brackets(rows, medians_of)
-    return _settled(rows, brackets, _count(rows, brackets))
+def column_medians(
+    rows: Rows, adjustment: Adjustment | None, pairings: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the coordinate-wise medians of (adjusted) rows by pairing, shape (C, d) each, without any moments."""
+    sets = median_sets(len(rows.census.classes), *pairings)
+    if sets is None:
+        return {}
+    rows = adjusted_rows(rows, adjustment)
+    brackets = _first_brackets(rows, sets)
+    return by_pairing(_settled(rows, brackets, _count(rows, brackets)), pairings)
 
 
 def _first_brackets(rows: Rows, medians_of: NDArray[np.bool_]) -> Brackets:
@@ -121,23 +134,17 @@ def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.
     return np.asarray([counts[member].sum() for member in members])
 
 
-def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
+def _count(rows: Rows, brackets: Brackets) -> MedianCounts:
     """Count what lies below the brackets and keep what lies inside, in a pass of its own."""
-    task = partial(
-        read_moments, classes=rows.census.classes, precision=None, brackets=brackets, n_rows=rows.census.n_rows
-    )
-    return rows.pass_over(task, PassResult.merge, "medians").medians
+    task = partial(_count_span, classes=rows.census.classes, brackets=brackets, n_rows=rows.census.n_rows)
+    return rows.pass_over(task, MedianCounts.merge, "medians")
 
 
-def _settled(rows: Rows, brackets: Brackets, counts: MedianCounts | None) -> NDArray[np.float64]:
+def _settled(rows: Rows, brackets: Brackets, counts: MedianCounts) -> NDArray[np.float64]:
     """Return all medians, from what was counted and from as many more passes as it takes."""
     totals = _sizes(brackets.members, rows.census.sizes)
-    medians = np.full(brackets.low.shape, np.nan)
-    following: Brackets | None = brackets
+    medians, following = settle(brackets, counts, totals)
     while following is not None:
-        assert counts is not None  # noqa: S101  (every pass with brackets counts)
-        settled, following = settle(brackets, counts, totals)
-        medians = np.where(np.isnan(medians), settled, medians)
-        if following is not None:
-            brackets, counts = following, _count(rows, following)
+        settled, after = settle(following, _count(rows, following), totals)
+        medians, following = np.where(np.isnan(medians), settled, medians), after
     return medians

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Fault
 from mmpca_dist.passes.units import BLOCK_ROWS
+from mmpca_dist.tables.batch import Batch
 
 LARGE, PANEL_ROWS = 128, 64
 """Columns from which scatters are added class by class, so many rows at a time: outer products of 1,000 columns take a
@@ -75,14 +74,17 @@ def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
 
 
-def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[..., Fault | str]) -> Fault | str:
-    """Return a fault that names the first value that is not finite, or says that products overflowed."""
+def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, batch: Batch) -> Fault | str:
+    """Return a fault that names the first value of ``rows`` of a batch, read as X, that is not finite.
+
+    Without any, it says that products overflowed.
+    """
     for start in range(0, len(rows), BLOCK_ROWS):
         some = np.sort(rows)[start : start + BLOCK_ROWS]
         bad = ~np.isfinite(X[some])
         if bad.any():
             row, column = np.argwhere(bad)[0]
-            return locate(int(some[row]), int(column), float(X[some[row], column]))
+            return batch.not_finite(int(some[row]), int(column), float(X[some[row], column]))
     return too_large(work)
 
 

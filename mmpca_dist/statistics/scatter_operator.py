@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import over_panels, products
 from mmpca_dist.errors import InputError
-from mmpca_dist.faults import Fault
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
@@ -35,6 +34,7 @@ from mmpca_dist.passes.units import BLOCK_ROWS, blocks, read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import explain_not_finite, too_large
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -75,8 +75,7 @@ class Sums(ArraySums):
     """Sums over rows less the provisional centre of their class."""
 
     images: tuple[NDArray[np.float64], ...]  # X^T W X V, (d, b), for every block
-    totals: NDArray[np.float64] | None  # (C, d)
-    squares: NDArray[np.float64] | None  # (C, d)
+    moments: NDArray[np.float64] | None  # (2, C, d): of rows, and of their squares
 
 
 @dataclass(frozen=True)
@@ -96,27 +95,23 @@ class _Application:
     def run(self, dataset: Dataset, span: Span) -> Sums:
         d, n_classes = dataset.n_features, len(self.classes)
         images = tuple(np.zeros(block.vectors.shape, self.sums) for block in self.blocks)
-        totals = np.zeros((n_classes, d)) if self.with_moments else None
-        squares = np.zeros((n_classes, d)) if self.with_moments else None
-        sums = Sums(images, totals, squares)
+        sums = Sums(images, np.zeros((2, n_classes, d)) if self.with_moments else None)
         add: Callable[..., None] = _add_sparse
         if not dataset.sparse:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
         for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
-            row_weights = None if batch.weight is None else batch.weight / self.unit
-            add(self, sums, batch.X, batch.codes(self.classes), row_weights, batch.not_finite)
-        if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
+            if batch.weight is not None:
+                batch = replace(batch, roles={**batch.roles, "weight": batch.weight / self.unit})
+            add(self, sums, batch, batch.codes(self.classes))
+        if not all(np.isfinite(part).all() for part in (*images, sums.moments) if part is not None):
             raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
         return sums
 
 
-def _add_dense(
-    task: _Application, sums: Sums, X: NDArray, codes: NDArray, row_weights: NDArray | None,
-    locate: Callable[..., Fault | str], vectors: NDArray,
-) -> None:  # fmt: skip
-    work, centres = task.work, task.centres
-    X = X.view(np.uint8) if X.dtype == bool else X
+def _add_dense(task: _Application, sums: Sums, batch: Batch, codes: NDArray, vectors: NDArray) -> None:
+    work, centres, row_weights = task.work, task.centres, batch.weight
+    X = batch.X.view(np.uint8) if batch.X.dtype == bool else batch.X
     size = min(panel_rows(X.shape[1], work, centres.dtype), len(X))
     panel = np.empty((size, X.shape[1]), work)
     near = panel if centres.dtype == work else np.empty(panel.shape, centres.dtype)
@@ -131,11 +126,11 @@ def _add_dense(
             if task.powers is not None:
                 part *= task.powers
             along = part @ vectors
-            if task.with_moments:
-                _add_moments(sums, part, classes, None if row_weights is None else row_weights[some])
+            if sums.moments is not None:
+                _add_moments(sums.moments, part, classes, None if row_weights is None else row_weights[some])
             finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
         if not finite:
-            raise InputError(explain_not_finite(X, np.arange(some.start, some.stop), work, locate))
+            raise InputError(explain_not_finite(X, np.arange(some.start, some.stop), work, batch))
         column = 0
         for image, block in zip(partial, task.blocks, strict=True):
             width = image.shape[1]
@@ -148,11 +143,10 @@ def _add_dense(
         total += image
 
 
-def _add_moments(sums: Sums, part: NDArray, codes: NDArray, row_weights: NDArray | None) -> None:
-    assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-    members = _members(codes, len(sums.totals), part.dtype, row_weights)
-    sums.totals[...] += members @ part
-    sums.squares[...] += members @ np.square(part)
+def _add_moments(moments: NDArray, part: NDArray, codes: NDArray, row_weights: NDArray | None) -> None:
+    members = _members(codes, moments.shape[1], part.dtype, row_weights)
+    moments[0] += members @ part
+    moments[1] += members @ np.square(part)
 
 
 def _members(codes: NDArray, n_classes: int, dtype: np.dtype, row_weights: NDArray | None = None) -> Any:
@@ -161,18 +155,15 @@ def _members(codes: NDArray, n_classes: int, dtype: np.dtype, row_weights: NDArr
     return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(n_classes, len(codes)))
 
 
-def _add_sparse(
-    task: _Application, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None,
-    _: Callable[..., Fault | str],
-) -> None:  # fmt: skip
+def _add_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray) -> None:
     n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-        X, rest = _centre_sparse(task, sums, X, codes, row_weights)
+        X, rest = _centre_sparse(task, sums, batch, codes)
         both = scipy.sparse.vstack([X, -rest], format="csr")  # one product of each kind for rows and centres
         for image, block in zip(sums.images, task.blocks, strict=True):
             weights = block.weights[codes, None]
-            if row_weights is not None:
-                weights = weights * row_weights[:, None]
+            if batch.weight is not None:
+                weights = weights * batch.weight[:, None]
             for start in range(0, image.shape[1], SPARSE_COLUMNS):
                 some = slice(start, start + SPARSE_COLUMNS)
                 vectors = np.ascontiguousarray(block.vectors[:, some], np.float64)
@@ -183,14 +174,12 @@ def _add_sparse(
                 image[:, some] += (both.T @ along).astype(image.dtype, copy=False)
 
 
-def _centre_sparse(
-    task: _Application, sums: Sums, X: Any, codes: NDArray, row_weights: NDArray | None
-) -> tuple[Any, Any]:
+def _centre_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray) -> tuple[Any, Any]:
     """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
 
     Adds up the rows less their centres, and squares, if asked for.
     """
-    shape = task.centres.shape
+    X, row_weights, shape = batch.X, batch.weight, task.centres.shape
     n_cells = shape[0] * shape[1]
     cells = np.repeat(codes, np.diff(X.indptr))  # of a class and a column
     cells *= shape[1]
@@ -198,24 +187,25 @@ def _centre_sparse(
     absent = np.bincount(codes, minlength=shape[0])[:, None] - np.bincount(cells, minlength=n_cells).reshape(shape)
     values, rest = X.data.astype(np.float64), np.where(absent, task.centres, 0.0)
     near = np.empty_like(values)
-    if sums.totals is not None and sums.squares is not None:
+    if sums.moments is not None:
+        totals, squares = sums.moments
         np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
         of_values, lacking = np.ones(1), absent
         if row_weights is not None:
             of_values = np.repeat(row_weights, np.diff(X.indptr))
             stored = np.bincount(cells, of_values, n_cells).reshape(shape)
             lacking = np.where(absent, np.bincount(codes, row_weights, shape[0])[:, None] - stored, 0.0)
-        sums.totals[...] += np.bincount(cells, near * of_values, n_cells).reshape(shape)
-        sums.totals[...] -= lacking * rest
+        totals += np.bincount(cells, near * of_values, n_cells).reshape(shape)
+        totals -= lacking * rest
         np.square(near, out=near)
-        sums.squares[...] += np.bincount(cells, near * of_values, n_cells).reshape(shape)
-        sums.squares[...] += lacking * np.square(rest)
+        squares += np.bincount(cells, near * of_values, n_cells).reshape(shape)
+        squares += lacking * np.square(rest)
         del of_values, lacking
     values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
     del near
     rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
-    if sums.squares is not None and task.slopes is not None:
-        _remove_covariates(sums.squares, task.slopes, rows, rest, cells, codes, row_weights)
+    if sums.moments is not None and task.slopes is not None:
+        _remove_covariates(sums.moments[1], task.slopes, rows, rest, cells, codes, row_weights)
     return rows, scipy.sparse.csr_array(rest)
 
 
@@ -321,8 +311,8 @@ class ScatterOperator:
         sums = self.rows.run(OnRows(dataset, task.run), spans, operator.add, "apply")
         counts = counts / unit
         self.passes += 1
-        if first:
-            self._keep_moments(sums, counts, unit, powers)
+        if sums.moments is not None:
+            self._keep_moments(sums.moments, counts, unit, powers)
         offsets, images = self.offsets * powers, []
         for image, block in zip(sums.images, scaled, strict=True):
             shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
@@ -346,15 +336,17 @@ class ScatterOperator:
             images.append(image)
         return images
 
-    def _keep_moments(self, sums: Sums, counts: NDArray[np.float64], unit: float, powers: NDArray | float) -> None:
+    def _keep_moments(
+        self, moments: NDArray[np.float64], counts: NDArray[np.float64], unit: float, powers: NDArray | float
+    ) -> None:
         """Keep what the first pass finds of means and squares, with the weights of classes over ``unit``."""
-        assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
         d, adjustment = self.rows.dataset.n_columns, self.adjustment
-        offsets = sums.totals / np.where(counts > 0, counts, 1)[:, None]
+        totals, squares = moments
+        offsets = totals / np.where(counts > 0, counts, 1)[:, None]
         self.offsets = offsets / powers
         if adjustment is not None:
             offsets[:, :d] -= offsets[:, self._beside] @ adjustment.slopes
-        squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) * unit / powers**2
+        squares = np.maximum(squares - counts[:, None] * offsets**2, 0) * unit / powers**2
         self.squares, self.lost = squares[:, :d], np.zeros(d, bool)
         if self.read_with is not None:
             means, total = self.means, unit * counts.sum()

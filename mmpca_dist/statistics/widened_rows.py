@@ -148,22 +148,18 @@ def widened_by_targets(rows: Rows) -> Rows:
 
 
 def _sum_products(dataset: Dataset, span: Span, *, classes: NDArray) -> CrossSums:
-    parts = []
-    for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
-        codes = batch.codes(classes)
-        parts.append(CrossSums.of(batch.X, codes, len(classes), batch.weight, dataset.widening))
-    return functools.reduce(operator.add, parts)
+    batches = read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse)
+    return functools.reduce(operator.add, (CrossSums.of(batch, classes) for batch in batches))
 
 
-def adjustment_from_pass(rows: Rows) -> Adjustment:
-    """Return the map of widened rows from a pass for their means and products with covariates."""
+def adjustment_from_pass(rows: Rows) -> Adjustment | None:
+    """Return the map of widened rows from a pass for their means and products with covariates; None of others."""
+    if rows.dataset.widening is None:
+        return None
     sums = rows.pass_over(partial(_sum_products, classes=rows.census.classes), operator.add, "means")
     return Adjustment.of_sums(rows.dataset.widening, sums)
 
 
-def adjusted_rows(rows: Rows, adjustment: Adjustment | None = None) -> Rows:
+def adjusted_rows(rows: Rows, adjustment: Adjustment | None) -> Rows:
     """Return rows of the columns alone, with means in the place of missing values; others as they are."""
-    if rows.dataset.widening is None:
-        return rows
-    adjustment = adjustment_from_pass(rows) if adjustment is None else adjustment
-    return replace(rows, dataset=adjusted(rows.dataset, adjustment))
+    return rows if adjustment is None else replace(rows, dataset=adjusted(rows.dataset, adjustment))

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.sweeps import Sweeper
-from mmpca_dist.statistics.from_rows import in_row_space
+from mmpca_dist.statistics.row_space import in_row_space
 from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics
 
 ROUNDING = 1e-13
@@ -31,7 +31,7 @@ class WorkingRows:
     is_uncentred: bool = False  # whether the mean stays in the rows
 
     @classmethod
-    def of(cls, statistics: Statistics, sweeper: Sweeper, *, targets: bool, by_column: bool = False) -> Self:
+    def of(cls, statistics: Statistics, sweeper: Sweeper, *, by_column: bool = False) -> Self:
         """Return rows in the coordinates of their statistics, or, ``by_column``, in any case in the columns."""
         centre, basis, mean = coordinates_of(statistics, by_column=by_column)
         if basis is None:
@@ -39,7 +39,7 @@ class WorkingRows:
             sweeper = replace(sweeper, keeps_sparse=sparse)
             return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean)
         assert isinstance(statistics, RowSpaceStatistics)  # noqa: S101  (others have no basis of their rows)
-        sweeper = replace(sweeper, rows=in_row_space(statistics, sweeper.rows, targets=targets))
+        sweeper = replace(sweeper, rows=in_row_space(statistics, sweeper.rows))
         return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)
 
     @property

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import combinations, products, single_blas_thread
+from mmpca_dist.blas import combinations, products
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of, lost_columns, make_constant
 from mmpca_dist.statistics.approximation import Approximation
-from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations, weighted_mean
-from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
-from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished, work_type
-from mmpca_dist.statistics.target_sums import TargetSums
+from mmpca_dist.statistics.precision import refuse_vanished, work_type
 from mmpca_dist.statistics.widening import effective_precision
 
 EPS = float(np.finfo(np.float64).eps)
@@ -142,6 +138,11 @@ class ColumnStatistics(_WorkingStatistics):
             make_constant(in_columns, lost & ~self.in_columns.varies)
         moments = in_columns if self.scale is None else in_columns.scaled(1 / self.scale)
         return replace(self, moments=moments, in_columns=in_columns, class_weight=None)
+
+    def with_medians(self, medians: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Return the same statistics with medians by pairing, (C, d) each, in the columns' own units."""
+        scale = 1.0 if self.scale is None else self.scale
+        return replace(self, medians={pairing: rows / scale for pairing, rows in medians.items()})
 
     def adjusted(self, others: ClassMoments) -> ClassMoments:
         """Return the moments of other rows that are widened alike, as these are adjusted."""
@@ -277,86 +278,3 @@ def tall_statistics(
         unadjusted=unadjusted, class_weight=class_weight, adjustment=adjustment,
         subtracted=float(np.sum(subtracted if scale is None else subtracted / scale**2)),
     )  # fmt: skip
-
-
-def wide_statistics(
-    X: NDArray,
-    codes: NDArray[np.intp],
-    classes: NDArray,
-    *,
-    pairings: Sequence[str] = (),
-    standardize: bool = False,
-    columns: bool = False,
-    weights: NDArray[np.float64] | None = None,
-    row_weights: NDArray[np.float64] | None = None,
-    targets: tuple[tuple[str, ...], NDArray[np.float64]] | None = None,
-) -> RowSpaceStatistics:
-    """Return statistics of few rows of many columns, in double precision.
-
-    Parameters
-    ----------
-    X : array of shape (n, d), finite
-    codes : int array of shape (n,)
-        Position of each row's class.
-    pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Pairings of classes whose medians are needed.
-    columns : bool
-        Whether means and sums of squares of every column are wanted.
-    weights : array of shape (k, C), optional
-        Keep k weighted sums of the class scatters in place of every one.
-    row_weights : array of shape (n,), optional
-        Positive; by default every row counts once.
-    targets : tuple of t names and an array of shape (n, t), optional
-        Numbers to predict.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    mean = np.average(X, axis=0, weights=row_weights)
-    rows = X - mean
-    refuse_vanished(rows, 0.0, "double")
-    scale = None
-    if standardize:
-        scale = standard_deviations(
-            _squares(rows, row_weights) / (len(X) if row_weights is None else row_weights.sum()), mean
-        )
-        rows /= scale
-    sets, extra = median_sets(len(classes), *pairings), np.empty((0, X.shape[1]))
-    if sets is not None:
-        extra = np.stack([np.median(rows[member[codes]], axis=0) for member in sets])
-    with single_blas_thread():
-        basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
-        coordinates = np.ascontiguousarray(triangle.T)
-        adder = ChunkAdder(len(classes), basis.shape[1], np.dtype(np.float64), "double", weights)
-        adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.", row_weights)
-        moments = adder.moments().over(np.arange(len(classes)), weights)
-        if targets is not None and targets[0]:
-            names, Y = targets
-            moments = replace(moments, targets=TargetSums.of(names, coordinates[: len(X)], Y, row_weights))
-    return RowSpaceStatistics(
-        moments=replace(moments, classes=classes),
-        medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),
-        mean=mean,
-        scale=scale,
-        precision="double",
-        basis=basis,
-        columns=column_sums(X, codes, len(classes), row_weights) if columns else None,
-    )
-
-
-def column_sums(
-    X: NDArray[np.float64], codes: NDArray[np.intp], n_classes: int, row_weights: NDArray[np.float64] | None = None
-) -> ColumnSums:
-    """Return the sums of rows in memory; a column that is constant in a class has no squares at all."""
-    means, squares = np.zeros((n_classes, X.shape[1])), np.zeros((n_classes, X.shape[1]))
-    for label in np.unique(codes):
-        rows, weights = X[codes == label], None if row_weights is None else row_weights[codes == label]
-        centre = provisional_centre(rows)
-        rows -= centre
-        offset = np.average(rows, axis=0, weights=weights)
-        rows -= offset
-        means[label], squares[label] = centre + offset, _squares(rows, weights)
-    return ColumnSums(means, squares)
-
-
-def _squares(rows: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return the weighted sums of squares of the columns."""
-    return np.asarray(np.einsum("ij,ij->j", rows, rows if weights is None else rows * weights[:, None]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,12 @@ class Batch:
     roles: Mapping[str, NDArray] = field(default_factory=dict)
     X: Any = None
     """The rows as methods see them, dense or CSR; None where they are not read."""
+
+    @classmethod
+    def of_arrays(cls, X: Any, table: Any = None, **roles: NDArray | None) -> Self:
+        """Return rows in memory with the arrays of roles; those that are None they do not have."""
+        numbers = np.arange(X.shape[0])
+        return cls(table, 0, numbers, numbers, {name: each for name, each in roles.items() if each is not None}, X)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,6 +64,8 @@ class Batch:
 
     def not_finite(self, row: int, column: int, value: float) -> Fault:
         """Return the fault of a value that is not finite; ``row`` counts from the first of the batch."""
+        if self.table is None:
+            return Fault(f"Found {value} in row {row}.")
         return not_finite(self.table, self.start + row, column, value)
 
     def beside(self) -> NDArray[np.float64] | None:

@@ -12,12 +12,15 @@ from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import MarginPCA
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Part, score
+from mmpca_dist.methods.base.statistics_for import class_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.units import BLOCK_ROWS
@@ -25,7 +28,6 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 NAMES = np.array(["a", "b", "c", "d"])
@@ -221,7 +223,7 @@ def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, prec
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
     part, items = items_of(X, y, train)
     rows = Rows.of(rows_in_memory(X[train], y[train], "rows"), Threads(1))
-    statistics = gather_statistics(rows, precision=precision, standardize=standardize)
+    statistics = class_statistics(rows, Needs(), SolverOptions(), precision=precision, standardize=standardize)
     classifiers = Classifiers([spec("fisher")])
     reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
     fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted

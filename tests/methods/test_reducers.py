@@ -27,7 +27,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.notes import method_notes
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import VARIANTS
-from mmpca_dist.statistics import from_rows
+from mmpca_dist.statistics import from_rows, row_space
 from mmpca_dist.statistics.medians import PAIRINGS
 
 
@@ -240,7 +240,7 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, li
     X, y = labelled(30, 50, 7, seed=20)
     expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     limits.pooled_bytes = 7 * 30 * 30 * 8 - 1
-    taken = watched(monkeypatch, from_rows, "wide_statistics")
+    taken = watched(monkeypatch, row_space, "wide_statistics")
     reducer = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
     assert [len(one.moments.scatters) for one in taken] == [1 + (name == "m-pca0")]
     np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)

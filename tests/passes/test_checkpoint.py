@@ -12,7 +12,7 @@ from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.from_rows import gather_statistics
+from mmpca_dist.statistics.row_space import row_space_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import Span
 
@@ -119,7 +119,7 @@ def test_rows_that_are_read_into_memory_are_not_kept(sparse, tmp_path):
     X = scipy.sparse.random_array((6, 40), density=0.3, format="csr", random_state=0)
     rows = Rows.of(rows_in_memory(X if sparse else X.toarray(), np.arange(6) % 2, "X"), Threads(1))
     folder = tmp_path / "checkpoint"
-    found = gather_statistics(replace(rows, checkpoint=Checkpoint(str(folder), 10**9)), precision="double")
-    expected = gather_statistics(rows, precision="double")
+    found = row_space_statistics(replace(rows, checkpoint=Checkpoint(str(folder), 10**9)))
+    expected = row_space_statistics(rows)
     np.testing.assert_array_equal(found.moments.scatters, expected.moments.scatters)
     assert not folder.exists()

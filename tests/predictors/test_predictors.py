@@ -13,14 +13,16 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.statistics_for import class_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
@@ -351,7 +353,8 @@ def test_moments_of_the_columns_are_those_under_the_identity(centre):
 
 def statistics_of(X, y, *, standardize=False):
     """Return what methods are solved from, of rows in memory."""
-    return gather_statistics(Rows.of(rows_in_memory(X, y), Threads(1)), precision="double", standardize=standardize)
+    rows = Rows.of(rows_in_memory(X, y), Threads(1))
+    return class_statistics(rows, Needs(), SolverOptions(), precision="double", standardize=standardize)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 6), (24, 60)])

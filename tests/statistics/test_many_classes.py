@@ -12,6 +12,7 @@ from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.costs import join_spans, moments_spans
 from mmpca_dist.statistics.moments import pooled_weights
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.spans import Span
 
 
@@ -72,8 +73,8 @@ def test_bits_do_not_depend_on_threads(precision, weights):
 def test_what_a_span_leaves_is_of_the_classes_that_it_has_seen():
     X, y = many(1000, 0)
     adder = ChunkAdder(1000, 3, X.dtype, "double", np.ones((1, 1000)))
-    adder.add(X[:20], y[:20], lambda *_: "")
-    adder.add(X[20:30], y[20:30], lambda *_: "")
+    adder.add(Batch.of_arrays(X[:20]), y[:20])
+    adder.add(Batch.of_arrays(X[20:30]), y[20:30])
     found = adder.moments()
     np.testing.assert_array_equal(found.classes, np.sort(y[:30]))
     assert found.means.shape == (30, 3)

@@ -14,6 +14,7 @@ from mmpca_dist import ClassMoments, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.moments import pooled_weights
+from mmpca_dist.tables.batch import Batch
 
 PRECISIONS = ("single", "double")
 EPS32 = np.finfo(np.float32).eps
@@ -246,7 +247,7 @@ def test_first_rows_unlike_all_others_cost_no_digits(n_unlike, size, pooled):
     weights = np.array([[1.0, 1.0], [1.0, 3.0]]) if pooled else None
     adder = ChunkAdder(2, 4, X.dtype, "single", weights)
     for start in range(0, len(X), size):
-        adder.add(X[start : start + size], y[start : start + size], lambda *_: "a value that is not finite")
+        adder.add(Batch.of_arrays(X[start : start + size]), y[start : start + size])
     found = adder.moments()
     expected = np.einsum("kc,cij->kij", weights, scatters) if pooled else scatters
     spreads = np.sqrt(np.einsum("kii->ki", expected))

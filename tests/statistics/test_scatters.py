@@ -12,7 +12,10 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.statistics.medians import PAIRINGS, by_pairing, median_sets
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.working_statistics import tall_statistics, wide_statistics
+from mmpca_dist.statistics.row_space import wide_statistics
+from mmpca_dist.statistics.working_statistics import tall_statistics
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.readers.memory import rows_in_memory
 
 EPS = np.finfo(np.float64).eps
 
@@ -109,7 +112,8 @@ def test_few_rows_of_many_columns_give_the_components_of_the_d_by_d_way(name, pa
     moments, medians = take(X, y, medians_of=median_sets(3, *pairings))
     options = METHODS[name].options(**({"pairing": pairing} if "pairing" in METHODS[name].options.model_fields else {}))
     tall = tall_statistics(moments, by_pairing(medians, pairings), precision="double", standardize=standardize)
-    wide = wide_statistics(X, y, np.arange(3), pairings=pairings, standardize=standardize, columns=True)
+    rows = Batch.of_arrays(X, rows_in_memory(X), label=y)
+    wide = wide_statistics(rows, np.arange(3), pairings=pairings, standardize=standardize, columns=True)
     assert wide.basis is not None
     assert tall.basis is None
     # Fisher's problem divides by W, whose smallest eigenvalues are shrinkage * trace / d: errors grow by 1e3 d.

@@ -10,6 +10,7 @@ from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.moments import join_moments, pooled_weights
+from mmpca_dist.tables.batch import Batch
 
 UNIT = {"single": 4e-7, "double": 4e-15}
 """Errors of sums of products, as a share of the largest: several roundings."""
@@ -28,7 +29,7 @@ def add(X, y, w, precision, chunk=100, span=300, pooled=None):
         adder = ChunkAdder(int(y.max()) + 1, X.shape[1], X.dtype, precision, pooled)
         for first in range(start, min(start + span, len(X)), chunk):
             some = slice(first, min(first + chunk, start + span))
-            adder.add(X[some], y[some], lambda row, column, value: f"{value} in {row}, {column}", w[some])
+            adder.add(Batch.of_arrays(X[some], weight=w[some]), y[some])
         parts.append(adder.moments())
     return functools.reduce(join_moments, parts)
 

@@ -12,6 +12,7 @@ from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, join_moments
 from mmpca_dist.statistics.widened_rows import widened
 from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.covariates import given_covariates
 from mmpca_dist.tables.readers.memory import rows_in_memory, weighted, with_covariates
 
@@ -70,7 +71,7 @@ def test_blocks_are_widened_as_rows_are(with_weights, pooled, dtype, mean, preci
         adder = ChunkAdder(3, widening.width, X.dtype, precision, weights, widening)
         for first in range(start, [120, 300][start > 0], 90):
             some = slice(first, min(first + 90, [120, 300][start > 0]))
-            adder.add(X[some], y[some], lambda *_: "not finite", None if w is None else w[some], Z[some])
+            adder.add(Batch.of_arrays(X[some], weight=None if w is None else w[some], covariates=Z[some]), y[some])
         parts.append(adder.moments())
     expected = exact_class_moments(before(X, Z, widening), y, np.arange(3), np.ones(300) if w is None else w)
     assert_close(join_moments(*parts), expected, weights, precision, mean)

@@ -30,7 +30,6 @@ from mmpca_dist.statistics.widened_rows import widened_by_targets
 from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.labels import encode
 from mmpca_dist.tables.readers.memory import rows_in_memory, with_targets
 from mmpca_dist.tables.spans import Span
 
@@ -193,14 +192,13 @@ def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Stati
 
 
 def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics]:
-    uri, targets = rows.dataset.uri, rows.dataset.targets
-    X, y, _ = collect_rows(rows.dataset, rows.spans, rows, targets=bool(targets))
-    codes = np.zeros(len(y), np.intp) if targets else encode(y, rows.census.classes, uri)
-    folds = folds_of(rows, n_folds).of_rows(codes, 0)
+    uri, targets, batch = rows.dataset.uri, rows.dataset.targets, collect_rows(rows.dataset, rows.spans, rows)
+    folds = folds_of(rows, n_folds).of_rows(batch.codes(rows.census.classes), 0)
     for fold in range(n_folds):
         kept = folds != fold
-        part = rows_in_memory(X[kept], None if targets else y[kept], uri)
-        part = with_targets(part, y[kept], targets) if targets else part
+        some = batch.take(kept)
+        part = rows_in_memory(batch.X[kept], None if targets else some.label, uri)
+        part = with_targets(part, some.targets, targets) if targets else part
         training = widened_by_targets(Rows.of(part, Threads(), scratch=rows.scratch))
         yield statistics_for(
             training, needs, SolverOptions(), precision=whole.precision, standardize=whole.scale is not None

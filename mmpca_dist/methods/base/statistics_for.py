@@ -19,6 +19,8 @@ from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.from_rows import gather_statistics
+from mmpca_dist.statistics.moments_pass import column_medians
+from mmpca_dist.statistics.row_space import row_space_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import effective_precision
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -90,26 +92,26 @@ def class_statistics(
     choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_columns, needs)
     if choice.in_passes and rows.dataset.targets:
         raise no_scatter(rows.dataset)
-    if choice.in_passes:
-        rows, options, adjustment = weighted_by_class(rows, class_weight), replace(solver, kind=choice.kind), None
-        if rows.dataset.widening is not None:
-            adjustment = adjustment_from_pass(rows)
-            precision = effective_precision(precision, rows.dataset.widening)
-        statistics = statistics_in_passes(
-            # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
-            rows if rows.dataset.sparse else adjusted_rows(rows, adjustment), needs, options, precision=precision,
-            standardize=standardize, adjustment=adjustment,
+    if choice.kind == "dense":
+        tall = gather_statistics(
+            rows, precision=precision, pairings=needs.medians, standardize=standardize,
+            weightings=needs.scatters, class_weight=class_weight,
         )  # fmt: skip
-        return replace(statistics, adjustment=adjustment)
-    return gather_statistics(
-        rows,
-        precision=precision,
-        pairings=needs.medians,
-        standardize=standardize,
-        columns=needs.columns,
-        weightings=needs.scatters,
-        class_weight=class_weight,
-    )
+        if tall.adjustment is None:
+            return tall
+        return tall.with_medians(column_medians(rows, tall.adjustment, needs.medians))
+    rows = weighted_by_class(rows, class_weight)
+    if choice.kind == "dual":
+        return row_space_statistics(
+            rows, pairings=needs.medians, standardize=standardize, columns=needs.columns, weightings=needs.scatters
+        )
+    adjustment, precision = adjustment_from_pass(rows), effective_precision(precision, rows.dataset.widening)
+    statistics = statistics_in_passes(
+        # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
+        rows if rows.dataset.sparse else adjusted_rows(rows, adjustment), needs, replace(solver, kind=choice.kind),
+        precision=precision, standardize=standardize, adjustment=adjustment,
+    )  # fmt: skip
+    return replace(statistics, adjustment=adjustment)
 
 
 def with_nearest_pairs(

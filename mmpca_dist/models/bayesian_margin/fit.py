@@ -81,7 +81,7 @@ class MarginFit(SweptNeed):
     prior: Prior = PRIOR
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
-        working = WorkingRows.of(statistics, sweeper, targets=self.epsilon is not None)
+        working = WorkingRows.of(statistics, sweeper)
         start, total = self._start(statistics, n_components, working)
         rows, n_unlabelled = working.sweeper.rows, 0
         default = min(self.per_column * working.n_features, LARGEST_C)

@@ -120,7 +120,7 @@ class LogisticFit(SweptNeed):
     is_nested = True
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> NewtonFit:
-        working = WorkingRows.of(statistics, sweeper, targets=False)
+        working = WorkingRows.of(statistics, sweeper)
         classes = sweeper.rows.census.classes
         start = np.zeros((len(classes) - 1, working.width + 1))
         if start.size > MAX_PARAMETERS:

@@ -58,7 +58,7 @@ class PenaltyFit(SweptNeed):
         return self.fitted or self.described
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> PenalizedModels:
-        working = WorkingRows.of(statistics, sweeper, targets=bool(self.targets), by_column=self.penalty == "l1")
+        working = WorkingRows.of(statistics, sweeper, by_column=self.penalty == "l1")
         if not self.fit_intercept:
             working = working.uncentred()
         choice = self._choice(statistics, sweeper.rows, working, self.sizes or (n_components,))
