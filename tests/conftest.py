@@ -202,10 +202,11 @@ def folder_in_memory():
         fs.rm(place, recursive=True)
 
 
-@pytest.fixture(params=["tmp_path", "folder_in_memory", "bucket"], ids=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def folder(request):
     """Return a folder of each kind of storage."""
-    return str(request.getfixturevalue(request.param))
+    fixtures = {"local": "tmp_path", "memory": "folder_in_memory", "s3": "bucket"}
+    return str(request.getfixturevalue(fixtures[request.param]))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.report.method_results import eigenvalue_table
+from mmpca_dist.report.method_results import SolvedRun, eigenvalue_table
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.runs.outcomes import components_and_legend
@@ -81,7 +81,7 @@ def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
 def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
     output, results, _ = digits_run
     found = RunDirectory(output)
-    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
+    contents = report_contents(SolvedRun(found, found.config, open_dataset("bundled:digits"), results))
     margins = contents.data["margins"]
     assert margins.counts.sum() == 1797 == len(margins.before)
     X, y = read_back("bundled:digits")
@@ -110,7 +110,7 @@ def test_what_was_not_measured_is_shown_as_absent(digits_run):
     assert rows["lol"]["residual"] == "-"
     assert float(rows["pca"]["residual"]) < 1e-9
     found = RunDirectory(output)
-    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
+    contents = report_contents(SolvedRun(found, found.config, open_dataset("bundled:digits"), results))
     shown = {m.name: eigenvalue_table(m).records() for m in contents.methods}
     assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
     assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
