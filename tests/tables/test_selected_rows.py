@@ -8,8 +8,10 @@ import scipy.sparse
 from helpers.samples import Watched
 
 from mmpca_dist import class_moments, open_dataset
+from mmpca_dist.statistics.widened_rows import widened_as
+from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.column import column_in_memory
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import reading_edges
 
 N, D = 480, 6
@@ -52,6 +54,24 @@ def test_rows_are_those_of_the_mask_and_no_more_than_a_unit_is_read_at_once(name
     assert all(chunks[start // 20 : stop // 20].all() for start, stop in reads), "chunks without any are not read"
     assert rows.reading_bytes(n) <= source.reading_bytes(60) + n * D * 8
     assert len(reading_edges(rows)) >= min(len(rows.chunk_edges), N // 60), "about as many units as the source has"
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_keys_are_made_of_the_rows_that_are_left_by_their_new_numbers(name, limits):
+    limits.unit_bytes = 60 * D * 8
+    X = np.random.default_rng(0).standard_normal((N, D))
+    source = rows_in_memory(X, np.arange(N), "X")
+    rows = weighted(source.over(Chunked(source.stored, lambda start, stop: None)), MASKS[name].astype(float))
+    widening = Widening(D, np.asarray([1]), np.asarray([0.5]))
+    n = int(MASKS[name].sum())
+    for table in (rows, widened_as(rows, widening)):
+        keyed = table.keyed(lambda batch: np.arange(batch.start, batch.stop))
+        for start, stop in {(0, n), (n - 1, n), (n // 3, 2 * n // 3 + 1)}:
+            batch = keyed.batch(start, stop)
+            assert batch.label.tolist() == list(range(start, stop))
+            assert batch.rows.tolist() == np.flatnonzero(MASKS[name])[start:stop].tolist()
+            np.testing.assert_array_equal(batch.X, table.read_rows(start, stop))
+        assert (keyed.n_features, keyed.n_columns, keyed.form) == (table.n_features, D, table.form)
 
 
 def test_a_table_of_rare_labels_is_read_in_as_many_units_as_if_all_were_known(limits, tmp_path):
