@@ -75,6 +75,7 @@ class Stack(Source):
 
     def _read_column(self, columns: Sequence[Column], start: int, stop: int) -> Known:
         within = [(columns[number], begin, end) for number, begin, end in self._within(start, stop)]
+        within = within or [(columns[0], 0, 0)]  # no rows have a type, too
         pieces = [(column, column.read(begin, end)) for column, begin, end in within]
         kinds = {"number" if known[0].dtype.kind in "iuf" else known[0].dtype.kind: at.place for at, known in pieces}
         if len(kinds) > 1:

@@ -10,7 +10,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.readers.named_columns import _values
-from mmpca_dist.tables.roles import COVARIATE
+from mmpca_dist.tables.roles import COVARIATE, WEIGHT
 from mmpca_dist.tables.side_columns import KeptColumns
 from mmpca_dist.tables.times import times
 from mmpca_dist.tables.values import names
@@ -94,6 +94,22 @@ def test_a_time_that_is_none_is_named_by_the_row_that_was_given(tmp_path):
     rows = opened(write(tmp_path, "parquet", age=np.where(np.arange(N) == ROW, np.inf, COLUMNS["age"])))
     with pytest.raises(InputError, match=f"Row {ROW} has the time inf"):
         times(*rows.beside(column_of(rows.stored, "age", "evaluation.column"), 0, rows.n_rows))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "h5ad"])
+def test_weights_of_rows_in_units_that_have_no_label_at_all(kind, limits, tmp_path):
+    limits.unit_bytes = 5 * 12
+    rows = opened(write(tmp_path, kind))
+    rows = rows.with_look(WEIGHT, column_of(rows.stored, "age", "dataset.weight"), None)
+    np.testing.assert_array_equal(rows.batch(0, rows.n_rows, X=False).weight, COLUMNS["age"][TAKEN])
+    assert rows.n_rows == TAKEN.sum()
+
+
+def test_a_table_without_rows_has_none_with_a_label(tmp_path):
+    table = pa.table({"x": pa.array([], pa.float32()), "label": pa.array([], pa.string())})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"No row of .* is left: none has a label"):
+        open_dataset(tmp_path / "t.parquet", unlabelled="skip")
 
 
 def test_booleans_of_which_none_is_known_are_booleans():
