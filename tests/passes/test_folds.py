@@ -26,7 +26,7 @@ from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.tables.column import column_in_memory
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.roles import TIME
 from mmpca_dist.tables.spans import make_spans, spans_of
 
@@ -68,6 +68,18 @@ def test_training_moments_are_those_of_the_other_folds(n_classes, k, precision):
         np.testing.assert_array_equal(parts[f].counts, splits.counts[0, :, f])
         assert_training(parts[f], X, y, codes == f, precision)
         assert_training(trained[f], X, y, codes != f, precision)
+
+
+def test_parts_of_rows_of_which_some_are_left_out_hold_the_rows_of_their_splits(limits):
+    limits.unit_bytes = 20 * 4 * 8
+    X, y = labelled(200, 4, 3, seed=1)
+    weights = np.where((np.arange(200) < 25) | (np.arange(200) % 7 == 0), 0.0, 1.0)
+    left = np.flatnonzero(weights)
+    parts, _, splits = take_folds(weighted(rows_in_memory(X, y), weights), fold_splits, 4)
+    codes = splits.codes(batch_of(y[left]))[0]
+    for f, trained in enumerate(training_moments(parts)):
+        assert_training(parts[f], X[left], y[left], codes == f, "double")
+        assert_training(trained, X[left], y[left], codes != f, "double")
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
