@@ -242,11 +242,13 @@ def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
     section, dataset = run.config.dataset, None
     opened = partial(counted(run).open_like, config.dataset, features=config.features, fits=False)
     label = section.outcome
-    if config.label is None and label is not None and not label.endswith(".npy"):
-        with suppress(InputError):  # new rows need no labels
-            any_label = section.model_copy(update={"unlabelled_value": None})
-            dataset = opened(any_label, label=label, labelled=section.target is not None)
-    if dataset is None:
+    if config.label is None:  # new rows need no labels
+        any_label = section.model_copy(update={"unlabelled_value": None})
+        if label is not None and not label.endswith(".npy"):
+            with suppress(InputError):
+                dataset = opened(any_label, label=label, labelled=section.target is not None)
+        dataset = dataset or opened(any_label, label=None, labelled=False)
+    else:
         dataset = opened(section, label=config.label, labelled=False)
     dataset = dataset.with_maps(section.maps, fits_of(run))
     partly = dataset.has_labels and config.label is None and not _all_labelled(dataset, section.unlabelled_value)

@@ -68,6 +68,18 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
             assert labels is None and parquet.column_names == ["row", f"{method}_0", f"{method}_1"]
 
 
+@pytest.mark.parametrize("label", [{}, {"label": "y"}], ids=["label by default", "label by name"])
+def test_rows_whose_label_says_none_are_projected(label, tmp_path):
+    X, y = table()
+    y[5] = 7
+    settings = {"methods": ["pca"], "dataset": {"unlabelled": "skip", "unlabelled_value": 7, **label}}
+    uri = write_npz(tmp_path / "rows.npz", X, y)
+    config = config_of(tmp_path / "run", uri, n_components=[2], **settings)
+    run(config)
+    manifest = through(config.output, uri, tmp_path / "dest")
+    assert (manifest["rows"], manifest["labels"]) == (N, False)
+
+
 @pytest.mark.e2e
 def test_no_format_writes_no_rows(tmp_path):
     output = fit(tmp_path, "bundled:iris", project={"format": []})
