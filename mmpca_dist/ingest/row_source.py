@@ -1,4 +1,4 @@
-"""What an ingest takes of a table, and its source: blocks of rows and labels, of any format."""
+"""``Selection``: the columns of a table that an ingest takes; and sources: blocks of rows and labels, of any format."""
 
 from __future__ import annotations
 

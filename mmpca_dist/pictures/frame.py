@@ -135,7 +135,7 @@ class PagePart:
     lead: Sequence[str] = ()
     plots: Sequence[Plot] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
-    """What to type next, by what it does."""
+    """Commands to type next, by their purpose."""
 
 
 @dataclass(frozen=True)
